@@ -1,0 +1,66 @@
+use crate::decision::Decision;
+
+/// A compiled quota: how one key's state answers a request and changes by it.
+///
+/// All times are ticks, all methods total: no input panics or overflows. The
+/// default state is that of a key never seen.
+pub trait Algorithm {
+    /// What is kept for one key.
+    type State: Default;
+
+    /// What the answer to `cost` would be, charging nothing. A cost of 0 is
+    /// always allowed: it asks what remains.
+    fn look(&self, state: &Self::State, now: u64, cost: u64) -> Decision;
+
+    /// Decides, and charges `cost` if it is allowed. A refusal leaves the state
+    /// as it is, except where it had to follow a clock that went back.
+    fn check(&self, state: &mut Self::State, now: u64, cost: u64) -> Decision;
+
+    /// Charges as much of `cost` as fits, whatever the answer would be, and
+    /// returns what did not fit. For settling above an estimate, and for
+    /// penalising a refusal where that is wanted.
+    fn force(&self, state: &mut Self::State, now: u64, cost: u64) -> u64;
+
+    /// Gives back `amount` of the charge that `charged` describes, as far as
+    /// that mints nothing. The caller sees to it that a charge is given back
+    /// only once, and `amount` is at most its cost.
+    fn give_back(&self, state: &mut Self::State, now: u64, charged: &Charged, amount: u64);
+
+    /// What a store notes down about a charge that was just allowed, so that it
+    /// can be given back.
+    fn charged(&self, state: &Self::State, now: u64, cost: u64) -> Charged;
+
+    /// The time from which the state equals that of a key never seen, so that a
+    /// store may forget it.
+    fn untouched_at(&self, state: &Self::State) -> u64;
+
+    /// Replaces an estimated cost by the true one.
+    fn settle(&self, state: &mut Self::State, now: u64, charged: &Charged, true_cost: u64) -> Settled {
+        if true_cost <= charged.cost {
+            self.give_back(state, now, charged, charged.cost - true_cost);
+            return Settled { overrun: 0 };
+        }
+        Settled { overrun: self.force(state, now, true_cost - charged.cost) }
+    }
+}
+
+/// Which charge it was: enough to give it back without minting anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charged {
+    /// When it was charged.
+    pub at: u64,
+    /// How much.
+    pub cost: u64,
+    /// Where it went: the end of a promised place, a window's start, a log
+    /// entry's time or a lease's id.
+    pub mark: u64,
+    /// The fraction of a tick that belongs to the mark of a bucket.
+    pub part: u32,
+}
+
+/// What became of a settled charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// How much of the true cost could not be charged any more.
+    pub overrun: u64,
+}

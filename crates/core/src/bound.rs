@@ -1,0 +1,31 @@
+use crate::quota::{AlgorithmKind, Quota};
+
+/// The most that `quota` can admit in any half-open span of `span_ns`, in
+/// process, with nothing given back; `None` where there is no such bound
+/// (concurrency limits an instant, not a span).
+///
+/// For a queue it counts departures, not answers, of requests that cost 1: a
+/// larger one departs whole. For a bucket with reservations likewise: what was
+/// promised counts when it departs.
+#[must_use]
+pub fn most_admitted(quota: &Quota, span_ns: u64) -> Option<u64> {
+    let (limit, period) = (u128::from(quota.amount()), u128::from(quota.period_ns()));
+    let span = u128::from(span_ns);
+    if span == 0 {
+        return Some(0);
+    }
+    let windows = (span - 1).div_ceil(period) + 1;
+    let most = match quota.kind() {
+        AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => {
+            // A delay is rounded up to a whole tick, so two departures can come one tick closer.
+            let rounding = u128::from(quota.ahead_ns() > 0);
+            u128::from(quota.burst()) + (span + rounding) * limit / period
+        }
+        AlgorithmKind::LeakyQueue => 1 + (span + 1) * limit / period,
+        AlgorithmKind::FixedWindow => limit * windows,
+        AlgorithmKind::SlidingWindowLog => limit * span.div_ceil(period),
+        AlgorithmKind::SlidingWindowCounter => (limit * windows).min((2 * limit - 1) * span.div_ceil(period)),
+        AlgorithmKind::Concurrency => return None,
+    };
+    Some(u64::try_from(most).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,308 @@
+//! Token bucket, leaky bucket as meter, leaky bucket as queue: one mathematics.
+//!
+//! A bucket is held as the time at which it will be full again. See
+//! `docs/state.md` for why that is exact and cannot overflow.
+
+use crate::algorithm::{Algorithm, Charged};
+use crate::decision::{Decision, Verdict};
+use crate::fraction;
+use crate::quota::{AlgorithmKind, Quota};
+use crate::rate::MAX_AMOUNT;
+use crate::tick::Tick;
+
+/// A bucket quota compiled for one unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// What one token takes to refill: `token.ticks + token.part / den`.
+    token: Span,
+    den: u32,
+    /// `X` up to which a request passes at once. Zero for a queue, which delays all but an idle one.
+    free: Span,
+    /// `X` is never above this: the burst or queue, and what may be promised ahead.
+    ceiling: Span,
+    /// `X` from which nothing remains: the ceiling of a queue, the burst of the others.
+    brim: Span,
+    /// The largest `remaining`.
+    limit: u64,
+    /// One token in units of `1/den` ticks, and `2^64 / token_units`, rounded down.
+    token_units: u64,
+    reciprocal: u64,
+    /// Whether every span up to the ceiling fits 64 bits in units of `1/den` ticks.
+    narrow: bool,
+    queues: bool,
+}
+
+/// One key's bucket: when it is full again. The default is a full one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BucketState {
+    /// Whole ticks.
+    pub tat: u64,
+    /// The fraction of a tick beyond `tat`, over the denominator of the bucket that wrote it.
+    pub part: u32,
+}
+
+/// A length of time, `ticks + part / den`. The order of the fields is the order of the spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Span {
+    ticks: u64,
+    part: u32,
+}
+
+impl Span {
+    const ZERO: Span = Span { ticks: 0, part: 0 };
+
+    #[inline]
+    fn ceil(self) -> u64 {
+        self.ticks + u64::from(self.part > 0)
+    }
+}
+
+impl Bucket {
+    /// Compiles a token bucket, leaky bucket or leaky queue; `None` for other quotas.
+    #[must_use]
+    pub fn new(quota: &Quota, tick: Tick) -> Option<Bucket> {
+        let queues = match quota.kind() {
+            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => false,
+            AlgorithmKind::LeakyQueue => true,
+            _ => return None,
+        };
+        let (num, den) = fraction::not_below(quota.period_ns() / tick.ns(), quota.amount());
+        let token = Span { ticks: num / den, part: (num % den) as u32 };
+        let mut bucket = Bucket {
+            token,
+            den: den as u32,
+            free: Span::ZERO,
+            ceiling: Span::ZERO,
+            brim: Span::ZERO,
+            limit: quota.burst(),
+            token_units: num,
+            reciprocal: u64::try_from((1_u128 << 64) / u128::from(num)).unwrap_or(u64::MAX),
+            narrow: false,
+            queues,
+        };
+        let ahead = Span { ticks: quota.ahead_ns() / tick.ns(), part: 0 };
+        if queues {
+            // A unit may join while its own wait is at most `ahead` and at most `size` wait already.
+            let places = bucket.times(quota.queue_size() + 1);
+            bucket.ceiling = places.min(bucket.plus(ahead, token));
+            bucket.brim = bucket.ceiling;
+            bucket.limit = bucket.tokens_wide(bucket.ceiling);
+        } else {
+            bucket.free = bucket.times(quota.burst());
+            bucket.brim = bucket.free;
+            bucket.ceiling = bucket.plus(bucket.free, ahead);
+        }
+        bucket.narrow = bucket.units(bucket.ceiling) < 1 << 64;
+        Some(bucket)
+    }
+
+    /// Like [`Algorithm::check`], for a caller that would wait up to `patience`
+    /// ticks: an allowed request may then carry a delay even without a queue,
+    /// as far as the quota lets tokens be promised ahead.
+    pub fn reserve(&self, state: &mut BucketState, now: u64, cost: u64, patience: u64) -> Decision {
+        if cost == 0 {
+            return self.look(state, now, 0);
+        }
+        let (decision, next) = self.decide_within(*state, now, cost, patience);
+        *state = next;
+        decision
+    }
+
+    /// Reads a state that another bucket wrote: as whole used tokens, rounded
+    /// up, and no more than this bucket can hold.
+    #[must_use]
+    pub fn adopt(&self, writer: &Bucket, state: BucketState, now: u64) -> BucketState {
+        let used = writer.used(state, now).min(writer.ceiling);
+        let tokens = writer.units(used).div_ceil(u128::from(writer.token_units));
+        let room = self.units(self.ceiling).div_ceil(u128::from(self.token_units));
+        let carried = if tokens >= room { self.ceiling } else { self.times(tokens as u64).min(self.ceiling) };
+        state_at(now, carried)
+    }
+
+    /// The time when a bucket that `state` describes is full again, for whoever does not know its quota.
+    #[must_use]
+    #[inline]
+    pub fn full_at(state: BucketState) -> u64 {
+        state.tat.saturating_add(u64::from(state.part > 0))
+    }
+
+    /// The decision and the state after it, for stores that swap states themselves.
+    /// The state differs if something was charged, or if it had to follow a clock that went back.
+    /// `cost` is not 0.
+    #[inline]
+    #[must_use]
+    pub fn decide(&self, state: BucketState, now: u64, cost: u64) -> (Decision, BucketState) {
+        let used = self.used(state, now);
+        if let Some(price) = self.price(cost) {
+            let after = self.plus(used, price);
+            if after <= self.free {
+                return (self.answer(Verdict::Allowed { delay: 0 }, after), state_at(now, after));
+            }
+            if !self.queues && used <= self.ceiling {
+                let retry_after = Some(self.minus(after, self.free).ceil());
+                return (self.answer(Verdict::Refused { retry_after }, used), state);
+            }
+        }
+        self.decide_within(state, now, cost, self.patience())
+    }
+
+    /// Every case, for a caller that would wait `patience`.
+    #[inline(never)]
+    fn decide_within(&self, state: BucketState, now: u64, cost: u64, patience: u64) -> (Decision, BucketState) {
+        let found = self.used(state, now);
+        // Beyond the ceiling lies only what a clock that went back has left there.
+        let used = found.min(self.ceiling);
+        let kept = if found > self.ceiling { state_at(now, used) } else { state };
+        let Some(price) = self.price(cost) else {
+            return (self.answer(Verdict::Impossible, used), kept);
+        };
+        let after = self.plus(used, price);
+        let delay = if self.queues { used } else { self.minus(after, self.free) };
+        let too_late = self.minus(delay, Span { ticks: patience, part: 0 });
+        let too_much = self.minus(after, self.ceiling);
+        match too_late.max(too_much).ceil() {
+            0 => (self.answer(Verdict::Allowed { delay: delay.ceil() }, after), state_at(now, after)),
+            wait => (self.answer(Verdict::Refused { retry_after: Some(wait) }, used), kept),
+        }
+    }
+
+    /// How long a plain check waits: in a queue as long as it lets one, else not at all.
+    fn patience(&self) -> u64 {
+        if self.queues { u64::MAX } else { 0 }
+    }
+
+    #[inline]
+    fn answer(&self, verdict: Verdict, used: Span) -> Decision {
+        let room = self.minus(self.brim, used);
+        Decision { verdict, limit: self.limit, remaining: self.tokens(room), reset_after: used.ceil() }
+    }
+
+    #[inline]
+    fn used(&self, state: BucketState, now: u64) -> Span {
+        if state.tat < now { Span::ZERO } else { Span { ticks: state.tat - now, part: state.part } }
+    }
+
+    /// What `cost` takes to refill; `None` if it can never be held.
+    #[inline]
+    fn price(&self, cost: u64) -> Option<Span> {
+        if cost == 1 {
+            return Some(self.token);
+        }
+        (cost <= self.limit).then(|| self.times(cost))
+    }
+
+    /// `n` tokens, for `n ≤ 10^12` and where that lies within 2^61 ticks.
+    #[inline]
+    fn times(&self, n: u64) -> Span {
+        debug_assert!(n <= MAX_AMOUNT);
+        // n * part < 10^12 * 2^20 < 2^60
+        let parts = n * u64::from(self.token.part);
+        let den = u64::from(self.den);
+        Span { ticks: n.saturating_mul(self.token.ticks) + parts / den, part: (parts % den) as u32 }
+    }
+
+    #[inline]
+    fn plus(&self, a: Span, b: Span) -> Span {
+        let part = a.part + b.part;
+        let carry = part >= self.den;
+        Span { ticks: a.ticks + b.ticks + u64::from(carry), part: if carry { part - self.den } else { part } }
+    }
+
+    /// `a - b`, or zero.
+    #[inline]
+    fn minus(&self, a: Span, b: Span) -> Span {
+        if a <= b {
+            return Span::ZERO;
+        }
+        let borrow = a.part < b.part;
+        Span {
+            ticks: a.ticks - b.ticks - u64::from(borrow),
+            part: if borrow { a.part + self.den - b.part } else { a.part - b.part },
+        }
+    }
+
+    /// A span in units of `1/den` ticks.
+    fn units(&self, span: Span) -> u128 {
+        u128::from(span.ticks) * u128::from(self.den) + u128::from(span.part)
+    }
+
+    /// Whole tokens in a span of at most the ceiling.
+    #[inline]
+    fn tokens(&self, span: Span) -> u64 {
+        if !self.narrow {
+            return self.tokens_wide(span);
+        }
+        // Division by a known number: the quotient by the rounded-down reciprocal
+        // is right or one too small, because it loses less than units / 2^64 < 1.
+        let units = span.ticks * u64::from(self.den) + u64::from(span.part);
+        let low = ((u128::from(units) * u128::from(self.reciprocal)) >> 64) as u64;
+        low + u64::from(units - low * self.token_units >= self.token_units)
+    }
+
+    #[inline(never)]
+    fn tokens_wide(&self, span: Span) -> u64 {
+        (self.units(span) / u128::from(self.token_units)) as u64
+    }
+}
+
+#[inline]
+fn state_at(now: u64, used: Span) -> BucketState {
+    BucketState { tat: now.saturating_add(used.ticks), part: used.part }
+}
+
+impl Algorithm for Bucket {
+    type State = BucketState;
+
+    fn look(&self, state: &BucketState, now: u64, cost: u64) -> Decision {
+        if cost == 0 {
+            let used = self.used(*state, now).min(self.ceiling);
+            return self.answer(Verdict::Allowed { delay: 0 }, used);
+        }
+        self.decide(*state, now, cost).0
+    }
+
+    fn check(&self, state: &mut BucketState, now: u64, cost: u64) -> Decision {
+        if cost == 0 {
+            return self.look(state, now, 0);
+        }
+        let (decision, next) = self.decide(*state, now, cost);
+        *state = next;
+        decision
+    }
+
+    fn force(&self, state: &mut BucketState, now: u64, cost: u64) -> u64 {
+        let used = self.used(*state, now).min(self.ceiling);
+        let room = self.tokens(self.minus(self.brim, used));
+        if cost == 0 {
+            return 0;
+        }
+        let after = if cost <= room { self.plus(used, self.times(cost)) } else { used.max(self.brim) };
+        *state = state_at(now, after);
+        cost.saturating_sub(room)
+    }
+
+    fn give_back(&self, state: &mut BucketState, now: u64, charged: &Charged, amount: u64) {
+        let used = self.used(*state, now);
+        let worth = self.times(amount.min(charged.cost).min(self.limit));
+        let given = if now < charged.at {
+            // A promised place: others behind it were promised theirs, so only the last one can be undone.
+            let is_last = (state.tat, state.part) == (charged.mark, charged.part);
+            if is_last { worth } else { Span::ZERO }
+        } else {
+            self.minus(worth, Span { ticks: now - charged.at, part: 0 })
+        };
+        if given > Span::ZERO {
+            *state = state_at(now, self.minus(used, given));
+        }
+    }
+
+    fn charged(&self, state: &BucketState, now: u64, cost: u64) -> Charged {
+        let used = self.used(*state, now);
+        let free = if self.queues { self.times(cost.min(self.limit)) } else { self.free };
+        Charged { at: now.saturating_add(self.minus(used, free).ceil()), cost, mark: state.tat, part: state.part }
+    }
+
+    fn untouched_at(&self, state: &BucketState) -> u64 {
+        Bucket::full_at(*state)
+    }
+}

@@ -1,0 +1,244 @@
+use crate::algorithm::{Algorithm, Charged};
+use crate::decision::{Decision, Verdict};
+use crate::quota::{AlgorithmKind, Quota};
+use crate::tick::Tick;
+
+/// At most `limit` in any span of one window: every charge is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingLog {
+    limit: u64,
+    window: u64,
+}
+
+/// One key's charges, oldest first, packed small.
+///
+/// An entry is one varint: the gap to the entry before it, shifted by one bit
+/// that says whether a cost other than 1 follows. At a few a minute that is 5
+/// bytes an entry. There are never more entries than the limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// Packed entries from `head` on. The gap of the first one is void: it stands at `oldest`.
+    bytes: Vec<u8>,
+    head: usize,
+    oldest: u64,
+    newest: u64,
+    used: u64,
+}
+
+impl SlidingLog {
+    /// Compiles a sliding window log; `None` for other quotas.
+    #[must_use]
+    pub fn new(quota: &Quota, tick: Tick) -> Option<SlidingLog> {
+        (quota.kind() == AlgorithmKind::SlidingWindowLog)
+            .then(|| SlidingLog { limit: quota.amount(), window: quota.period_ns() / tick.ns() })
+    }
+
+    /// Whether a charge at `at` has left the window (now - window, now].
+    fn has_left(&self, at: u64, now: u64) -> bool {
+        at.saturating_add(self.window) <= now
+    }
+
+    /// The charges in force at `now`, and their sum.
+    fn in_force<'a>(&self, log: &'a Log, now: u64) -> (impl Iterator<Item = (u64, u64)> + 'a, u64) {
+        let back = log.ahead_of(now);
+        let this = *self;
+        let mut used = log.used;
+        for (_, cost) in log.entries().take_while(|(at, _)| this.has_left(at - back, now)) {
+            used -= cost;
+        }
+        let entries = log.entries().map(move |(at, cost)| (at - back, cost));
+        (entries.skip_while(move |(at, _)| this.has_left(*at, now)), used)
+    }
+
+    fn verdict(&self, log: &Log, now: u64, cost: u64) -> (Verdict, u64) {
+        let (entries, used) = self.in_force(log, now);
+        let room = self.limit.saturating_sub(used);
+        if cost > self.limit {
+            return (Verdict::Impossible, used);
+        }
+        if cost <= room {
+            return (Verdict::Allowed { delay: 0 }, used);
+        }
+        let mut missing = used + cost - self.limit;
+        for (at, freed) in entries {
+            missing = missing.saturating_sub(freed);
+            if missing == 0 {
+                return (Verdict::Refused { retry_after: Some(at.saturating_add(self.window) - now) }, used);
+            }
+        }
+        unreachable!("all entries together free the whole limit, and cost is at most that")
+    }
+
+    fn answer(&self, verdict: Verdict, used: u64, newest: u64, now: u64) -> Decision {
+        Decision {
+            verdict,
+            limit: self.limit,
+            remaining: self.limit.saturating_sub(used),
+            reset_after: if used == 0 { 0 } else { newest.saturating_add(self.window) - now },
+        }
+    }
+
+    /// Follows a clock that went back and forgets what has left the window.
+    fn tidy(&self, log: &mut Log, now: u64) {
+        let back = log.ahead_of(now);
+        log.oldest -= back;
+        log.newest -= back;
+        while log.used > 0 && self.has_left(log.oldest, now) {
+            log.pop();
+        }
+    }
+}
+
+impl Log {
+    /// How many bytes of heap the log holds.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// The charges, oldest first, as (time, cost).
+    pub fn entries(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let (mut at, mut time, mut first) = (self.head, self.oldest, true);
+        std::iter::from_fn(move || {
+            if at >= self.bytes.len() {
+                return None;
+            }
+            let (gap, cost, next) = self.read_entry(at);
+            if !first {
+                time += gap;
+            }
+            (at, first) = (next, false);
+            Some((time, cost))
+        })
+    }
+
+    /// By how much all entries have to move so that none lies ahead of a clock that went back.
+    fn ahead_of(&self, now: u64) -> u64 {
+        if self.used == 0 { 0 } else { self.newest.saturating_sub(now).min(self.oldest) }
+    }
+
+    fn push(&mut self, now: u64, cost: u64) {
+        if self.used == 0 {
+            *self = Log { bytes: std::mem::take(&mut self.bytes), oldest: now, newest: now, ..Log::default() };
+            self.bytes.clear();
+        }
+        // Room at the front is used up before the buffer grows.
+        if self.head > 0 && self.bytes.len() + 16 > self.bytes.capacity() {
+            self.bytes.drain(..self.head);
+            self.head = 0;
+        }
+        let at = now.max(self.newest);
+        write_varint(&mut self.bytes, u128::from(at - self.newest) << 1 | u128::from(cost != 1));
+        if cost != 1 {
+            write_varint(&mut self.bytes, u128::from(cost));
+        }
+        self.newest = at;
+        self.used += cost;
+    }
+
+    fn pop(&mut self) {
+        let (_, cost, next) = self.read_entry(self.head);
+        self.used -= cost;
+        self.head = next;
+        if next < self.bytes.len() {
+            self.oldest += self.read_entry(next).0;
+        } else {
+            self.bytes.clear();
+            self.head = 0;
+        }
+    }
+
+    /// Takes `amount` off the entries made at `at`.
+    fn take_off(&mut self, at: u64, mut amount: u64) {
+        let entries: Vec<_> = self.entries().collect();
+        let mut rebuilt = Log::default();
+        for (time, cost) in entries {
+            let taken = if time == at { cost.min(amount) } else { 0 };
+            amount -= taken;
+            if cost > taken {
+                rebuilt.push(time, cost - taken);
+            }
+        }
+        *self = rebuilt;
+    }
+
+    /// The gap, the cost and where the next entry begins.
+    fn read_entry(&self, at: usize) -> (u64, u64, usize) {
+        let (head, at) = read_varint(&self.bytes, at);
+        let gap = (head >> 1) as u64;
+        if head & 1 == 0 {
+            return (gap, 1, at);
+        }
+        let (cost, at) = read_varint(&self.bytes, at);
+        (gap, cost as u64, at)
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = Log;
+
+    fn look(&self, log: &Log, now: u64, cost: u64) -> Decision {
+        let newest = log.newest.saturating_sub(log.ahead_of(now)).max(if cost > 0 { now } else { 0 });
+        let (verdict, used) = self.verdict(log, now, cost);
+        match verdict {
+            _ if cost == 0 => self.answer(Verdict::Allowed { delay: 0 }, used, newest, now),
+            Verdict::Allowed { .. } => self.answer(verdict, used + cost, newest, now),
+            _ => self.answer(verdict, used, log.newest - log.ahead_of(now), now),
+        }
+    }
+
+    fn check(&self, log: &mut Log, now: u64, cost: u64) -> Decision {
+        if cost == 0 {
+            return self.look(log, now, 0);
+        }
+        self.tidy(log, now);
+        let (verdict, _) = self.verdict(log, now, cost);
+        if matches!(verdict, Verdict::Allowed { .. }) {
+            log.push(now, cost);
+        }
+        self.answer(verdict, log.used, log.newest, now)
+    }
+
+    fn force(&self, log: &mut Log, now: u64, cost: u64) -> u64 {
+        self.tidy(log, now);
+        let fits = cost.min(self.limit.saturating_sub(log.used));
+        if fits > 0 {
+            log.push(now, fits);
+        }
+        cost - fits
+    }
+
+    fn give_back(&self, log: &mut Log, now: u64, charged: &Charged, amount: u64) {
+        self.tidy(log, now);
+        log.take_off(charged.mark, amount.min(charged.cost));
+    }
+
+    fn charged(&self, log: &Log, now: u64, cost: u64) -> Charged {
+        Charged { at: now, cost, mark: log.newest, part: 0 }
+    }
+
+    fn untouched_at(&self, log: &Log) -> u64 {
+        if log.used == 0 { 0 } else { log.newest.saturating_add(self.window) }
+    }
+}
+
+fn write_varint(bytes: &mut Vec<u8>, mut value: u128) {
+    while value >= 0x80 {
+        bytes.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+fn read_varint(bytes: &[u8], mut at: usize) -> (u128, usize) {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let byte = bytes[at];
+        value |= u128::from(byte & 0x7f) << shift;
+        at += 1;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            return (value, at);
+        }
+    }
+}

@@ -284,10 +284,13 @@ impl Algorithm for Bucket {
     fn give_back(&self, state: &mut BucketState, now: u64, charged: &Charged, amount: u64) {
         let used = self.used(*state, now);
         let worth = self.times(amount.min(charged.cost).min(self.limit));
-        let given = if now < charged.at {
-            // A promised place: others behind it were promised theirs, so only the last one can be undone.
-            let is_last = (state.tat, state.part) == (charged.mark, charged.part);
-            if is_last { worth } else { Span::ZERO }
+        let untouched = (state.tat, state.part) == (charged.mark, charged.part);
+        let given = if untouched {
+            // Nothing came after it, so taking it away leaves what was there before.
+            worth
+        } else if now < charged.at {
+            // A promised place: others behind it were promised theirs.
+            Span::ZERO
         } else {
             self.minus(worth, Span { ticks: now - charged.at, part: 0 })
         };

@@ -1,0 +1,41 @@
+//! What the property tests share: quotas and traces to try, and oracles to hold the answers against.
+//!
+//! The oracles tell each algorithm's story in the plainest way, with fractions
+//! of big integers or lists, and take nothing from the crate but its types.
+// Every test file is a crate of its own and uses a part of this.
+#![allow(dead_code)]
+
+pub(crate) mod oracles;
+pub(crate) mod quotas;
+pub(crate) mod traces;
+
+use proptest::test_runner::{Config, FileFailurePersistence, TestCaseResult};
+use tollgate_core::{
+    Algorithm, AlgorithmKind, Bucket, Concurrency, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick,
+};
+
+/// So many cases; failures are kept, shrunk, in a file next to the test.
+pub(crate) fn cases(cases: u32) -> Config {
+    let kept = FileFailurePersistence::WithSource("proptest-regressions");
+    Config { cases, failure_persistence: Some(Box::new(kept)), max_shrink_iters: 20_000, ..Config::default() }
+}
+
+/// Something that holds for every algorithm.
+pub(crate) trait Property {
+    fn holds<A: Algorithm>(&self, algorithm: &A) -> TestCaseResult
+    where
+        A::State: Clone + std::fmt::Debug + PartialEq;
+}
+
+/// Compiles `quota` for its algorithm and tries the property on it.
+pub(crate) fn for_algorithm_of(quota: &Quota, tick: Tick, property: &impl Property) -> TestCaseResult {
+    match quota.kind() {
+        AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
+            property.holds(&Bucket::new(quota, tick).unwrap())
+        }
+        AlgorithmKind::FixedWindow => property.holds(&FixedWindow::new(quota, tick).unwrap()),
+        AlgorithmKind::SlidingWindowCounter => property.holds(&SlidingCounter::new(quota, tick).unwrap()),
+        AlgorithmKind::SlidingWindowLog => property.holds(&SlidingLog::new(quota, tick).unwrap()),
+        AlgorithmKind::Concurrency => property.holds(&Concurrency::new(quota, tick).unwrap()),
+    }
+}

@@ -16,6 +16,14 @@ pub trait Algorithm {
     /// as it is, except where it had to follow a clock that went back.
     fn check(&self, state: &mut Self::State, now: u64, cost: u64) -> Decision;
 
+    /// Like [`check`](Algorithm::check), for a caller that would wait up to
+    /// `patience`. Only buckets can promise anything ahead of time; for the
+    /// others it is a plain check.
+    fn check_within(&self, state: &mut Self::State, now: u64, cost: u64, patience: u64) -> Decision {
+        let _ = patience;
+        self.check(state, now, cost)
+    }
+
     /// Charges as much of `cost` as fits, whatever the answer would be, and
     /// returns what did not fit. For settling above an estimate, and for
     /// penalising a refusal where that is wanted.

@@ -119,6 +119,15 @@ impl Bucket {
         state_at(now, carried)
     }
 
+    /// How many whole tokens of a charge time has not refilled yet. A receipt
+    /// is worth no more once another quota has taken over the key.
+    #[must_use]
+    pub fn unrefilled(&self, charged: &Charged, now: u64) -> u64 {
+        let elapsed = Span { ticks: now.saturating_sub(charged.at), part: 0 };
+        let worth = self.times(charged.cost.min(self.limit));
+        self.tokens_wide(self.minus(worth, elapsed))
+    }
+
     /// The time when a bucket that `state` describes is full again, for whoever does not know its quota.
     #[must_use]
     #[inline]
@@ -268,6 +277,10 @@ impl Algorithm for Bucket {
         let (decision, next) = self.decide(*state, now, cost);
         *state = next;
         decision
+    }
+
+    fn check_within(&self, state: &mut BucketState, now: u64, cost: u64, patience: u64) -> Decision {
+        self.reserve(state, now, cost, patience)
     }
 
     fn force(&self, state: &mut BucketState, now: u64, cost: u64) -> u64 {

@@ -28,6 +28,14 @@ struct Holder {
     permits: u64,
 }
 
+impl Leases {
+    /// How many bytes of heap the holders take.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.holders.capacity() * size_of::<Holder>()
+    }
+}
+
 impl Concurrency {
     /// Compiles a concurrency quota; `None` for other quotas.
     #[must_use]

@@ -1,0 +1,238 @@
+//! The table of everything that is no bucket: windows, counters, logs, leases.
+//!
+//! Their states do not fit 16 bytes, so they live behind locks, a thousand of
+//! them, in plain safe code. Bounded like the table of buckets: a key lives in
+//! one of 32 slots, and a state that equals none at all is a free slot.
+
+use tollgate_core::{Algorithm, Log};
+
+use crate::clock::Clock;
+use crate::full::Full;
+use crate::operation::Operation;
+use crate::options::WhenFull;
+use crate::sync::{Mutex, lock};
+
+const SHARDS: usize = 1024;
+/// Slots in which a key can live. The shard is locked anyway, so a long probe costs only its cache misses.
+const SLOTS_PER_KEY: usize = 32;
+/// Slots for each live key: a load of 0.75.
+const SPARE: (usize, usize) = (4, 3);
+
+/// A state that may hold memory of its own.
+pub(crate) trait Held {
+    /// Bytes on the heap.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    /// Whether it may be forgotten while it is live. Permits that are out may not.
+    const EVICTABLE: bool = true;
+}
+
+impl Held for tollgate_core::WindowState {}
+impl Held for tollgate_core::CounterState {}
+impl Held for Log {
+    fn heap_bytes(&self) -> usize {
+        Log::heap_bytes(self)
+    }
+}
+impl Held for tollgate_core::Leases {
+    fn heap_bytes(&self) -> usize {
+        tollgate_core::Leases::heap_bytes(self)
+    }
+
+    const EVICTABLE: bool = false;
+}
+
+pub(crate) struct LockedTable<S> {
+    shards: Box<[Mutex<Shard<S>>]>,
+    slots_per_shard: usize,
+    heap_bytes_per_shard: usize,
+    when_full: WhenFull,
+}
+
+struct Shard<S> {
+    /// A mark for each slot, so that looking for a key touches two cache lines
+    /// and not every slot; 0 in one never used. Allocated with the first key.
+    marks: Vec<u32>,
+    slots: Vec<Slot<S>>,
+    heap_bytes: usize,
+    evictions: u64,
+    /// Where the search for memory to free goes on.
+    hand: usize,
+}
+
+#[derive(Default)]
+struct Slot<S> {
+    hash: u64,
+    /// From when on the state equals none at all; 0 in an empty slot.
+    free_at: u64,
+    state: S,
+}
+
+impl<S: Default + Held> LockedTable<S> {
+    /// A table for about `keys` live keys, whose states hold at most `heap_bytes` beside it.
+    pub(crate) fn new(keys: usize, heap_bytes: usize, when_full: WhenFull) -> LockedTable<S> {
+        let slots = keys.saturating_mul(SPARE.0).div_ceil(SPARE.1).max(SLOTS_PER_KEY);
+        let shards = SHARDS.min(slots / SLOTS_PER_KEY);
+        let empty = || Shard { marks: Vec::new(), slots: Vec::new(), heap_bytes: 0, evictions: 0, hand: 0 };
+        LockedTable {
+            shards: (0..shards).map(|_| Mutex::new(empty())).collect(),
+            slots_per_shard: slots.div_ceil(shards),
+            heap_bytes_per_shard: heap_bytes / shards,
+            when_full,
+        }
+    }
+
+    /// The number of keys whose table takes `bytes`.
+    pub(crate) fn keys_in(bytes: usize) -> usize {
+        bytes / (size_of::<Slot<S>>() + size_of::<u32>()) * SPARE.1 / SPARE.0
+    }
+
+    /// Any operation on a key's state, present or not.
+    ///
+    /// The clock is read under the lock: a time from before could be older than the state.
+    pub(crate) fn apply<A, O>(
+        &self,
+        hash: u64,
+        algorithm: &A,
+        clock: &impl Clock,
+        operation: &O,
+    ) -> Result<O::Output, Full>
+    where
+        A: Algorithm<State = S>,
+        O: Operation,
+    {
+        self.visit(hash, clock, O::WRITES, |state, now| {
+            let output = operation.run(algorithm, state, now);
+            (output, algorithm.untouched_at(state))
+        })
+    }
+
+    /// Runs `change` on the state of a key, or on that of a key never seen. It returns from when on the state may be
+    /// forgotten.
+    pub(crate) fn visit<R>(
+        &self,
+        hash: u64,
+        clock: &impl Clock,
+        writes: bool,
+        change: impl FnOnce(&mut S, u64) -> (R, u64),
+    ) -> Result<R, Full> {
+        // Both halves of the hash choose: the upper the shard, the lower the slot.
+        let shard = &self.shards[(((hash >> 32) * self.shards.len() as u64) >> 32) as usize];
+        let mut shard = lock(shard);
+        let now = clock.now_ns();
+        let found = shard.find(hash);
+        if writes && shard.heap_bytes >= self.heap_bytes_per_shard {
+            self.make_room(&mut shard, found, now)?;
+        }
+        let Some(at) = found else {
+            let mut state = S::default();
+            let (output, free_at) = change(&mut state, now);
+            if writes && free_at > now {
+                self.settle_down(&mut shard, Slot { hash, free_at, state }, now)?;
+            }
+            return Ok(output);
+        };
+        if !writes {
+            return Ok(change(&mut shard.slots[at].state, now).0);
+        }
+        let before = shard.slots[at].state.heap_bytes();
+        let slot = &mut shard.slots[at];
+        let (output, free_at) = change(&mut slot.state, now);
+        slot.free_at = free_at;
+        let after = slot.state.heap_bytes();
+        shard.heap_bytes = shard.heap_bytes - before + after;
+        Ok(output)
+    }
+
+    fn settle_down(&self, shard: &mut Shard<S>, new: Slot<S>, now: u64) -> Result<(), Full> {
+        if shard.slots.is_empty() {
+            shard.slots.resize_with(self.slots_per_shard, Slot::default);
+            shard.marks.resize(self.slots_per_shard, 0);
+        }
+        let candidates = shard.candidates(new.hash);
+        let free = candidates.clone().find(|&at| shard.slots[at].free_at <= now);
+        let at = match (free, self.when_full) {
+            (Some(at), _) => at,
+            (None, WhenFull::EvictFullest) if S::EVICTABLE => {
+                shard.evictions += 1;
+                candidates.min_by_key(|&at| shard.slots[at].free_at).unwrap_or(0)
+            }
+            (None, _) => return Err(Full),
+        };
+        shard.heap_bytes -= shard.slots[at].state.heap_bytes();
+        shard.heap_bytes += new.state.heap_bytes();
+        shard.marks[at] = mark(new.hash);
+        shard.slots[at] = new;
+        Ok(())
+    }
+
+    /// Frees memory that states hold, of other keys than the one in `keep`,
+    /// until the shard is within its share again: of those whose time has
+    /// passed, and of the one that would be forgotten soonest where that is allowed.
+    fn make_room(&self, shard: &mut Shard<S>, keep: Option<usize>, now: u64) -> Result<(), Full> {
+        let evicts = S::EVICTABLE && self.when_full == WhenFull::EvictFullest;
+        let len = shard.slots.len();
+        for _ in 0..=len / SLOTS_PER_KEY {
+            let reachable = (0..SLOTS_PER_KEY.min(len)).map(|step| (shard.hand + step) % len);
+            let holding = reachable.filter(|&at| Some(at) != keep && shard.slots[at].state.heap_bytes() > 0);
+            let victim = holding.min_by_key(|&at| shard.slots[at].free_at);
+            shard.hand = (shard.hand + SLOTS_PER_KEY) % len.max(1);
+            if let Some(at) = victim.filter(|&at| evicts || shard.slots[at].free_at <= now) {
+                let slot = std::mem::take(&mut shard.slots[at]);
+                shard.marks[at] = 0;
+                shard.evictions += u64::from(slot.free_at > now);
+                shard.heap_bytes -= slot.state.heap_bytes();
+            }
+            if shard.heap_bytes < self.heap_bytes_per_shard {
+                return Ok(());
+            }
+        }
+        Err(Full)
+    }
+
+    /// How many live entries had to make room.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.shards.iter().map(|shard| lock(shard).evictions).sum()
+    }
+
+    /// About how many keys are live: from some of the shards.
+    pub(crate) fn live_keys(&self, now: u64) -> usize {
+        const SAMPLE: usize = 16;
+        let sampled = self.shards.iter().step_by(self.shards.len().div_ceil(SAMPLE));
+        let count = sampled.len();
+        let live: usize = sampled.map(|shard| lock(shard).slots.iter().filter(|slot| slot.free_at > now).count()).sum();
+        live * self.shards.len() / count
+    }
+
+    /// Bytes taken now.
+    pub(crate) fn bytes(&self) -> usize {
+        let slot_bytes = size_of::<Slot<S>>() + size_of::<u32>();
+        let shard_bytes = |shard: &Shard<S>| shard.slots.capacity() * slot_bytes + shard.heap_bytes;
+        self.shards.iter().map(|shard| size_of::<Mutex<Shard<S>>>() + shard_bytes(&lock(shard))).sum()
+    }
+}
+
+impl<S> Shard<S> {
+    /// The slot of a key. Its time may have passed: then the state counts for
+    /// nothing, but it must not get a second slot, lest the clock go back.
+    fn find(&self, hash: u64) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mark = mark(hash);
+        self.candidates(hash).find(|&at| self.marks[at] == mark && self.slots[at].hash == hash)
+    }
+
+    fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> + Clone + use<S> {
+        let len = self.slots.len();
+        let home = ((u64::from(hash as u32) * len as u64) >> 32) as usize;
+        (0..SLOTS_PER_KEY.min(len)).map(move |step| (home + step) % len)
+    }
+}
+
+/// Bits of the hash that neither the shard nor the slot depends on alone; never 0.
+fn mark(hash: u64) -> u32 {
+    (hash >> 16) as u32 | 1
+}

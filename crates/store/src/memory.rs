@@ -1,0 +1,366 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{Decision, Quota, Settled, Verdict};
+
+use crate::cell::Cell;
+use crate::charge::Charge;
+use crate::clock::{Clock, RealClock};
+use crate::full::Full;
+use crate::key::{Key, ScopeHasher};
+use crate::limit::{Limit, LimitError, Prepared, Quotas, Rule};
+use crate::operation::{ChargeNoted, Check, Force, GiveBack, Look, Operation, Reserve, Reset, Settle};
+use crate::options::{BuildError, Capacity, MemoryOptions};
+use crate::receipt::Receipt;
+use crate::table::Place;
+use crate::tables::Tables;
+
+/// State in memory, shared by all threads and tasks of a process.
+///
+/// # Consistency
+///
+/// A check is exact: among all threads, no key is ever over its limit. Checks
+/// of one key are decided one after the other. A check of several charges
+/// ([`check_all`](MemoryStore::check_all)) charges all or none; while it is
+/// under way, another may meet a charge that is about to be taken back and be
+/// refused although it would have passed. The reverse never happens.
+///
+/// The store never takes more memory than its capacity. Keys that are as if
+/// untouched make room for free; what happens when all are live is
+/// [`WhenFull`](crate::WhenFull), and is counted.
+pub struct MemoryStore<C = RealClock> {
+    tables: Tables,
+    quotas: Quotas,
+    clock: C,
+    id: u64,
+    refused_full: AtomicU64,
+}
+
+/// What a store holds and had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// About how many keys are live.
+    pub live_keys: usize,
+    /// Bytes of its tables.
+    pub bytes: usize,
+    /// Live keys that had to make room for others.
+    pub evictions: u64,
+    /// Checks refused because there was no room for a new key.
+    pub refused_full: u64,
+}
+
+impl MemoryStore {
+    /// A store with the default options and the real clock.
+    ///
+    /// # Panics
+    /// On an x86-64 processor from before 2006; [`MemoryStore::with`] returns an error there.
+    #[must_use]
+    pub fn new() -> MemoryStore {
+        match MemoryStore::with(MemoryOptions::default(), RealClock::new()) {
+            Ok(store) => store,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> MemoryStore {
+        MemoryStore::new()
+    }
+}
+
+impl<C: Clock> MemoryStore<C> {
+    /// A store with options and a clock of one's own.
+    pub fn with(options: MemoryOptions, clock: C) -> Result<MemoryStore<C>, BuildError> {
+        match options.capacity {
+            Capacity::Entries(0) => return Err(BuildError::NoCapacity),
+            Capacity::Bytes(bytes) if bytes < 64 << 10 => return Err(BuildError::NoCapacity),
+            Capacity::Entries(keys) if keys > 1 << 32 => return Err(BuildError::CapacityTooLarge),
+            Capacity::Bytes(bytes) if bytes > 1 << 40 => return Err(BuildError::CapacityTooLarge),
+            Capacity::Entries(_) | Capacity::Bytes(_) => {}
+        }
+        if !Cell::is_supported() {
+            return Err(BuildError::Processor);
+        }
+        static STORES: AtomicU64 = AtomicU64::new(0);
+        Ok(MemoryStore {
+            tables: Tables::new(options),
+            quotas: Quotas::default(),
+            clock,
+            id: STORES.fetch_add(1, Ordering::Relaxed),
+            refused_full: AtomicU64::new(0),
+        })
+    }
+
+    /// Prepares a quota for checks of keys that are counted under `scope`.
+    ///
+    /// Another quota under the same scope takes over the keys' counts: what was
+    /// used stays used, clamped to what the new quota can hold. (Between
+    /// algorithms of different families nothing is taken over.)
+    pub fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
+        let rule = self.quotas.prepare(&quota)?;
+        self.tables.prepare(&rule);
+        let keys = ScopeHasher::new(scope);
+        Ok(Limit(Arc::new(Prepared { rule, keys, store: self.id, quota, scope: scope.into() })))
+    }
+
+    /// The clock of this store.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// Decides whether `cost` may pass for `key`, and charges it if so. A cost of 0 is a peek.
+    ///
+    /// # Panics
+    /// If `limit` was made by another store.
+    #[inline]
+    pub fn check<K: Key + ?Sized>(&self, limit: &Limit, key: &K, cost: u64) -> Decision {
+        self.check_charge(&self.charge(limit, key, cost))
+    }
+
+    /// What remains for `key`, charging nothing.
+    pub fn peek<K: Key + ?Sized>(&self, limit: &Limit, key: &K) -> Decision {
+        self.check(limit, key, 0)
+    }
+
+    /// Like [`check`](MemoryStore::check), with a receipt for an allowed charge.
+    pub fn check_with_receipt<K: Key + ?Sized>(
+        &self,
+        limit: &Limit,
+        key: &K,
+        cost: u64,
+    ) -> (Decision, Option<Receipt>) {
+        let charge = self.charge(limit, key, cost);
+        if cost == 0 {
+            return (self.look(&charge), None);
+        }
+        self.noted(&charge, &ChargeNoted { cost })
+    }
+
+    /// Like [`check_with_receipt`](MemoryStore::check_with_receipt), for a
+    /// caller that would wait up to `max_wait_ns`: it may be promised a place
+    /// ahead of time, as far as the quota lets it. The decision says how long
+    /// to wait.
+    pub fn reserve<K: Key + ?Sized>(
+        &self,
+        limit: &Limit,
+        key: &K,
+        cost: u64,
+        max_wait_ns: u64,
+    ) -> (Decision, Option<Receipt>) {
+        let charge = self.charge(limit, key, cost);
+        if cost == 0 {
+            return (self.look(&charge), None);
+        }
+        self.noted(&charge, &Reserve { cost, patience: max_wait_ns })
+    }
+
+    /// Prepares a charge, to be made together with others.
+    ///
+    /// # Panics
+    /// If `limit` was made by another store.
+    #[inline]
+    pub fn charge<'a, K: Key + ?Sized>(&self, limit: &'a Limit, key: &K, cost: u64) -> Charge<'a> {
+        assert!(limit.0.store == self.id, "a limit can only be used in the store that made it");
+        Charge { limit, hash: limit.hash(key), cost }
+    }
+
+    /// Makes several charges, all or none. `decisions` receives the answer to
+    /// each; where the whole is refused, an allowed one was not charged, and
+    /// says what remains.
+    pub fn check_all(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>) -> bool {
+        self.check_all_noted(charges, decisions, &mut Vec::new())
+    }
+
+    /// Like [`check_all`](MemoryStore::check_all), with a receipt for each charge if all were made.
+    pub fn check_all_with_receipts(
+        &self,
+        charges: &[Charge<'_>],
+        decisions: &mut Vec<Decision>,
+    ) -> Option<Vec<Receipt>> {
+        let mut receipts = Vec::with_capacity(charges.len());
+        self.check_all_noted(charges, decisions, &mut receipts).then_some(receipts)
+    }
+
+    /// Decides many charges, each on its own, in order. Fetches what they need
+    /// from memory at the same time, which for large tables is several times
+    /// faster than one after the other.
+    pub fn check_batch(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>) {
+        /// As many lines as a core can have under way, with some to spare.
+        const AHEAD: usize = 16;
+        decisions.clear();
+        decisions.reserve(charges.len());
+        for charge in charges.iter().take(AHEAD) {
+            self.prefetch(charge);
+        }
+        for (at, charge) in charges.iter().enumerate() {
+            if let Some(later) = charges.get(at + AHEAD) {
+                self.prefetch(later);
+            }
+            decisions.push(self.check_charge(charge));
+        }
+    }
+
+    /// Gives a charge back, as far as that mints nothing: see `docs/state.md`.
+    /// Releases a permit.
+    #[allow(clippy::needless_pass_by_value, reason = "what takes the receipt can be done once")]
+    pub fn refund(&self, receipt: Receipt) {
+        self.give_back(&receipt);
+    }
+
+    /// Replaces an estimated cost by the true one. What cannot be charged any more is returned as overrun.
+    #[allow(clippy::needless_pass_by_value, reason = "what takes the receipt can be done once")]
+    pub fn settle(&self, receipt: Receipt, true_cost: u64) -> Settled {
+        let operation = Settle { charged: &receipt.charged, true_cost };
+        let settled = self.apply(&receipt.limit, receipt.hash, &operation);
+        settled.unwrap_or(Settled { overrun: true_cost.saturating_sub(receipt.charged.cost) })
+    }
+
+    /// Extends the lease of a permit to its full length from now. `false` if it was lost, or is none.
+    #[must_use]
+    pub fn renew(&self, receipt: &Receipt) -> bool {
+        match &receipt.limit.0.rule {
+            Rule::Concurrency(permits) => self.tables.renew(permits, receipt.hash, &self.clock, &receipt.charged),
+            _ => false,
+        }
+    }
+
+    /// Charges as much of `cost` as there is, whatever a check would say: to
+    /// make a refused request pay. Returns what was not there.
+    pub fn penalise<K: Key + ?Sized>(&self, limit: &Limit, key: &K, cost: u64) -> u64 {
+        let charge = self.charge(limit, key, cost);
+        self.apply(limit, charge.hash, &Force { cost }).unwrap_or(cost)
+    }
+
+    /// Makes a key as if untouched.
+    pub fn reset<K: Key + ?Sized>(&self, limit: &Limit, key: &K) {
+        let charge = self.charge(limit, key, 0);
+        // Nothing is stored for a key never seen, so there is always room for that.
+        let _ = self.apply(limit, charge.hash, &Reset);
+    }
+
+    /// What the store holds. Reads a sample of it: cheap enough to ask every second.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            live_keys: self.tables.live_keys(self.clock.now_ns()),
+            bytes: self.tables.bytes(),
+            evictions: self.tables.evictions(),
+            refused_full: self.refused_full.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Decides one prepared charge. [`Full`] is told apart from a client that is over its limit.
+    #[inline]
+    pub fn try_check(&self, charge: &Charge<'_>) -> Result<Decision, Full> {
+        let Charge { limit, hash, cost } = *charge;
+        if cost == 0 {
+            return Ok(self.look(charge));
+        }
+        let decision = match &limit.0.rule {
+            Rule::Bucket { bucket, tag } => {
+                let place = Place { hash, tag: *tag, bucket, quotas: &self.quotas };
+                self.tables.buckets().check(place, &self.clock, cost)
+            }
+            _ => self.apply(limit, hash, &Check { cost }),
+        };
+        if decision.is_err() {
+            self.refused_full.fetch_add(1, Ordering::Relaxed);
+        }
+        decision
+    }
+
+    #[inline]
+    fn check_charge(&self, charge: &Charge<'_>) -> Decision {
+        match self.try_check(charge) {
+            Ok(decision) => decision,
+            Err(Full) => no_room(charge.limit),
+        }
+    }
+
+    fn check_all_noted(
+        &self,
+        charges: &[Charge<'_>],
+        decisions: &mut Vec<Decision>,
+        receipts: &mut Vec<Receipt>,
+    ) -> bool {
+        decisions.clear();
+        receipts.clear();
+        // Look first: a refusal then writes nothing at all, and nobody meets a charge that is taken back.
+        decisions.extend(charges.iter().map(|charge| self.look(charge)));
+        if !decisions.iter().all(Decision::is_allowed) {
+            self.uncharge_answers(charges, decisions);
+            return false;
+        }
+        for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost > 0) {
+            let (answer, receipt) = self.noted(charge, &ChargeNoted { cost: charge.cost });
+            *decision = answer;
+            match receipt {
+                Some(receipt) => receipts.push(receipt),
+                None => {
+                    receipts.drain(..).for_each(|receipt| self.refund(receipt));
+                    self.uncharge_answers(charges, decisions);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Lets allowed answers say what remains without their charge.
+    fn uncharge_answers(&self, charges: &[Charge<'_>], decisions: &mut [Decision]) {
+        for (charge, decision) in charges.iter().zip(decisions).filter(|(_, decision)| decision.is_allowed()) {
+            *decision = Decision { verdict: decision.verdict, ..self.look(&Charge { cost: 0, ..*charge }) };
+        }
+    }
+
+    #[inline]
+    fn look(&self, charge: &Charge<'_>) -> Decision {
+        if let Rule::Bucket { bucket, tag } = &charge.limit.0.rule {
+            let place = Place { hash: charge.hash, tag: *tag, bucket, quotas: &self.quotas };
+            if let Some(decision) = self.tables.buckets().look(place, &self.clock, charge.cost) {
+                return decision;
+            }
+        }
+        self.apply(charge.limit, charge.hash, &Look { cost: charge.cost }).unwrap_or_else(|Full| no_room(charge.limit))
+    }
+
+    fn noted<O>(&self, charge: &Charge<'_>, operation: &O) -> (Decision, Option<Receipt>)
+    where
+        O: Operation<Output = (Decision, tollgate_core::Charged)>,
+    {
+        match self.apply(charge.limit, charge.hash, operation) {
+            Ok((decision, charged)) => {
+                let receipt = || Receipt { limit: charge.limit.clone(), hash: charge.hash, charged };
+                (decision, decision.is_allowed().then(receipt))
+            }
+            Err(Full) => {
+                self.refused_full.fetch_add(1, Ordering::Relaxed);
+                (no_room(charge.limit), None)
+            }
+        }
+    }
+
+    pub(crate) fn give_back(&self, receipt: &Receipt) {
+        // A key that has no entry any more has nothing to be given back to.
+        let _ = self.apply(&receipt.limit, receipt.hash, &GiveBack { charged: &receipt.charged });
+    }
+
+    fn apply<O: Operation>(&self, limit: &Limit, hash: u64, operation: &O) -> Result<O::Output, Full> {
+        self.tables.apply(limit, hash, &self.quotas, &self.clock, operation)
+    }
+
+    #[inline]
+    fn prefetch(&self, charge: &Charge<'_>) {
+        if let Rule::Bucket { .. } = charge.limit.0.rule {
+            self.tables.buckets().prefetch(charge.hash);
+        }
+    }
+}
+
+/// The answer for a key that finds no room.
+#[cold]
+fn no_room(limit: &Limit) -> Decision {
+    let quota = limit.quota();
+    let most = quota.burst().max(quota.amount());
+    Decision { verdict: Verdict::Refused { retry_after: None }, limit: most, remaining: 0, reset_after: 0 }
+}

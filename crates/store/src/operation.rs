@@ -1,0 +1,145 @@
+use tollgate_core::{Algorithm, Bucket, BucketState, Charged, Decision, Settled};
+
+/// Something done to one key's state under its quota. It may be run several
+/// times on copies, of which one counts.
+pub(crate) trait Operation {
+    type Output;
+
+    /// Whether it changes state; one that only looks writes nothing, not even
+    /// a state carried over from another quota.
+    const WRITES: bool = true;
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Self::Output;
+
+    /// How to deal with a bucket that another quota has written since the
+    /// receipt was made: in that quota's terms, so that the key keeps it.
+    /// `None` carries the state over to our own quota instead.
+    fn run_as_writer(&self, own: &Bucket, writer: &Bucket, state: &mut BucketState, now: u64) -> Option<Self::Output> {
+        let _ = (own, writer, state, now);
+        None
+    }
+}
+
+/// A charge as another quota may treat it: never as its own last one, and worth what time has not refilled.
+fn taken_over(charged: &Charged, own: &Bucket, now: u64) -> (Charged, u64) {
+    let never_the_last = Charged { mark: u64::MAX, ..*charged };
+    (never_the_last, own.unrefilled(charged, now))
+}
+
+pub(crate) struct Check {
+    pub(crate) cost: u64,
+}
+
+impl Operation for Check {
+    type Output = Decision;
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Decision {
+        algorithm.check(state, now, self.cost)
+    }
+}
+
+/// A check that notes down what it charged.
+pub(crate) struct ChargeNoted {
+    pub(crate) cost: u64,
+}
+
+impl Operation for ChargeNoted {
+    type Output = (Decision, Charged);
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> (Decision, Charged) {
+        let decision = algorithm.check(state, now, self.cost);
+        (decision, algorithm.charged(state, now, self.cost))
+    }
+}
+
+pub(crate) struct Look {
+    pub(crate) cost: u64,
+}
+
+impl Operation for Look {
+    type Output = Decision;
+    const WRITES: bool = false;
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Decision {
+        algorithm.look(state, now, self.cost)
+    }
+}
+
+/// A check by somebody who would wait.
+pub(crate) struct Reserve {
+    pub(crate) cost: u64,
+    pub(crate) patience: u64,
+}
+
+impl Operation for Reserve {
+    type Output = (Decision, Charged);
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> (Decision, Charged) {
+        let decision = algorithm.check_within(state, now, self.cost, self.patience);
+        (decision, algorithm.charged(state, now, self.cost))
+    }
+}
+
+pub(crate) struct GiveBack<'a> {
+    pub(crate) charged: &'a Charged,
+}
+
+impl Operation for GiveBack<'_> {
+    type Output = ();
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) {
+        algorithm.give_back(state, now, self.charged, self.charged.cost);
+    }
+
+    fn run_as_writer(&self, own: &Bucket, writer: &Bucket, state: &mut BucketState, now: u64) -> Option<()> {
+        let (charged, worth) = taken_over(self.charged, own, now);
+        writer.give_back(state, now, &charged, worth);
+        Some(())
+    }
+}
+
+pub(crate) struct Settle<'a> {
+    pub(crate) charged: &'a Charged,
+    pub(crate) true_cost: u64,
+}
+
+impl Operation for Settle<'_> {
+    type Output = Settled;
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Settled {
+        algorithm.settle(state, now, self.charged, self.true_cost)
+    }
+
+    fn run_as_writer(&self, own: &Bucket, writer: &Bucket, state: &mut BucketState, now: u64) -> Option<Settled> {
+        if self.true_cost > self.charged.cost {
+            return Some(writer.settle(state, now, self.charged, self.true_cost));
+        }
+        let (charged, worth) = taken_over(self.charged, own, now);
+        writer.give_back(state, now, &charged, worth.min(self.charged.cost - self.true_cost));
+        Some(Settled { overrun: 0 })
+    }
+}
+
+/// Charges as much as fits, whatever the answer would be.
+pub(crate) struct Force {
+    pub(crate) cost: u64,
+}
+
+impl Operation for Force {
+    type Output = u64;
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> u64 {
+        algorithm.force(state, now, self.cost)
+    }
+}
+
+/// Back to a key never seen.
+pub(crate) struct Reset;
+
+impl Operation for Reset {
+    type Output = ();
+
+    fn run<A: Algorithm>(&self, _: &A, state: &mut A::State, _: u64) {
+        *state = A::State::default();
+    }
+}

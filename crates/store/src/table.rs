@@ -1,0 +1,371 @@
+//! The table of buckets: bounded, without a sweeper, without a lock on a hit.
+//!
+//! A hash chooses a *home* line of four slots; a key lives in its home line or
+//! in one of the next seven. An entry is a fingerprint and the time when its
+//! bucket is full again (see [`Entry`]), so an entry whose time has passed is a
+//! free slot, whoever's it was.
+//!
+//! # Why no race over-admits
+//!
+//! 1. *A hit is one 16-byte compare-and-swap* of fingerprint and time together:
+//!    nobody charges a slot that meanwhile belongs to another key.
+//! 2. *Only the holder of a home line's lock creates entries of that home*, and
+//!    entries never move: a key has at most one.
+//! 3. *A miss reads the clock again, after it has seen that the key is absent.*
+//!    Whoever forgot the key did so at an earlier time, when it was full; at
+//!    the later one it is full as well.
+//! 4. *An old `now` on a hit only over-charges*, because a state is a time. The
+//!    one exception, a state that seems to lie too far ahead, is judged again
+//!    by a time read after the state.
+//! 5. *A refusal writes nothing.*
+
+use tollgate_core::{Algorithm, Bucket, BucketState, Decision};
+
+use crate::cell::Cell;
+use crate::clock::{Clock, read_after_loads};
+use crate::entry::{Entry, Tag};
+use crate::full::Full;
+use crate::limit::Quotas;
+use crate::operation::Operation;
+use crate::options::WhenFull;
+use crate::sync::{AtomicU8, Mutex, Ordering, lock};
+
+#[cfg(not(loom))]
+use crate::pages::Pages;
+
+const SLOTS: usize = if cfg!(loom) { 1 } else { 4 };
+/// Lines in which a key can live. With 8 of them, at 6 live slots in 10, one
+/// new key in 70,000 finds them all live.
+const LINES_PER_KEY: usize = if cfg!(loom) { 2 } else { 8 };
+const LOCKS: usize = if cfg!(loom) { 2 } else { 1024 };
+
+/// Slots for each live key that the table is meant to hold, as a fraction: a load of 0.6.
+const SLOTS_PER_KEY: (usize, usize) = (5, 3);
+
+#[cfg_attr(not(loom), repr(C, align(64)))]
+struct Line([Cell; SLOTS]);
+
+pub(crate) struct Table {
+    #[cfg(not(loom))]
+    lines: Pages<Line>,
+    #[cfg(loom)]
+    lines: Vec<Line>,
+    /// For each home line, how many lines further its keys have gone at most.
+    /// Changes only under the home's lock, and only grows.
+    #[cfg(not(loom))]
+    reach: Pages<AtomicU8>,
+    #[cfg(loom)]
+    reach: Vec<AtomicU8>,
+    locks: Box<[Mutex<()>]>,
+    when_full: WhenFull,
+    evictions: std::sync::atomic::AtomicU64,
+}
+
+/// One key in one table, under one bucket quota.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) hash: u64,
+    pub(crate) tag: Tag,
+    pub(crate) bucket: &'a Bucket,
+    pub(crate) quotas: &'a Quotas,
+}
+
+impl Place<'_> {
+    #[inline]
+    fn fingerprint(self) -> u32 {
+        self.hash as u32
+    }
+
+    #[inline]
+    fn entry(self, state: BucketState) -> Entry {
+        Entry::new(self.fingerprint(), self.tag, state)
+    }
+
+    /// The entry's state under this place's quota. `now` was read after the entry.
+    #[inline]
+    fn read(self, entry: Entry, now: u64) -> BucketState {
+        if entry.tag() == self.tag { entry.state() } else { self.read_foreign(entry, now) }
+    }
+
+    #[cold]
+    fn run_as_writer<O: Operation>(self, entry: Entry, now: u64, operation: &O) -> Option<(O::Output, BucketState)> {
+        let mut state = entry.state();
+        let run = |writer: &Bucket| operation.run_as_writer(self.bucket, writer, &mut state, now);
+        self.quotas.with(entry.tag(), run).map(|output| (output, state))
+    }
+
+    #[cold]
+    fn read_foreign(self, entry: Entry, now: u64) -> BucketState {
+        self.quotas.with(entry.tag(), |writer| self.bucket.adopt(writer, entry.state(), now))
+    }
+}
+
+impl Table {
+    /// A table for about `keys` live keys.
+    pub(crate) fn new(keys: usize, when_full: WhenFull) -> Table {
+        let slots = keys.saturating_mul(SLOTS_PER_KEY.0).div_ceil(SLOTS_PER_KEY.1);
+        let lines = slots.div_ceil(SLOTS).max(1);
+        Table {
+            lines: Table::empty_lines(lines),
+            reach: Table::no_reach(lines),
+            locks: (0..LOCKS.min(lines)).map(|_| Mutex::new(())).collect(),
+            when_full,
+            evictions: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+
+    /// The number of keys whose table takes `bytes`.
+    pub(crate) fn keys_in(bytes: usize) -> usize {
+        let lines = bytes.saturating_sub(LOCKS * size_of::<Mutex<()>>()) / (size_of::<Line>() + 1);
+        lines * SLOTS * SLOTS_PER_KEY.1 / SLOTS_PER_KEY.0
+    }
+
+    #[cfg(not(loom))]
+    #[allow(unsafe_code)]
+    fn empty_lines(lines: usize) -> Pages<Line> {
+        // SAFETY: a cell of zeros is an empty slot.
+        unsafe { Pages::zeroed(lines) }
+    }
+
+    #[cfg(not(loom))]
+    #[allow(unsafe_code)]
+    fn no_reach(lines: usize) -> Pages<AtomicU8> {
+        // SAFETY: an atomic of zeros is a zero.
+        unsafe { Pages::zeroed(lines) }
+    }
+
+    #[cfg(loom)]
+    fn empty_lines(lines: usize) -> Vec<Line> {
+        (0..lines).map(|_| Line(std::array::from_fn(|_| Cell::new()))).collect()
+    }
+
+    #[cfg(loom)]
+    fn no_reach(lines: usize) -> Vec<AtomicU8> {
+        (0..lines).map(|_| AtomicU8::new(0)).collect()
+    }
+
+    /// Decides and charges. `cost` is not 0.
+    #[inline]
+    pub(crate) fn check(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Result<Decision, Full> {
+        let now = clock.now_ns();
+        loop {
+            let Some(cell) = self.find_at_home(place) else {
+                return self.check_elsewhere(place, clock, cost);
+            };
+            let entry = cell.load();
+            if Entry::fingerprint_of(entry.meta) != place.fingerprint() || entry.tag() != place.tag {
+                return self.check_elsewhere(place, clock, cost);
+            }
+            let state = entry.state();
+            let (decision, next) = place.bucket.decide(state, now, cost);
+            if next == state {
+                return Ok(decision);
+            }
+            if !decision.is_allowed() {
+                // The state seems to lie too far ahead: settle that by a time read after it.
+                return self.check_elsewhere(place, clock, cost);
+            }
+            if cell.swap_if(entry, place.entry(next)) {
+                return Ok(decision);
+            }
+        }
+    }
+
+    /// What the answer would be, if the key is where it usually is.
+    #[inline]
+    pub(crate) fn look(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Option<Decision> {
+        let now = clock.now_ns();
+        let entry = self.find_at_home(place)?.load();
+        let is_ours = Entry::fingerprint_of(entry.meta) == place.fingerprint() && entry.tag() == place.tag;
+        is_ours.then(|| place.bucket.look(&entry.state(), now, cost))
+    }
+
+    #[inline(never)]
+    fn check_elsewhere(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Result<Decision, Full> {
+        self.apply(place, clock, &crate::operation::Check { cost })
+    }
+
+    /// Any operation on a key's state, present or not, exactly once.
+    pub(crate) fn apply<O: Operation>(
+        &self,
+        place: Place<'_>,
+        clock: &impl Clock,
+        operation: &O,
+    ) -> Result<O::Output, Full> {
+        while let Some(cell) = self.find(place) {
+            if let Some(output) = self.apply_to(cell, place, clock, operation) {
+                return Ok(output);
+            }
+        }
+        self.apply_absent(place, clock, operation)
+    }
+
+    /// `None` if the slot was given to another key, or changed before this was done.
+    fn apply_to<O: Operation>(
+        &self,
+        cell: &Cell,
+        place: Place<'_>,
+        clock: &impl Clock,
+        operation: &O,
+    ) -> Option<O::Output> {
+        let entry = cell.load();
+        if Entry::fingerprint_of(entry.meta) != place.fingerprint() {
+            return None;
+        }
+        let now = read_after_loads(clock);
+        if entry.tag() != place.tag
+            && let Some((output, state)) = place.run_as_writer(entry, now, operation)
+        {
+            let new = Entry::new(place.fingerprint(), entry.tag(), state);
+            return (new == entry || cell.swap_if(entry, new)).then_some(output);
+        }
+        let before = place.read(entry, now);
+        let mut state = before;
+        let output = operation.run(place.bucket, &mut state, now);
+        let is_written = state != before || (O::WRITES && entry.tag() != place.tag);
+        (!is_written || cell.swap_if(entry, place.entry(state))).then_some(output)
+    }
+
+    #[inline(never)]
+    fn apply_absent<O: Operation>(
+        &self,
+        place: Place<'_>,
+        clock: &impl Clock,
+        operation: &O,
+    ) -> Result<O::Output, Full> {
+        let home = self.home(place.hash);
+        let _guard = lock(&self.locks[home % self.locks.len()]);
+        loop {
+            if let Some(cell) = self.find(place) {
+                match self.apply_to(cell, place, clock, operation) {
+                    Some(output) => return Ok(output),
+                    None => continue,
+                }
+            }
+            // Nobody else can create this key now, and the time is read after it was seen absent.
+            let now = read_after_loads(clock);
+            let mut state = BucketState::default();
+            let output = operation.run(place.bucket, &mut state, now);
+            let entry = place.entry(state);
+            if entry.is_full_again(now) {
+                return Ok(output);
+            }
+            if self.settle_down(home, place, entry, now)? {
+                return Ok(output);
+            }
+        }
+    }
+
+    /// Puts a new entry into the nearest free slot. `false` if somebody else took that slot first.
+    fn settle_down(&self, home: usize, place: Place<'_>, new: Entry, now: u64) -> Result<bool, Full> {
+        let mut fullest: Option<(usize, &Cell, Entry)> = None;
+        for distance in 0..self.lines_per_key() {
+            let line = self.line(home, distance);
+            for step in 0..SLOTS {
+                let cell = &line.0[(place.first_slot() + step) % SLOTS];
+                let old = cell.load();
+                if old.is_full_again(now) {
+                    return Ok(self.claim(home, distance, cell, old, new));
+                }
+                if fullest.is_none_or(|(_, _, entry)| old.tat < entry.tat) {
+                    fullest = Some((distance, cell, old));
+                }
+            }
+        }
+        match (self.when_full, fullest) {
+            (WhenFull::EvictFullest, Some((distance, cell, old))) => {
+                let is_ours = self.claim(home, distance, cell, old, new);
+                if is_ours {
+                    self.evictions.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                }
+                Ok(is_ours)
+            }
+            _ => Err(Full),
+        }
+    }
+
+    fn claim(&self, home: usize, distance: usize, cell: &Cell, old: Entry, new: Entry) -> bool {
+        // Known before it is there: whoever looks for the key must look far enough.
+        // Looking further for nothing is harmless.
+        if usize::from(self.reach[home].load(Ordering::Relaxed)) < distance {
+            self.reach[home].store(distance as u8, Ordering::Release);
+        }
+        cell.swap_if(old, new)
+    }
+
+    #[inline]
+    fn find_at_home(&self, place: Place<'_>) -> Option<&Cell> {
+        self.find_in(&self.lines[self.home(place.hash)], place)
+    }
+
+    fn find(&self, place: Place<'_>) -> Option<&Cell> {
+        let home = self.home(place.hash);
+        let reach = usize::from(self.reach[home].load(Ordering::Acquire));
+        (0..=reach).find_map(|distance| self.find_in(self.line(home, distance), place))
+    }
+
+    #[inline]
+    fn find_in<'t>(&self, line: &'t Line, place: Place<'_>) -> Option<&'t Cell> {
+        let first = place.first_slot();
+        (0..SLOTS)
+            .map(|step| &line.0[(first + step) % SLOTS])
+            .find(|cell| Entry::fingerprint_of(cell.meta()) == place.fingerprint())
+    }
+
+    #[inline]
+    fn home(&self, hash: u64) -> usize {
+        // The upper half of the hash, scaled to the number of lines; the lower half is the fingerprint.
+        (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
+    }
+
+    fn line(&self, home: usize, distance: usize) -> &Line {
+        &self.lines[(home + distance) % self.lines.len()]
+    }
+
+    fn lines_per_key(&self) -> usize {
+        LINES_PER_KEY.min(self.lines.len())
+    }
+
+    /// Starts fetching a key's home line into the cache.
+    #[inline]
+    #[cfg(not(loom))]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        let line: *const Line = &raw const self.lines[self.home(hash)];
+        #[cfg(target_arch = "x86_64")]
+        #[allow(unsafe_code)]
+        // SAFETY: a prefetch reads nothing; the address is that of a line.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+
+    /// How many live entries had to make room.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// About how many keys are live: exact for a small table, else from evenly spread lines.
+    #[cfg(not(loom))]
+    pub(crate) fn live_keys(&self, now: u64) -> usize {
+        const SAMPLE: usize = 4096;
+        let stride = self.lines.len().div_ceil(SAMPLE);
+        let sampled = self.lines.iter().step_by(stride);
+        let live = sampled.flat_map(|line| &line.0).filter(|cell| !cell.load().is_full_again(now)).count();
+        live * self.lines.len() / self.lines.len().div_ceil(stride)
+    }
+
+    /// Bytes that the table may come to take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lines.len() * (size_of::<Line>() + 1) + self.locks.len() * size_of::<Mutex<()>>()
+    }
+}
+
+impl Place<'_> {
+    /// Where in a line to look first. Keys are put there if it is free, so that most are found at once.
+    #[inline]
+    fn first_slot(self) -> usize {
+        self.hash as usize % SLOTS
+    }
+}

@@ -1,0 +1,142 @@
+use std::sync::OnceLock;
+
+use tollgate_core::{Algorithm, Concurrency, CounterState, Leases, Log, WindowState};
+
+use crate::clock::Clock;
+use crate::full::Full;
+use crate::limit::{Limit, Quotas, Rule};
+use crate::locked_table::{Held, LockedTable};
+use crate::operation::Operation;
+use crate::options::{Capacity, MemoryOptions};
+use crate::table::{Place, Table};
+
+/// A table for each kind of state, made when the first limit of that kind is.
+pub(crate) struct Tables {
+    options: MemoryOptions,
+    buckets: OnceLock<Table>,
+    windows: OnceLock<LockedTable<WindowState>>,
+    counters: OnceLock<LockedTable<CounterState>>,
+    logs: OnceLock<LockedTable<Log>>,
+    leases: OnceLock<LockedTable<Leases>>,
+}
+
+/// Heap bytes for each entry of a log or of leases where the capacity is given in entries.
+const HEAP_BYTES_PER_ENTRY: usize = 256;
+
+impl Tables {
+    pub(crate) fn new(options: MemoryOptions) -> Tables {
+        Tables {
+            options,
+            buckets: OnceLock::new(),
+            windows: OnceLock::new(),
+            counters: OnceLock::new(),
+            logs: OnceLock::new(),
+            leases: OnceLock::new(),
+        }
+    }
+
+    /// Makes the table that a rule needs, so that no check has to.
+    pub(crate) fn prepare(&self, rule: &Rule) {
+        match rule {
+            Rule::Bucket { .. } => _ = self.buckets(),
+            Rule::FixedWindow(_) => _ = self.windows(),
+            Rule::SlidingCounter(_) => _ = self.counters(),
+            Rule::SlidingLog(_) => _ = self.logs(),
+            Rule::Concurrency(_) => _ = self.leases(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn buckets(&self) -> &Table {
+        self.buckets.get_or_init(|| {
+            let keys = match self.options.capacity {
+                Capacity::Entries(keys) => keys,
+                Capacity::Bytes(bytes) => Table::keys_in(bytes / 2),
+            };
+            Table::new(keys, self.options.when_full)
+        })
+    }
+
+    fn windows(&self) -> &LockedTable<WindowState> {
+        self.windows.get_or_init(|| self.locked())
+    }
+
+    fn counters(&self) -> &LockedTable<CounterState> {
+        self.counters.get_or_init(|| self.locked())
+    }
+
+    fn logs(&self) -> &LockedTable<Log> {
+        self.logs.get_or_init(|| self.locked())
+    }
+
+    fn leases(&self) -> &LockedTable<Leases> {
+        self.leases.get_or_init(|| self.locked())
+    }
+
+    fn locked<S: Default + Held>(&self) -> LockedTable<S> {
+        let (keys, heap_bytes) = match self.options.capacity {
+            Capacity::Entries(keys) => (keys, keys.saturating_mul(HEAP_BYTES_PER_ENTRY)),
+            // An eighth for each of the four, of which states on the heap get half.
+            Capacity::Bytes(bytes) => (LockedTable::<S>::keys_in(bytes / 16), bytes / 16),
+        };
+        LockedTable::new(keys, heap_bytes, self.options.when_full)
+    }
+
+    pub(crate) fn apply<O: Operation>(
+        &self,
+        limit: &Limit,
+        hash: u64,
+        quotas: &Quotas,
+        clock: &impl Clock,
+        operation: &O,
+    ) -> Result<O::Output, Full> {
+        match &limit.0.rule {
+            Rule::Bucket { bucket, tag } => {
+                self.buckets().apply(Place { hash, tag: *tag, bucket, quotas }, clock, operation)
+            }
+            Rule::FixedWindow(window) => self.windows().apply(hash, window, clock, operation),
+            Rule::SlidingCounter(counter) => self.counters().apply(hash, counter, clock, operation),
+            Rule::SlidingLog(log) => self.logs().apply(hash, log, clock, operation),
+            Rule::Concurrency(permits) => self.leases().apply(hash, permits, clock, operation),
+        }
+    }
+
+    /// Extends a lease; `false` if it was lost.
+    pub(crate) fn renew(
+        &self,
+        permits: &Concurrency,
+        hash: u64,
+        clock: &impl Clock,
+        charged: &tollgate_core::Charged,
+    ) -> bool {
+        let renewed = self.leases().visit(hash, clock, true, |leases, now| {
+            let renewed = permits.renew(leases, now, charged);
+            (renewed, permits.untouched_at(leases))
+        });
+        renewed.unwrap_or(false)
+    }
+
+    pub(crate) fn evictions(&self) -> u64 {
+        self.buckets.get().map_or(0, Table::evictions)
+            + self.windows.get().map_or(0, LockedTable::evictions)
+            + self.counters.get().map_or(0, LockedTable::evictions)
+            + self.logs.get().map_or(0, LockedTable::evictions)
+            + self.leases.get().map_or(0, LockedTable::evictions)
+    }
+
+    pub(crate) fn live_keys(&self, now: u64) -> usize {
+        self.buckets.get().map_or(0, |table| table.live_keys(now))
+            + self.windows.get().map_or(0, |table| table.live_keys(now))
+            + self.counters.get().map_or(0, |table| table.live_keys(now))
+            + self.logs.get().map_or(0, |table| table.live_keys(now))
+            + self.leases.get().map_or(0, |table| table.live_keys(now))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.buckets.get().map_or(0, Table::bytes)
+            + self.windows.get().map_or(0, LockedTable::bytes)
+            + self.counters.get().map_or(0, LockedTable::bytes)
+            + self.logs.get().map_or(0, LockedTable::bytes)
+            + self.leases.get().map_or(0, LockedTable::bytes)
+    }
+}

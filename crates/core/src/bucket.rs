@@ -53,7 +53,7 @@ impl Span {
 
     #[inline]
     fn ceil(self) -> u64 {
-        self.ticks + u64::from(self.part > 0)
+        self.ticks.saturating_add(u64::from(self.part > 0))
     }
 }
 
@@ -214,7 +214,9 @@ impl Bucket {
     fn plus(&self, a: Span, b: Span) -> Span {
         let part = a.part + b.part;
         let carry = part >= self.den;
-        Span { ticks: a.ticks + b.ticks + u64::from(carry), part: if carry { part - self.den } else { part } }
+        // Beyond the ceiling a sum may saturate: a clock that went back leaves any `a` there.
+        let ticks = a.ticks.saturating_add(b.ticks).saturating_add(u64::from(carry));
+        Span { ticks, part: if carry { part - self.den } else { part } }
     }
 
     /// `a - b`, or zero.

@@ -120,7 +120,8 @@ impl Algorithm for Concurrency {
         }
         self.tidy(leases, now);
         if decision.is_allowed() {
-            leases.last_id = now.max(leases.last_id + 1);
+            // Distinct from the last one even where the clock has come to its end.
+            leases.last_id = if now > leases.last_id { now } else { leases.last_id.wrapping_add(1) };
             leases.holders.push(Holder { id: leases.last_id, until: self.until(now), permits: cost });
         }
         decision

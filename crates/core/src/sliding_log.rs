@@ -143,8 +143,9 @@ impl Log {
         if next < self.bytes.len() {
             self.oldest += self.read_entry(next).0;
         } else {
+            // Empty, it remembers no time either: a clock that goes back would find it ahead.
             self.bytes.clear();
-            self.head = 0;
+            (self.head, self.oldest, self.newest) = (0, 0, 0);
         }
     }
 

@@ -41,6 +41,17 @@ pub struct BucketState {
     pub part: u32,
 }
 
+/// What [`Bucket::check_common`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommonCheck {
+    /// Allowed at once, with the state after the charge.
+    Allowed(Decision, BucketState),
+    /// Refused, and the state stays.
+    Refused(Decision),
+    /// Not one of the common cases: [`Algorithm::check`] deals with all.
+    Rare,
+}
+
 /// A length of time, `ticks + part / den`. The order of the fields is the order of the spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
@@ -51,7 +62,7 @@ struct Span {
 impl Span {
     const ZERO: Span = Span { ticks: 0, part: 0 };
 
-    #[inline]
+    #[inline(always)]
     fn ceil(self) -> u64 {
         self.ticks.saturating_add(u64::from(self.part > 0))
     }
@@ -135,24 +146,34 @@ impl Bucket {
         state.tat.saturating_add(u64::from(state.part > 0))
     }
 
-    /// The decision and the state after it, for stores that swap states themselves.
-    /// The state differs if something was charged, or if it had to follow a clock that went back.
-    /// `cost` is not 0.
-    #[inline]
+    /// A check of the common cases, for stores that swap states themselves: a
+    /// bucket without a queue, a cost that it can hold, a clock that did not go
+    /// back. Additions and comparisons only. `cost` is not 0.
+    #[inline(always)]
     #[must_use]
-    pub fn decide(&self, state: BucketState, now: u64, cost: u64) -> (Decision, BucketState) {
+    pub fn check_common(&self, state: BucketState, now: u64, cost: u64) -> CommonCheck {
         let used = self.used(state, now);
-        if let Some(price) = self.price(cost) {
-            let after = self.plus(used, price);
-            if after <= self.free {
-                return (self.answer(Verdict::Allowed { delay: 0 }, after), state_at(now, after));
-            }
-            if !self.queues && used <= self.ceiling {
-                let retry_after = Some(self.minus(after, self.free).ceil());
-                return (self.answer(Verdict::Refused { retry_after }, used), state);
-            }
+        let Some(price) = self.price(cost) else { return CommonCheck::Rare };
+        let after = self.plus(used, price);
+        if after <= self.free {
+            let next = state_at(now, after);
+            return CommonCheck::Allowed(self.answer(Verdict::Allowed { delay: 0 }, after), next);
         }
-        self.decide_within(state, now, cost, self.patience())
+        if self.queues || used > self.ceiling {
+            return CommonCheck::Rare;
+        }
+        let retry_after = Some(self.minus(after, self.free).ceil());
+        CommonCheck::Refused(self.answer(Verdict::Refused { retry_after }, used))
+    }
+
+    /// The decision and the state after it. The state differs if something was
+    /// charged, or if it had to follow a clock that went back.
+    fn decide(&self, state: BucketState, now: u64, cost: u64) -> (Decision, BucketState) {
+        match self.check_common(state, now, cost) {
+            CommonCheck::Allowed(decision, next) => (decision, next),
+            CommonCheck::Refused(decision) => (decision, state),
+            CommonCheck::Rare => self.decide_within(state, now, cost, self.patience()),
+        }
     }
 
     /// Every case, for a caller that would wait `patience`.
@@ -180,24 +201,24 @@ impl Bucket {
         if self.queues { u64::MAX } else { 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn answer(&self, verdict: Verdict, used: Span) -> Decision {
         let room = self.minus(self.brim, used);
         Decision { verdict, limit: self.limit, remaining: self.tokens(room), reset_after: used.ceil() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn used(&self, state: BucketState, now: u64) -> Span {
         if state.tat < now { Span::ZERO } else { Span { ticks: state.tat - now, part: state.part } }
     }
 
     /// What `cost` takes to refill; `None` if it can never be held.
-    #[inline]
+    #[inline(always)]
     fn price(&self, cost: u64) -> Option<Span> {
         if cost == 1 {
             return Some(self.token);
         }
-        (cost <= self.limit).then(|| self.times(cost))
+        if cost <= self.limit { Some(self.times(cost)) } else { None }
     }
 
     /// `n` tokens, for `n ≤ 10^12` and where that lies within 2^61 ticks.
@@ -210,7 +231,7 @@ impl Bucket {
         Span { ticks: n.saturating_mul(self.token.ticks) + parts / den, part: (parts % den) as u32 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn plus(&self, a: Span, b: Span) -> Span {
         let part = a.part + b.part;
         let carry = part >= self.den;
@@ -220,7 +241,7 @@ impl Bucket {
     }
 
     /// `a - b`, or zero.
-    #[inline]
+    #[inline(always)]
     fn minus(&self, a: Span, b: Span) -> Span {
         if a <= b {
             return Span::ZERO;
@@ -238,7 +259,7 @@ impl Bucket {
     }
 
     /// Whole tokens in a span of at most the ceiling.
-    #[inline]
+    #[inline(always)]
     fn tokens(&self, span: Span) -> u64 {
         if !self.narrow {
             return self.tokens_wide(span);
@@ -256,7 +277,7 @@ impl Bucket {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn state_at(now: u64, used: Span) -> BucketState {
     BucketState { tat: now.saturating_add(used.ticks), part: used.part }
 }
@@ -299,15 +320,20 @@ impl Algorithm for Bucket {
     fn give_back(&self, state: &mut BucketState, now: u64, charged: &Charged, amount: u64) {
         let used = self.used(*state, now);
         let worth = self.times(amount.min(charged.cost).min(self.limit));
-        let untouched = (state.tat, state.part) == (charged.mark, charged.part);
-        let given = if untouched {
-            // Nothing came after it, so taking it away leaves what was there before.
-            worth
-        } else if now < charged.at {
-            // A promised place: others behind it were promised theirs.
-            Span::ZERO
-        } else {
+        let is_ahead = now < charged.at || used > self.free;
+        let given = if !is_ahead {
+            // What time has refilled since is not given twice. That the state is still the one
+            // this charge left does not prove that nothing came after it: what was given back
+            // and charged since can add up to the same.
             self.minus(worth, Span { ticks: now - charged.at, part: 0 })
+        } else if (state.tat, state.part) == (charged.mark, charged.part) && (self.queues || amount >= charged.cost) {
+            // The last place promised can be undone. A bucket's only as a whole: the rest would
+            // still depart later, and the state not know it.
+            worth
+        } else {
+            // Somebody was promised a place behind it. Giving this one back would give that
+            // place twice: to them, and to whoever comes next.
+            Span::ZERO
         };
         if given > Span::ZERO {
             *state = state_at(now, self.minus(used, given));
@@ -317,7 +343,9 @@ impl Algorithm for Bucket {
     fn charged(&self, state: &BucketState, now: u64, cost: u64) -> Charged {
         let used = self.used(*state, now);
         let free = if self.queues { self.times(cost.min(self.limit)) } else { self.free };
-        Charged { at: now.saturating_add(self.minus(used, free).ceil()), cost, mark: state.tat, part: state.part }
+        // A promised one departs within the tick that begins there; counting from its
+        // beginning gives back a part of a tick too little, never too much.
+        Charged { at: now.saturating_add(self.minus(used, free).ticks), cost, mark: state.tat, part: state.part }
     }
 
     fn untouched_at(&self, state: &BucketState) -> u64 {

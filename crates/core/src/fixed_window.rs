@@ -37,15 +37,15 @@ impl FixedWindow {
         let begun = now - now % self.window;
         let used = state.used.min(self.limit);
         let fresh = WindowState { start: begun, window: self.window, used: 0 };
-        if state.used == 0 {
+        if state.window == 0 {
             return fresh;
         }
         if state.window != self.window {
             let in_force = now < state.start.saturating_add(state.window);
             return if in_force { WindowState { used, ..fresh } } else { fresh };
         }
-        // A window that has not begun yet stays in force: the clock went back.
-        // It is never further away than the next boundary.
+        // A window that has not begun yet stays in force: the clock went back, and what was
+        // used before it is forgotten. It is never further away than the next boundary.
         let start = state.start.min(begun.saturating_add(self.window));
         if start < begun { fresh } else { WindowState { start, used, ..fresh } }
     }

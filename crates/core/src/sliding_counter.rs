@@ -32,9 +32,6 @@ impl CounterState {
     /// Moved on to the window of its own length that contains `now`.
     fn rotated(self, now: u64) -> CounterState {
         let window = self.window;
-        if self.previous == 0 && self.current == 0 {
-            return CounterState { start: now - now % window, ..self };
-        }
         let begun = now - now % window;
         // A window that has not begun yet stays in force: the clock went back.
         // It is never further away than the next boundary.

@@ -30,6 +30,8 @@ pub struct Bucket {
     /// Whether every span up to the ceiling fits 64 bits in units of `1/den` ticks.
     narrow: bool,
     queues: bool,
+    /// A plain bucket whose token takes whole ticks, so that no state of it has a fraction.
+    is_whole: bool,
 }
 
 /// One key's bucket: when it is full again. The default is a full one.
@@ -90,6 +92,7 @@ impl Bucket {
             reciprocal: u64::try_from((1_u128 << 64) / u128::from(num)).unwrap_or(u64::MAX),
             narrow: false,
             queues,
+            is_whole: den == 1 && !queues,
         };
         let ahead = Span { ticks: quota.ahead_ns() / tick.ns(), part: 0 };
         if queues {
@@ -125,9 +128,10 @@ impl Bucket {
     pub fn adopt(&self, writer: &Bucket, state: BucketState, now: u64) -> BucketState {
         let used = writer.used(state, now).min(writer.ceiling);
         let tokens = writer.units(used).div_ceil(u128::from(writer.token_units));
-        let room = self.units(self.ceiling).div_ceil(u128::from(self.token_units));
-        let carried = if tokens >= room { self.ceiling } else { self.times(tokens as u64).min(self.ceiling) };
-        state_at(now, carried)
+        // What is promised ahead can be more tokens than any burst, so `times` would not do.
+        let carried = tokens.saturating_mul(u128::from(self.token_units)).min(self.units(self.ceiling));
+        let den = u128::from(self.den);
+        state_at(now, Span { ticks: (carried / den) as u64, part: (carried % den) as u32 })
     }
 
     /// How many whole tokens of a charge time has not refilled yet. A receipt
@@ -148,10 +152,39 @@ impl Bucket {
 
     /// A check of the common cases, for stores that swap states themselves: a
     /// bucket without a queue, a cost that it can hold, a clock that did not go
-    /// back. Additions and comparisons only. `cost` is not 0.
+    /// back. `cost` is not 0.
     #[inline(always)]
     #[must_use]
     pub fn check_common(&self, state: BucketState, now: u64, cost: u64) -> CommonCheck {
+        // Most rates (100/s, 60/min, 1000/day in ns) have whole token times. For them
+        // this is the same computation without fractions, at half the instructions.
+        if !self.is_whole || cost != 1 {
+            return self.check_common_in_parts(state, now, cost);
+        }
+        let used = state.tat.saturating_sub(now);
+        let after = used + self.token.ticks;
+        if after <= self.free.ticks {
+            let decision = Decision {
+                verdict: Verdict::Allowed { delay: 0 },
+                limit: self.limit,
+                remaining: self.whole_tokens(self.free.ticks - after),
+                reset_after: after,
+            };
+            return CommonCheck::Allowed(decision, BucketState { tat: now + after, part: 0 });
+        }
+        if used > self.ceiling.ticks {
+            return CommonCheck::Rare;
+        }
+        CommonCheck::Refused(Decision {
+            verdict: Verdict::Refused { retry_after: Some(after - self.free.ticks) },
+            limit: self.limit,
+            remaining: self.whole_tokens(self.brim.ticks.saturating_sub(used)),
+            reset_after: used,
+        })
+    }
+
+    #[inline(never)]
+    fn check_common_in_parts(&self, state: BucketState, now: u64, cost: u64) -> CommonCheck {
         let used = self.used(state, now);
         let Some(price) = self.price(cost) else { return CommonCheck::Rare };
         let after = self.plus(used, price);
@@ -264,9 +297,14 @@ impl Bucket {
         if !self.narrow {
             return self.tokens_wide(span);
         }
+        self.whole_tokens(span.ticks * u64::from(self.den) + u64::from(span.part))
+    }
+
+    /// Whole tokens in a narrow bucket's units of `1/den` ticks.
+    #[inline(always)]
+    fn whole_tokens(&self, units: u64) -> u64 {
         // Division by a known number: the quotient by the rounded-down reciprocal
         // is right or one too small, because it loses less than units / 2^64 < 1.
-        let units = span.ticks * u64::from(self.den) + u64::from(span.part);
         let low = ((u128::from(units) * u128::from(self.reciprocal)) >> 64) as u64;
         low + u64::from(units - low * self.token_units >= self.token_units)
     }

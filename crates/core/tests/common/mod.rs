@@ -17,7 +17,13 @@ use tollgate_core::{
 /// So many cases; failures are kept, shrunk, in a file next to the test.
 pub(crate) fn cases(cases: u32) -> Config {
     let kept = FileFailurePersistence::WithSource("proptest-regressions");
-    Config { cases, failure_persistence: Some(Box::new(kept)), max_shrink_iters: 20_000, ..Config::default() }
+    Config {
+        cases,
+        failure_persistence: Some(Box::new(kept)),
+        max_shrink_iters: 20_000,
+        max_global_rejects: 1 << 20,
+        ..Config::default()
+    }
 }
 
 /// Something that holds for every algorithm.

@@ -1,0 +1,56 @@
+//! The HTTP front end: the only part that knows HTTP and JSON.
+
+mod answer_body;
+mod check;
+mod check_body;
+mod problem;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{Method, Uri, header};
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+
+use crate::engine::Engine;
+use problem::Problem;
+
+/// The largest body of a request. A check takes a few hundred bytes.
+const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// The format in which metrics are written.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What callers see.
+pub(crate) fn public_router(engine: &Arc<Engine>) -> Router {
+    let routes = Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(async || "ready\n"))
+        .route("/v1/check", post(check::check))
+        // Also here, so that a scrape from another machine needs no admin listener that is open to it.
+        .route("/metrics", get(metrics))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
+    finish(routes, engine)
+}
+
+/// What operators see.
+pub(crate) fn admin_router(engine: &Arc<Engine>) -> Router {
+    finish(Router::new().route("/metrics", get(metrics)), engine)
+}
+
+fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {
+    routes.fallback(no_such_path).method_not_allowed_fallback(wrong_method).with_state(Arc::clone(engine))
+}
+
+async fn metrics(State(engine): State<Arc<Engine>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, OPENMETRICS)], engine.metrics_text())
+}
+
+async fn no_such_path(uri: Uri) -> Problem {
+    Problem::no_such_path(uri.path())
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Problem {
+    Problem::wrong_method(&method, uri.path())
+}

@@ -1,0 +1,71 @@
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+const PROBLEM_JSON: &str = "application/problem+json";
+
+/// What was wrong with a call, as RFC 9457 writes it.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    detail: String,
+    member: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    /// Says no more than the status does; the detail says the rest.
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<&'a str>,
+}
+
+impl Problem {
+    pub(super) fn bad_body(what: &str) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, format!("the body cannot be read as a check: {what}"))
+    }
+
+    pub(super) fn bad_member(member: &str, expected: &str) -> Problem {
+        let problem = Problem::new(StatusCode::BAD_REQUEST, format!("`{member}` must be {expected}"));
+        Problem { member: Some(member.to_owned()), ..problem }
+    }
+
+    pub(super) fn unknown_member(member: &str, known: &[&str]) -> Problem {
+        let detail = format!("a check has no member `{member}`; its members are {}", known.join(", "));
+        Problem { member: Some(member.to_owned()), ..Problem::new(StatusCode::BAD_REQUEST, detail) }
+    }
+
+    pub(super) fn body_too_large(max_bytes: usize) -> Problem {
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body must be at most {max_bytes} bytes"))
+    }
+
+    pub(super) fn no_such_path(path: &str) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {path}"))
+    }
+
+    pub(super) fn wrong_method(method: &Method, path: &str) -> Problem {
+        let detail = format!("{path} does not take {method}; the `allow` field says what it takes");
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+    }
+
+    fn new(status: StatusCode, detail: String) -> Problem {
+        Problem { status, detail, member: None }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Body {
+            r#type: "about:blank",
+            title: self.status.canonical_reason().unwrap_or_default(),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            member: self.member.as_deref(),
+        };
+        let json = serde_json::to_vec(&body).unwrap_or_else(|error| unreachable!("strings are JSON: {error}"));
+        (self.status, [(header::CONTENT_TYPE, PROBLEM_JSON)], json).into_response()
+    }
+}

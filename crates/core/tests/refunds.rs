@@ -1,0 +1,304 @@
+//! What is given back is what was charged, as far as that mints nothing.
+
+mod common;
+
+use std::time::Duration;
+
+use common::oracles::{Charges, TokenBucket, whole};
+use common::quotas::{self, EXACT_UP_TO, token_denominator};
+use common::traces::{Cost, Scale, Step, any_cost, any_start, any_step, any_trace};
+use common::{Property, cases, for_algorithm_of};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use tollgate_core::{Algorithm, Bucket, BucketState, FixedWindow, Log, Queue, Quota, SlidingCounter, SlidingLog, Tick};
+
+type Setting = (Quota, Tick, u64);
+
+fn started(quota: impl Strategy<Value = Quota>) -> impl Strategy<Value = Setting> {
+    (quota, quotas::any_tick()).prop_flat_map(|(quota, tick)| (Just(quota), Just(tick), any_start(tick)))
+}
+
+/// What a caller can see of a state: its answers now and for a while to come.
+fn answers<A: Algorithm>(algorithm: &A, state: &A::State, now: u64, scale: &Scale) -> Vec<tollgate_core::Decision> {
+    let times = [0, 10, 50, 99, 100, 101, 150, 200, 250].map(|percent| now + scale.step(Step::OfPeriod(percent), None));
+    let costs = [Cost::Units(0), Cost::Units(1), Cost::OfLimit(50), Cost::OfLimit(100)].map(|cost| scale.cost(cost));
+    times.iter().flat_map(|time| costs.map(|cost| algorithm.look(state, *time, cost))).collect()
+}
+
+/// Plays a trace, and gives back its last charge at once.
+struct GivenBackAtOnce<'a> {
+    setting: Setting,
+    trace: &'a [(Step, Cost)],
+    last: (Step, Cost),
+    /// To so many percent of its cost.
+    true_cost: u64,
+}
+
+impl Property for GivenBackAtOnce<'_> {
+    fn holds<A: Algorithm>(&self, algorithm: &A) -> TestCaseResult
+    where
+        A::State: Clone + std::fmt::Debug + PartialEq,
+    {
+        let (quota, tick, start) = self.setting;
+        let mut state = A::State::default();
+        let limit = algorithm.look(&state, start, 0).limit;
+        let scale = Scale::new(&quota, tick, limit);
+        let (mut now, mut last) = (start, None);
+        for (step, cost) in self.trace {
+            now += scale.step(*step, last);
+            last = Some(algorithm.check(&mut state, now, scale.cost(*cost)));
+        }
+        now += scale.step(self.last.0, last);
+        let cost = scale.cost(self.last.1);
+        let mut without = state.clone();
+        if cost == 0 || !algorithm.check(&mut state, now, cost).is_allowed() {
+            return Ok(());
+        }
+        let charged = algorithm.charged(&state, now, cost);
+        prop_assert_eq!(charged.cost, cost);
+        let true_cost = (u128::from(cost) * u128::from(self.true_cost) / 100) as u64;
+        let settled = algorithm.settle(&mut state, now, &charged, true_cost);
+        prop_assert_eq!(settled.overrun, 0);
+        if true_cost > 0 {
+            prop_assert!(algorithm.check(&mut without, now, true_cost).is_allowed());
+        }
+        prop_assert_eq!(answers(algorithm, &state, now, &scale), answers(algorithm, &without, now, &scale));
+        Ok(())
+    }
+}
+
+/// Plays a trace, and settles its last charge above what it was estimated at.
+struct SettledAbove<'a> {
+    setting: Setting,
+    trace: &'a [(Step, Cost)],
+    more: u64,
+    later: Step,
+}
+
+impl Property for SettledAbove<'_> {
+    fn holds<A: Algorithm>(&self, algorithm: &A) -> TestCaseResult
+    where
+        A::State: Clone + std::fmt::Debug + PartialEq,
+    {
+        let (quota, tick, start) = self.setting;
+        let mut state = A::State::default();
+        let scale = Scale::new(&quota, tick, algorithm.look(&state, start, 0).limit);
+        let (mut now, mut last) = (start, None);
+        for (step, cost) in self.trace {
+            now += scale.step(*step, last);
+            last = Some(algorithm.check(&mut state, now, scale.cost(*cost)));
+        }
+        if !algorithm.check(&mut state, now, 1).is_allowed() {
+            return Ok(());
+        }
+        let charged = algorithm.charged(&state, now, 1);
+        now += scale.step(self.later, last);
+        let room = algorithm.look(&state, now, 0).remaining;
+        let settled = algorithm.settle(&mut state, now, &charged, self.more.saturating_add(1));
+        prop_assert_eq!(settled.overrun, self.more.saturating_sub(room));
+        prop_assert_eq!(algorithm.look(&state, now, 0).remaining, room.saturating_sub(self.more));
+        Ok(())
+    }
+}
+
+fn instant_quota() -> impl Strategy<Value = Quota> + Clone {
+    prop_oneof![
+        quotas::any_bucket(),
+        quotas::any_queue(),
+        quotas::any_fixed_window(),
+        quotas::any_counter(),
+        quotas::any_log(),
+        quotas::any_concurrency(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(cases(800))]
+
+    #[test]
+    fn what_is_given_back_at_once_was_never_charged(
+        setting in started(instant_quota()),
+        trace in any_trace(12),
+        last in (any_step(), any_cost()),
+        true_cost in prop_oneof![Just(0), Just(100), 0_u64..=100],
+    ) {
+        for_algorithm_of(&setting.0, setting.1, &GivenBackAtOnce { setting, trace: &trace, last, true_cost })?;
+    }
+
+    #[test]
+    fn settling_above_the_estimate_takes_what_is_there_and_returns_the_rest(
+        setting in started(prop_oneof![quotas::any_bucket(), quotas::any_fixed_window(), quotas::any_counter(), quotas::any_log()]),
+        trace in any_trace(12),
+        more in prop_oneof![1_u64..10, quotas::any_magnitude(u64::MAX)],
+        later in any_step(),
+    ) {
+        for_algorithm_of(&setting.0, setting.1, &SettledAbove { setting, trace: &trace, more, later })?;
+    }
+
+    #[test]
+    fn a_bucket_gives_back_what_time_has_not_refilled(
+        setting in started(quotas::any_bucket()),
+        trace in any_trace(10),
+        cost in any_cost(),
+        after in proptest::collection::vec((any_step(), any_cost()), 0..4),
+    ) {
+        let (quota, tick, start) = setting;
+        prop_assume!(token_denominator(&quota, tick) <= EXACT_UP_TO);
+        let bucket = Bucket::new(&quota, tick).unwrap();
+        let scale = Scale::new(&quota, tick, quota.burst());
+        let (mut state, mut oracle) = (BucketState::default(), TokenBucket::full(&quota, tick, start));
+        let (mut now, mut last) = (start, None);
+        for (step, cost) in trace {
+            now += scale.step(step, last);
+            last = Some(bucket.check(&mut state, now, scale.cost(cost)));
+            oracle.request(now, scale.cost(cost), 0);
+        }
+        let cost = scale.cost(cost);
+        prop_assume!(cost > 0 && bucket.check(&mut state, now, cost).is_allowed());
+        oracle.request(now, cost, 0);
+        let (charged, charged_at) = (bucket.charged(&state, now, cost), now);
+        for (step, cost) in after {
+            now += scale.step(step, last);
+            last = Some(bucket.check(&mut state, now, scale.cost(cost)));
+            oracle.request(now, scale.cost(cost), 0);
+        }
+        bucket.give_back(&mut state, now, &charged, cost);
+        oracle.advance(now);
+        let refilled = whole(now - charged_at) * &oracle.tokens_per_tick;
+        let given = (whole(cost) - refilled).max(whole(0));
+        oracle.level = (&oracle.level + given).min(oracle.burst.clone());
+        prop_assert_eq!(bucket.look(&state, now, 0), oracle.request(now, 0, 0));
+        // The fraction of a token that a peek does not show.
+        let probe = quota.burst();
+        prop_assert_eq!(bucket.look(&state, now, probe), oracle.request(now, probe, 0));
+    }
+
+    #[test]
+    fn windows_give_back_as_long_as_the_window_charged_counts(
+        setting in started(prop_oneof![quotas::any_fixed_window(), quotas::any_counter(), quotas::any_log()]),
+        before in any_cost(),
+        cost in any_cost(),
+        later in any_step(),
+        between in any_cost(),
+    ) {
+        let (quota, tick, start) = setting;
+        let (limit, window) = (quota.amount(), quota.period_ns() / tick.ns());
+        let scale = Scale::new(&quota, tick, limit);
+        struct Story { start: u64, later: u64, costs: [u64; 3] }
+        /// The list of what counts once the middle charge was given back, and what is answered then.
+        fn tell<A: Algorithm>(algorithm: &A, story: &Story) -> Option<(Charges, u64, u64)> {
+            let mut state = A::State::default();
+            let mut charges = Charges::default();
+            let [before, cost, between] = story.costs;
+            if before > 0 && algorithm.check(&mut state, story.start, before).is_allowed() {
+                charges.0.push((story.start, before));
+            }
+            if cost == 0 || !algorithm.check(&mut state, story.start, cost).is_allowed() {
+                return None;
+            }
+            let charged = algorithm.charged(&state, story.start, cost);
+            let now = story.start + story.later;
+            if between > 0 && algorithm.check(&mut state, now, between).is_allowed() {
+                charges.0.push((now, between));
+            }
+            algorithm.give_back(&mut state, now, &charged, cost);
+            Some((charges, now, algorithm.look(&state, now, 0).remaining))
+        }
+        let costs = [before, cost, between].map(|cost| scale.cost(cost));
+        let story = Story { start, later: scale.step(later, None), costs };
+        let told = if let Some(fixed) = FixedWindow::new(&quota, tick) {
+            tell(&fixed, &story).map(|(charges, now, remaining)| (charges.in_window(now, window), remaining))
+        } else if let Some(counter) = SlidingCounter::new(&quota, tick) {
+            tell(&counter, &story).map(|(charges, now, remaining)| (charges.in_two_windows(now, window), remaining))
+        } else {
+            let log = SlidingLog::new(&quota, tick).unwrap();
+            tell(&log, &story).map(|(charges, now, remaining)| (charges.in_trailing(now, window), remaining))
+        };
+        if let Some((counted, remaining)) = told {
+            prop_assert_eq!(whole(remaining), (whole(limit) - counted).floor());
+        }
+    }
+}
+
+#[test]
+fn the_log_gives_back_its_own_entry_and_no_other() {
+    let log = SlidingLog::new(&Quota::sliding_window_log("10/s".parse().unwrap()).unwrap(), Tick::Microsecond).unwrap();
+    let mut state = Log::default();
+    let mut receipts = Vec::new();
+    for (now, cost) in [(5_000_000, 1), (5_000_100, 3), (5_000_200, 2)] {
+        assert!(log.check(&mut state, now, cost).is_allowed());
+        receipts.push(log.charged(&state, now, cost));
+    }
+    log.settle(&mut state, 5_000_300, &receipts[1], 1);
+    assert_eq!(state.entries().collect::<Vec<_>>(), [(5_000_000, 1), (5_000_100, 1), (5_000_200, 2)]);
+    log.give_back(&mut state, 5_000_300, &receipts[0], 1);
+    assert_eq!(state.entries().collect::<Vec<_>>(), [(5_000_100, 1), (5_000_200, 2)]);
+    // Long gone: it gives nothing back.
+    log.give_back(&mut state, 6_000_150, &receipts[1], 3);
+    assert_eq!(state.entries().collect::<Vec<_>>(), [(5_000_200, 2)]);
+}
+
+#[test]
+fn a_window_that_has_passed_gives_nothing_back() {
+    let window = FixedWindow::new(&Quota::fixed_window("10/s".parse().unwrap()).unwrap(), Tick::Microsecond).unwrap();
+    let mut state = Default::default();
+    assert!(window.check(&mut state, 5_999_999, 4).is_allowed());
+    let charged = window.charged(&state, 5_999_999, 4);
+    assert!(window.check(&mut state, 6_000_000, 10).is_allowed());
+    window.give_back(&mut state, 6_000_000, &charged, 4);
+    assert_eq!(window.look(&state, 6_000_000, 0).remaining, 0);
+}
+
+#[test]
+fn a_counter_gives_back_from_the_window_that_fades() {
+    let quota = Quota::sliding_window_counter("10/s".parse().unwrap()).unwrap();
+    let counter = SlidingCounter::new(&quota, Tick::Microsecond).unwrap();
+    let mut state = Default::default();
+    assert!(counter.check(&mut state, 5_500_000, 8).is_allowed());
+    let charged = counter.charged(&state, 5_500_000, 8);
+    assert_eq!(counter.look(&state, 6_500_000, 0).remaining, 6);
+    counter.give_back(&mut state, 6_500_000, &charged, 4);
+    assert_eq!(counter.look(&state, 6_500_000, 0).remaining, 8);
+}
+
+#[test]
+fn only_the_last_place_in_line_is_given_back() {
+    let queue = Queue { size: 5, max_wait: None };
+    let bucket = Bucket::new(&Quota::leaky_queue("10/s".parse().unwrap(), queue).unwrap(), Tick::Microsecond).unwrap();
+    let mut state = BucketState::default();
+    let now = 1_000_000;
+    let receipts = [0, 100_000, 200_000].map(|delay| {
+        assert_eq!(bucket.check(&mut state, now, 1).delay(), delay);
+        bucket.charged(&state, now, 1)
+    });
+    bucket.give_back(&mut state, now, &receipts[1], 1);
+    assert_eq!(bucket.look(&state, now, 1).delay(), 300_000, "the one behind keeps its place, so this one stays taken");
+    bucket.give_back(&mut state, now, &receipts[2], 1);
+    assert_eq!(bucket.look(&state, now, 1).delay(), 200_000);
+    bucket.give_back(&mut state, now, &receipts[1], 1);
+    assert_eq!(bucket.look(&state, now, 1).delay(), 100_000);
+}
+
+#[test]
+fn an_undeparted_reservation_is_given_back_if_it_is_the_last_and_whole() {
+    let quota = Quota::token_bucket("10/s burst 2".parse().unwrap()).unwrap();
+    let quota = quota.with_reservations(Duration::from_secs(1)).unwrap();
+    let bucket = Bucket::new(&quota, Tick::Microsecond).unwrap();
+    let mut state = BucketState::default();
+    let now = 1_000_000;
+    let receipts = [0, 0, 200_000].map(|delay| {
+        let cost = if delay > 0 { 2 } else { 1 };
+        assert_eq!(bucket.reserve(&mut state, now, cost, u64::MAX).delay(), delay);
+        bucket.charged(&state, now, cost)
+    });
+    let full = state;
+    bucket.give_back(&mut state, now, &receipts[0], 1);
+    assert_eq!(state, full, "a place behind it was promised");
+    bucket.give_back(&mut state, now, &receipts[2], 1);
+    assert_eq!(state, full, "half of a promise would still depart later");
+    bucket.give_back(&mut state, now, &receipts[2], 2);
+    assert_eq!(bucket.look(&state, now, 1).retry_after(), Some(100_000));
+    // Departed: what time has refilled since is not given twice.
+    bucket.give_back(&mut state, now + 30_000, &receipts[0], 1);
+    assert_eq!(bucket.look(&state, now + 30_000, 2).retry_after(), Some(100_000));
+}

@@ -122,10 +122,16 @@ impl Log {
             *self = Log { bytes: std::mem::take(&mut self.bytes), oldest: now, newest: now, ..Log::default() };
             self.bytes.clear();
         }
-        // Room at the front is used up before the buffer grows.
-        if self.head > 0 && self.bytes.len() + 16 > self.bytes.capacity() {
-            self.bytes.drain(..self.head);
-            self.head = 0;
+        // Room at the front is used up before the buffer grows, once it is worth moving the
+        // rest for. The buffer grows by a sixteenth: doubling would cost as much as the entries.
+        if self.bytes.len() + 16 > self.bytes.capacity() {
+            let grain = self.bytes.capacity() / 16;
+            if self.head > grain {
+                self.bytes.drain(..self.head);
+                self.head = 0;
+            } else {
+                self.bytes.reserve_exact(grain + 32);
+            }
         }
         let at = now.max(self.newest);
         write_varint(&mut self.bytes, u128::from(at - self.newest) << 1 | u128::from(cost != 1));

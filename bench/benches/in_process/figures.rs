@@ -1,0 +1,56 @@
+//! What was measured, by name. Parts of the benchmark run in processes of their
+//! own and hand their figures over as lines of `name<TAB>value`.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+/// Figures by name.
+#[derive(Default)]
+pub(crate) struct Figures(BTreeMap<String, f64>);
+
+impl Figures {
+    pub(crate) fn get(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied()
+    }
+
+    /// Whether anything was measured under a name that begins so.
+    pub(crate) fn has(&self, beginning: &str) -> bool {
+        self.0.keys().any(|name| name.starts_with(beginning))
+    }
+
+    /// How many times faster `ours` is than `theirs`.
+    pub(crate) fn ratio(&self, ours: &str, theirs: &str) -> Option<f64> {
+        Some(self.get(theirs)? / self.get(ours)?)
+    }
+
+    /// As a table's cell.
+    pub(crate) fn cell(&self, name: &str, decimals: usize) -> String {
+        self.get(name).map_or_else(|| "–".to_owned(), |value| format!("{value:.decimals$}"))
+    }
+
+    /// Runs a part of this benchmark in a fresh process, so that nobody inherits another's heap, and takes its figures.
+    pub(crate) fn run_part(&mut self, arguments: &[&str]) {
+        let mut command = Command::new(this_program());
+        command.arg("--part").args(arguments).stdin(Stdio::null()).stderr(Stdio::inherit());
+        let output = command.output().unwrap_or_else(|error| panic!("cannot start myself: {error}"));
+        assert!(output.status.success(), "{arguments:?} failed: {}", output.status);
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let figure = line.split_once('\t').and_then(|(name, value)| Some((name, value.parse().ok()?)));
+            let Some((name, value)) = figure else { panic!("not a figure: {line:?}") };
+            self.set(name, value);
+        }
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: f64) {
+        self.0.insert(name.to_owned(), value);
+    }
+}
+
+pub(crate) fn this_program() -> std::path::PathBuf {
+    std::env::current_exe().unwrap_or_else(|error| panic!("cannot find myself: {error}"))
+}
+
+/// Hands a figure to the process that started this one.
+pub(crate) fn report(name: &str, value: f64) {
+    println!("{name}\t{value}");
+}

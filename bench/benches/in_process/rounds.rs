@@ -1,0 +1,96 @@
+//! Contestants that take turns.
+
+use std::sync::Arc;
+use std::thread;
+
+use tollgate_store::MemoryStore;
+
+use crate::contestants::Contestant;
+use crate::keys::{BenchKey, Population, Sequence};
+use crate::measure::{median, stretch};
+use crate::options::Effort;
+
+/// The medians of interleaved rounds. Every round draws new keys, the same for everybody.
+pub(crate) fn rounds<K: BenchKey>(
+    entrants: &[Entrant<K>],
+    population: &Population,
+    sequences: &mut [Sequence<K>],
+    warm_up: usize,
+    checks: usize,
+    effort: Effort,
+) -> Vec<f64> {
+    let mut samples = vec![Vec::new(); entrants.len()];
+    for round in 0..effort.rounds() {
+        for sequence in &mut *sequences {
+            sequence.draw(population);
+        }
+        for turn in 0..entrants.len() {
+            let at = (turn + round) % entrants.len();
+            let stretch = stretch(&*entrants[at].contestant, sequences, warm_up, checks);
+            entrants[at].assert_answers(stretch.allowed, stretch.checks);
+            samples[at].push(stretch.ns_per_check);
+        }
+    }
+    samples.into_iter().map(median).collect()
+}
+
+/// A contestant under a quota, with every key touched.
+pub(crate) struct Entrant<K> {
+    pub(crate) name: &'static str,
+    pub(crate) allows: bool,
+    pub(crate) contestant: Box<dyn Contestant<K>>,
+    /// tollgate's store, to look into.
+    pub(crate) store: Option<Arc<MemoryStore>>,
+}
+
+/// Where tollgate may forget a live key, it may do so for one in so many.
+const KEYS_PER_EVICTION: u64 = 10_000;
+
+impl<K> Entrant<K> {
+    /// The run measured what its name says: all were allowed, or all refused.
+    pub(crate) fn assert_answers(&self, allowed: u64, checks: u64) {
+        let name = self.name;
+        if self.allows {
+            assert!(allowed == checks, "{name}: {allowed} of {checks} allowed, expected all");
+        } else {
+            // A key that had to make room is new again when it comes back.
+            let forgiven = if self.store.is_some() { checks / KEYS_PER_EVICTION } else { 0 };
+            assert!(allowed <= forgiven, "{name}: {allowed} of {checks} allowed, expected none");
+        }
+    }
+
+    /// The table is as full as the group says, still at the end.
+    pub(crate) fn assert_live(&self, keys: u64) {
+        let Some(stats) = self.store.as_ref().map(|store| store.stats()) else { return };
+        let off = stats.live_keys.abs_diff(keys as usize);
+        // A large table is sampled.
+        assert!(off <= keys as usize / 20, "{}: {} keys live of {}", self.name, stats.live_keys, keys);
+        let evicted = stats.evictions;
+        assert!(evicted <= keys / KEYS_PER_EVICTION, "{}: {evicted} live keys forgotten", self.name);
+    }
+}
+
+/// Asks for every key once, from two threads.
+pub(crate) fn touch_all<K: BenchKey>(contestant: &dyn Contestant<K>, keys: u64, name: &str) {
+    let middle = keys / 2;
+    thread::scope(|scope| {
+        scope.spawn(|| touch(contestant, 0, middle, name));
+        scope.spawn(|| touch(contestant, middle, keys, name));
+    });
+}
+
+fn touch<K: BenchKey>(contestant: &dyn Contestant<K>, start: u64, end: u64, name: &str) {
+    const CHUNK: u64 = 10_000;
+    let mut chunk: Vec<K> = (0..CHUNK).map(K::of).collect();
+    let order: Vec<u32> = (0..CHUNK as u32).collect();
+    let mut first = start;
+    while first < end {
+        let len = CHUNK.min(end - first) as usize;
+        for (key, number) in chunk[..len].iter_mut().zip(first..) {
+            key.become_key(number);
+        }
+        let allowed = contestant.run(&chunk, &order[..len]).allowed;
+        assert!(allowed == len as u64, "{name}: {allowed} of {len} first checks allowed");
+        first += len as u64;
+    }
+}

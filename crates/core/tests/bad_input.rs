@@ -1,5 +1,8 @@
 //! Nothing impossible can be built, and every refusal says what was expected.
 
+// Helpers of tests panic as tests do.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::error::Error;

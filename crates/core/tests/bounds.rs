@@ -1,5 +1,8 @@
 //! No order of events admits more than a quota's bound, and none locks a key out for long.
 
+// Helpers of tests panic as tests do.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::time::Duration;

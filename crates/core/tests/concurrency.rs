@@ -1,5 +1,8 @@
 //! Permits are what a plain list of leases says is free.
 
+// Helpers of tests panic as tests do.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::time::Duration;
@@ -53,7 +56,7 @@ proptest! {
         let quota = Quota::concurrency(permits, lease_ns.map(Duration::from_nanos)).unwrap();
         let concurrency = Concurrency::new(&quota, tick).unwrap();
         // A lease is never cut short by the unit of time.
-        let lease = lease_ns.map(|ns| (ns + tick.ns() - 1) / tick.ns());
+        let lease = lease_ns.map(|ns| ns.div_ceil(tick.ns()));
         let ends_at = |now: u64| lease.map_or(u64::MAX, |lease| now + lease);
         let mut leases = Leases::default();
         let mut list: Vec<Lease> = Vec::new();

@@ -1,5 +1,8 @@
 //! What every algorithm answers the same way.
 
+// Helpers of tests panic as tests do.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::quotas::{any_quota, any_tick, any_timed_quota};

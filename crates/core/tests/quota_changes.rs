@@ -1,5 +1,8 @@
 //! A limit changed on a live key takes over what was used, and gives no free refill.
 
+// Helpers of tests panic as tests do.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::cases;

@@ -1,5 +1,8 @@
 //! What is given back is what was charged, as far as that mints nothing.
 
+// Helpers of tests panic as tests do.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::time::Duration;

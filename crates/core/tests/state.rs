@@ -1,5 +1,8 @@
 //! What `docs/state.md` promises about the representation, as far as it can be seen.
 
+// Helpers of tests panic as tests do.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! The oracles tell each algorithm's story in the plainest way, with fractions
 //! of big integers or lists, and take nothing from the crate but its types.
 // Every test file is a crate of its own and uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 pub(crate) mod oracles;
 pub(crate) mod quotas;

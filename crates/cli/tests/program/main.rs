@@ -1,0 +1,8 @@
+//! The program as people run it: arguments, listeners, signals, exit codes.
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
+#[path = "../../../server/tests/service/client.rs"]
+mod client;
+mod running;
+mod serve;
+mod usage;

@@ -1,0 +1,84 @@
+//! The program while it serves.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than the service may take to drain.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Running {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    pub(crate) http: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+pub(crate) fn tollgate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn output(arguments: &[&str]) -> Output {
+    tollgate(arguments).output().unwrap()
+}
+
+impl Running {
+    /// Serves on any free ports, and returns once it has said which.
+    pub(crate) fn serve() -> Running {
+        Running::serve_with(&["--grpc", "off", "--resp", "off"])
+    }
+
+    pub(crate) fn serve_with(more: &[&str]) -> Running {
+        let mut command = tollgate(&["serve", "--http", ":0", "--admin", ":0"]);
+        let mut child = command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut listening = |name: &str| {
+            let line = line(&mut stderr);
+            let address = line.strip_prefix(&format!("tollgate: {name} listening on http://"));
+            address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
+        };
+        let (http, admin) = (listening("http"), listening("admin"));
+        Running { child, stderr, http, admin }
+    }
+
+    /// The next line it says.
+    pub(crate) fn line(&mut self) -> String {
+        line(&mut self.stderr)
+    }
+
+    /// Sends a signal by its name, as an operator does.
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// Waits for its end, and returns its exit code.
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("it does not end");
+    }
+}
+
+/// A test that fails leaves nothing behind.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn line(from: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}

@@ -1,0 +1,81 @@
+use std::net::TcpStream;
+
+use crate::client::{Connection, request};
+use crate::running::{Running, output};
+
+#[test]
+fn it_answers_where_it_says_it_listens() {
+    let tollgate = Running::serve();
+    assert_eq!(request(tollgate.http, "GET", "/healthz", "").body, "ok\n");
+    let answer = request(tollgate.http, "POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#);
+    assert_eq!((answer.status, answer.field("content-type")), (200, Some("application/json")));
+    assert_eq!(answer.json()["remaining"], 59);
+    assert!(request(tollgate.admin, "GET", "/metrics", "").body.contains("\ntollgate_decisions_total{"));
+}
+
+#[test]
+fn sigterm_answers_what_is_under_way_and_ends_well() {
+    let mut tollgate = Running::serve();
+    let body = r#"{"ip":"203.0.113.9"}"#;
+    let mut connection = Connection::open(tollgate.http);
+    connection.begin_check(body.len());
+    tollgate.signal("TERM");
+    assert_eq!(tollgate.line(), "tollgate: stopping: answering what is under way");
+    while TcpStream::connect(tollgate.http).is_ok() {
+        std::thread::yield_now();
+    }
+    connection.send(body);
+    assert_eq!(connection.response().json()["allowed"], true);
+    assert_eq!(tollgate.line(), "tollgate: stopped");
+    assert_eq!(tollgate.exit_code(), Some(0));
+}
+
+#[test]
+fn an_interrupt_ends_it_well() {
+    let mut tollgate = Running::serve();
+    tollgate.signal("INT");
+    assert_eq!(tollgate.exit_code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut tollgate = Running::serve();
+    let mut connection = Connection::open(tollgate.http);
+    connection.begin_check(2);
+    tollgate.signal("TERM");
+    assert_eq!(tollgate.line(), "tollgate: stopping: answering what is under way");
+    tollgate.signal("TERM");
+    assert_eq!(tollgate.line(), "tollgate: stopped at once: told so twice");
+    assert_eq!(tollgate.exit_code(), Some(0));
+}
+
+#[test]
+fn sighup_says_that_there_is_nothing_to_reload() {
+    let mut tollgate = Running::serve();
+    tollgate.signal("HUP");
+    assert_eq!(tollgate.line(), "tollgate: nothing to reload: no policy file is read yet");
+    assert_eq!(request(tollgate.http, "GET", "/readyz", "").status, 200);
+}
+
+#[test]
+fn an_address_in_use_is_a_failure_with_a_hint() {
+    let tollgate = Running::serve();
+    let taken = tollgate.http.to_string();
+    for (flag, other) in [("--http", "--admin"), ("--admin", "--http")] {
+        let failed = output(&["serve", flag, &taken, other, "off"]);
+        assert_eq!(failed.status.code(), Some(3));
+        let said = String::from_utf8(failed.stderr).unwrap();
+        let name = flag.trim_start_matches('-');
+        assert!(said.starts_with(&format!("error: cannot listen on {taken} for {name}: ")), "{said}");
+        assert!(said.contains(&format!("\nhint: choose another address with {flag} ADDRESS,")), "{said}");
+    }
+}
+
+#[test]
+fn front_ends_that_do_not_exist_are_told() {
+    let tollgate = Running::serve();
+    let taken = tollgate.http.to_string();
+    // It would fail on the address in use if it opened it.
+    let mut other = Running::serve_with(&["--grpc", &taken, "--resp", "off"]);
+    assert_eq!(other.line(), format!("tollgate: not served yet, and not listening: grpc ({taken})"));
+}

@@ -1,0 +1,106 @@
+use crate::client::{Connection, Response, request};
+use crate::running::Running;
+
+/// Asserts that it is a problem of that status, and returns its detail.
+fn detail(response: &Response, status: u16) -> String {
+    assert_eq!((response.status, response.field("content-type")), (status, Some("application/problem+json")));
+    let problem = response.json();
+    assert_eq!(problem["status"], status);
+    assert_eq!(problem["type"], "about:blank");
+    problem["detail"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_wrong_member_is_named_with_what_was_expected() {
+    const IP: &str = "an IPv4 or IPv6 address without port or brackets, such as \"203.0.113.9\"";
+    const COST: &str = "a whole number from 0 to 18446744073709551615";
+    let service = Running::start();
+    for (member, value, expected) in [
+        ("ip", "\"\"", IP),
+        ("ip", "\"localhost\"", IP),
+        ("ip", "\"203.0.113.9:80\"", IP),
+        ("ip", "\"203.0.113.256\"", IP),
+        ("ip", "\"[::1]\"", IP),
+        ("ip", "9", IP),
+        ("cost", "-1", COST),
+        ("cost", "1.5", COST),
+        ("cost", "1e300", COST),
+        ("cost", "18446744073709551616", COST),
+        ("cost", "\"1\"", COST),
+        ("method", "1", "a string"),
+        ("path", "[]", "a string"),
+        ("headers", "[]", "an object of strings"),
+        ("headers", "{\"x-tier\":1}", "an object of strings"),
+        ("identities", "{\"user\":null}", "an object of strings"),
+        ("receipt", "\"yes\"", "true or false"),
+    ] {
+        let response = request(service.http, "POST", "/v1/check", &format!("{{\"{member}\":{value}}}"));
+        assert_eq!(detail(&response, 400), format!("`{member}` must be {expected}"));
+        assert_eq!(response.json()["member"], member);
+    }
+}
+
+#[test]
+fn an_unknown_member_is_named() {
+    let service = Running::start();
+    for (body, member) in [(r#"{"ip":"203.0.113.9","kost":2}"#, "kost"), (r#"{"Ip":null}"#, "Ip"), (r#"{"":1}"#, "")] {
+        let response = request(service.http, "POST", "/v1/check", body);
+        assert!(detail(&response, 400).starts_with(&format!("a check has no member `{member}`; its members are ip,")));
+        assert_eq!(response.json()["member"], member);
+    }
+}
+
+#[test]
+fn a_body_that_is_no_object_is_refused() {
+    let service = Running::start();
+    let nested = "[".repeat(60_000);
+    for body in ["", " ", "{", "not json", "[]", "\"203.0.113.9\"", "{\"ip\":\"\u{0}\"}", "{} {}", &nested] {
+        let response = request(service.http, "POST", "/v1/check", body);
+        let detail = detail(&response, 400);
+        assert!(detail.starts_with("the body cannot be read as a check: "), "{detail}");
+        assert!(response.json().get("member").is_none());
+    }
+}
+
+#[test]
+fn a_refused_body_charges_nothing_and_leaves_the_connection_usable() {
+    let service = Running::start();
+    let mut connection = Connection::open(service.http);
+    assert_eq!(connection.request("POST", "/v1/check", r#"{"ip":"203.0.113.9","cost":1,"kost":1}"#).status, 400);
+    let next = connection.request("POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#);
+    assert_eq!(next.json()["remaining"], 59);
+}
+
+#[test]
+fn a_body_is_at_most_64_kib() {
+    const MAX_BYTES: usize = 65_536;
+    let service = Running::start();
+    let padded = |length: usize| {
+        let body = r#"{"ip":"203.0.113.9"}"#;
+        body.to_owned() + &" ".repeat(length - body.len())
+    };
+    assert_eq!(request(service.http, "POST", "/v1/check", &padded(MAX_BYTES)).status, 200);
+    let response = request(service.http, "POST", "/v1/check", &padded(MAX_BYTES + 1));
+    assert_eq!(detail(&response, 413), "the body must be at most 65536 bytes");
+}
+
+#[test]
+fn an_unknown_path_is_not_found() {
+    let service = Running::start();
+    for path in ["/", "/v1", "/v1/check/", "/V1/check", "/healthz/x"] {
+        assert_eq!(detail(&request(service.http, "GET", path, ""), 404), format!("there is nothing at {path}"));
+    }
+    assert_eq!(request(service.admin, "POST", "/v1/check", "{}").status, 404);
+}
+
+#[test]
+fn a_wrong_method_is_told_the_right_one() {
+    let service = Running::start();
+    for (method, path, right) in
+        [("GET", "/v1/check", "POST"), ("DELETE", "/v1/check", "POST"), ("POST", "/healthz", "GET,HEAD")]
+    {
+        let response = request(service.http, method, path, "");
+        assert!(detail(&response, 405).starts_with(&format!("{path} does not take {method};")));
+        assert_eq!(response.field("allow"), Some(right));
+    }
+}

@@ -1,0 +1,115 @@
+use std::thread;
+
+use serde_json::json;
+
+use crate::client::Connection;
+use crate::running::Running;
+
+const MS_NS: u64 = 1_000_000;
+
+#[test]
+fn an_allowed_request_says_what_remains() {
+    let expected = json!({
+        "allowed": true, "action": "allow", "rule": "per-ip", "limit": 60, "remaining": 59,
+        "reset_after_ms": 1000, "retry_after_ms": null, "source": "exact",
+        "rules": [{
+            "rule": "per-ip", "allowed": true, "limit": 60, "remaining": 59,
+            "reset_after_ms": 1000, "retry_after_ms": null, "shadow": false,
+        }],
+    });
+    assert_eq!(Running::start().check(r#"{"ip":"203.0.113.9"}"#), expected);
+}
+
+#[test]
+fn a_refused_request_says_when_to_come_back() {
+    let service = Running::start();
+    service.check(r#"{"ip":"203.0.113.9","cost":60}"#);
+    let expected = json!({
+        "allowed": false, "action": "reject", "rule": "per-ip", "limit": 60, "remaining": 0,
+        "reset_after_ms": 60000, "retry_after_ms": 3000, "source": "exact",
+        "rules": [{
+            "rule": "per-ip", "allowed": false, "limit": 60, "remaining": 0,
+            "reset_after_ms": 60000, "retry_after_ms": 3000, "shadow": false,
+        }],
+    });
+    assert_eq!(service.check(r#"{"ip":"203.0.113.9","cost":3}"#), expected);
+    service.clock.advance(3_000 * MS_NS - 1);
+    assert_eq!(service.check(r#"{"ip":"203.0.113.9","cost":3}"#)["allowed"], false);
+    service.clock.advance(1);
+    assert_eq!(service.check(r#"{"ip":"203.0.113.9","cost":3}"#)["allowed"], true);
+}
+
+#[test]
+fn milliseconds_round_up() {
+    let service = Running::start();
+    service.check(r#"{"ip":"203.0.113.9","cost":60}"#);
+    for (advance_ns, expected_ms) in [(1, 1000), (MS_NS - 1, 999), (998 * MS_NS, 1), (MS_NS - 1, 1)] {
+        service.clock.advance(advance_ns);
+        assert_eq!(service.check(r#"{"ip":"203.0.113.9"}"#)["retry_after_ms"], expected_ms);
+    }
+}
+
+#[test]
+fn a_cost_of_0_takes_nothing() {
+    let service = Running::start();
+    for _ in 0..3 {
+        let answer = service.check(r#"{"ip":"203.0.113.9","cost":0}"#);
+        assert_eq!((&answer["allowed"], &answer["remaining"]), (&json!(true), &json!(60)));
+    }
+}
+
+#[test]
+fn what_can_never_pass_has_no_time_to_come_back() {
+    let service = Running::start();
+    for cost in ["61", "18446744073709551615"] {
+        let answer = service.check(&format!(r#"{{"ip":"203.0.113.9","cost":{cost}}}"#));
+        assert_eq!((&answer["action"], &answer["retry_after_ms"]), (&json!("reject"), &json!(null)));
+    }
+    assert_eq!(service.check(r#"{"ip":"203.0.113.9"}"#)["remaining"], 59);
+}
+
+#[test]
+fn without_an_address_no_rule_applies() {
+    let expected = json!({
+        "allowed": true, "action": "allow", "rule": null, "limit": null, "remaining": null,
+        "reset_after_ms": null, "retry_after_ms": null, "source": "exact", "rules": [],
+    });
+    let service = Running::start();
+    for body in ["{}", r#"{"cost":1000}"#, r#"{"ip":null,"cost":null}"#] {
+        assert_eq!(service.check(body), expected, "{body}");
+    }
+}
+
+#[test]
+fn clients_are_counted_apart() {
+    let service = Running::start();
+    let remaining = |ip: &str| service.check(&format!(r#"{{"ip":"{ip}"}}"#))["remaining"].clone();
+    assert_eq!(remaining("203.0.113.9"), 59);
+    assert_eq!(remaining("203.0.113.10"), 59);
+    assert_eq!(remaining("::ffff:203.0.113.9"), 58);
+    assert_eq!(remaining("2001:db8::1"), 59);
+    assert_eq!(remaining("2001:db8::2"), 58);
+    assert_eq!(remaining("2001:db8:0:1::1"), 59);
+}
+
+#[test]
+fn every_member_is_taken() {
+    let body = r#"{"ip":"203.0.113.9","method":"POST","path":"/auth/login","headers":{"x-tier":"pro"},
+        "identities":{"user":"42"},"cost":2,"receipt":true}"#;
+    assert_eq!(Running::start().check(body)["remaining"], 58);
+}
+
+#[test]
+fn no_more_than_the_limit_passes_however_many_ask() {
+    let service = Running::start();
+    let allowed_of_20 = || {
+        let mut connection = Connection::open(service.http);
+        let mut check = || connection.request("POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#).json();
+        (0..20).filter(|_| check()["allowed"] == true).count()
+    };
+    let allowed: usize = thread::scope(|scope| {
+        let clients: Vec<_> = (0..8).map(|_| scope.spawn(allowed_of_20)).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).sum()
+    });
+    assert_eq!(allowed, 60);
+}

@@ -1,0 +1,80 @@
+//! As much of HTTP/1.1 as a test needs, so that it sees the very bytes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Nothing here takes long; a test that hangs should fail.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connection that stays open between requests.
+pub(crate) struct Connection(BufReader<TcpStream>);
+
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    fields: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+/// One request on a connection of its own.
+pub(crate) fn request(server: SocketAddr, method: &str, path: &str, body: &str) -> Response {
+    Connection::open(server).request(method, path, body)
+}
+
+impl Connection {
+    pub(crate) fn open(server: SocketAddr) -> Connection {
+        let stream = TcpStream::connect_timeout(&server, PATIENCE).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Connection(BufReader::new(stream))
+    }
+
+    pub(crate) fn request(&mut self, method: &str, path: &str, body: &str) -> Response {
+        self.send(&format!(
+            "{method} {path} HTTP/1.1\r\nhost: tollgate\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+        self.response()
+    }
+
+    /// Sends the head of a check and returns when the service waits for its body of `length` bytes.
+    pub(crate) fn begin_check(&mut self, length: usize) {
+        self.send(&format!(
+            "POST /v1/check HTTP/1.1\r\nhost: tollgate\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
+        ));
+        assert_eq!(self.line(), "HTTP/1.1 100 Continue");
+        assert_eq!(self.line(), "");
+    }
+
+    pub(crate) fn send(&mut self, bytes: &str) {
+        self.0.get_mut().write_all(bytes.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn response(&mut self) -> Response {
+        let status = self.line();
+        let status = status.split(' ').nth(1).unwrap().parse().unwrap();
+        let fields: Vec<(String, String)> = std::iter::from_fn(|| Some(self.line()).filter(|line| !line.is_empty()))
+            .map(|line| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned())).unwrap())
+            .collect();
+        let mut response = Response { status, fields, body: String::new() };
+        let length: u64 = response.field("content-length").unwrap().parse().unwrap();
+        (&mut self.0).take(length).read_to_string(&mut response.body).unwrap();
+        response
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
+
+impl Response {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}

@@ -1,0 +1,9 @@
+//! The service through its sockets, on a clock that the tests move.
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
+mod bad_requests;
+mod check;
+mod client;
+mod metrics;
+mod running;
+mod stop;

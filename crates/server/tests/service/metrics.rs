@@ -1,0 +1,81 @@
+use crate::client::request;
+use crate::running::Running;
+
+fn metrics(service: &Running) -> String {
+    let response = request(service.admin, "GET", "/metrics", "");
+    let format = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!((response.status, response.field("content-type")), (200, Some(format)));
+    response.body
+}
+
+fn assert_line(metrics: &str, line: &str) {
+    assert!(metrics.lines().any(|other| other == line), "no line {line} in\n{metrics}");
+}
+
+#[test]
+fn it_lives_and_is_ready() {
+    let service = Running::start();
+    for (path, body) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
+        let response = request(service.http, "GET", path, "");
+        assert_eq!((response.status, response.body.as_str()), (200, body));
+    }
+}
+
+#[test]
+fn decisions_are_counted_by_rule_and_outcome() {
+    let service = Running::start();
+    for body in
+        [r#"{"ip":"203.0.113.9","cost":60}"#, r#"{"ip":"203.0.113.9"}"#, r#"{"ip":"203.0.113.9","cost":0}"#, "{}"]
+    {
+        service.check(body);
+    }
+    service.check(r#"{"ip":"203.0.113.9"}"#);
+    let metrics = metrics(&service);
+    for (rule, outcome, count) in
+        [("per-ip", "allow", 1), ("per-ip", "reject", 2), ("per-ip", "peek", 1), ("", "allow", 1)]
+    {
+        let labels = format!(r#"rule="{rule}",outcome="{outcome}",frontend="http""#);
+        assert_line(&metrics, &format!("tollgate_decisions_total{{{labels}}} {count}"));
+    }
+    assert!(!metrics.contains("203.0.113.9"), "a client is no label");
+}
+
+#[test]
+fn a_refused_body_is_no_decision() {
+    let service = Running::start();
+    assert_eq!(request(service.http, "POST", "/v1/check", "nonsense").status, 400);
+    assert_line(&metrics(&service), r#"tollgate_decision_duration_seconds_count{frontend="http"} 0"#);
+}
+
+#[test]
+fn durations_lie_in_buckets_below_a_millisecond() {
+    let service = Running::start();
+    service.check("{}");
+    let metrics = metrics(&service);
+    // The clock stands still, so the decision took no time.
+    for bound in ["0.000001", "0.0001", "0.0005", "0.02", "0.1", "+Inf"] {
+        assert_line(
+            &metrics,
+            &format!(r#"tollgate_decision_duration_seconds_bucket{{le="{bound}",frontend="http"}} 1"#),
+        );
+    }
+    assert_line(&metrics, r#"tollgate_decision_duration_seconds_sum{frontend="http"} 0.0"#);
+}
+
+#[test]
+fn the_store_and_the_build_are_described() {
+    let service = Running::start();
+    let metrics = metrics(&service);
+    assert_line(&metrics, "tollgate_keys 0");
+    assert_line(&metrics, "tollgate_evictions_total 0");
+    assert_line(&metrics, &format!("tollgate_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
+    let bytes = metrics.lines().find_map(|line| line.strip_prefix("tollgate_store_bytes ")).unwrap();
+    assert!(bytes.parse::<u64>().unwrap() > 0);
+    assert!(metrics.ends_with("# EOF\n"));
+}
+
+#[test]
+fn both_listeners_have_the_metrics() {
+    let service = Running::start();
+    assert_eq!(request(service.http, "GET", "/metrics", "").body, metrics(&service));
+}

@@ -1,0 +1,55 @@
+//! A service of a test's own, on any free ports.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tollgate::ManualClock;
+use tollgate_server::{Drained, Engine, Listeners, Server};
+
+use crate::client;
+
+pub(crate) struct Running {
+    pub(crate) http: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) clock: ManualClock,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Drained>>,
+}
+
+impl Running {
+    pub(crate) fn start() -> Running {
+        let clock = ManualClock::at(1_700_000_000_000_000_000);
+        let engine = Engine::starter(Arc::new(clock.clone())).unwrap();
+        let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let server = runtime.block_on(Server::bind(Listeners { http: any_port, admin: any_port }, engine)).unwrap();
+        let addresses: Vec<SocketAddr> = server.addresses().map(|(_, address)| address).collect();
+        let (stop, stopped) = oneshot::channel();
+        let serve = server.serve(async {
+            let _ = stopped.await;
+        });
+        let thread = std::thread::spawn(move || runtime.block_on(serve));
+        Running { http: addresses[0], admin: addresses[1], clock, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// The answer to a check that is well formed.
+    pub(crate) fn check(&self, body: &str) -> Value {
+        let response = client::request(self.http, "POST", "/v1/check", body);
+        assert_eq!((response.status, response.field("content-type")), (200, Some("application/json")), "{response:?}");
+        response.json()
+    }
+
+    /// Tells it to stop, and does not wait for it.
+    pub(crate) fn stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits until it has stopped.
+    pub(crate) fn drained(mut self) -> Drained {
+        self.stop();
+        self.thread.take().unwrap().join().unwrap()
+    }
+}

@@ -43,17 +43,6 @@ pub struct BucketState {
     pub part: u32,
 }
 
-/// What [`Bucket::check_common`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommonCheck {
-    /// Allowed at once, with the state after the charge.
-    Allowed(Decision, BucketState),
-    /// Refused, and the state stays.
-    Refused(Decision),
-    /// Not one of the common cases: [`Algorithm::check`] deals with all.
-    Rare,
-}
-
 /// A length of time, `ticks + part / den`. The order of the fields is the order of the spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
@@ -92,7 +81,7 @@ impl Bucket {
             reciprocal: u64::try_from((1_u128 << 64) / u128::from(num)).unwrap_or(u64::MAX),
             narrow: false,
             queues,
-            is_whole: den == 1 && !queues,
+            is_whole: false,
         };
         let ahead = Span { ticks: quota.ahead_ns() / tick.ns(), part: 0 };
         if queues {
@@ -107,6 +96,7 @@ impl Bucket {
             bucket.ceiling = bucket.plus(bucket.free, ahead);
         }
         bucket.narrow = bucket.units(bucket.ceiling) < 1 << 64;
+        bucket.is_whole = den == 1 && !queues && bucket.narrow;
         Some(bucket)
     }
 
@@ -150,62 +140,38 @@ impl Bucket {
         state.tat.saturating_add(u64::from(state.part > 0))
     }
 
-    /// A check of the common cases, for stores that swap states themselves: a
-    /// bucket without a queue, a cost that it can hold, a clock that did not go
-    /// back. `cost` is not 0.
+    /// A check of `cost`, which is not 0, in steps.
     #[inline(always)]
     #[must_use]
-    pub fn check_common(&self, state: BucketState, now: u64, cost: u64) -> CommonCheck {
-        // Most rates (100/s, 60/min, 1000/day in ns) have whole token times. For them
-        // this is the same computation without fractions, at half the instructions.
-        if !self.is_whole || cost != 1 {
-            return self.check_common_in_parts(state, now, cost);
-        }
-        let used = state.tat.saturating_sub(now);
-        let after = used + self.token.ticks;
-        if after <= self.free.ticks {
-            let decision = Decision {
-                verdict: Verdict::Allowed { delay: 0 },
-                limit: self.limit,
-                remaining: self.whole_tokens(self.free.ticks - after),
-                reset_after: after,
-            };
-            return CommonCheck::Allowed(decision, BucketState { tat: now + after, part: 0 });
-        }
-        if used > self.ceiling.ticks {
-            return CommonCheck::Rare;
-        }
-        CommonCheck::Refused(Decision {
-            verdict: Verdict::Refused { retry_after: Some(after - self.free.ticks) },
-            limit: self.limit,
-            remaining: self.whole_tokens(self.brim.ticks.saturating_sub(used)),
-            reset_after: used,
-        })
+    pub fn steps(&self, cost: u64) -> AnySteps<'_> {
+        AnySteps { bucket: self, cost }
     }
 
-    #[inline(never)]
-    fn check_common_in_parts(&self, state: BucketState, now: u64, cost: u64) -> CommonCheck {
-        let used = self.used(state, now);
-        let Some(price) = self.price(cost) else { return CommonCheck::Rare };
-        let after = self.plus(used, price);
-        if after <= self.free {
-            let next = state_at(now, after);
-            return CommonCheck::Allowed(self.answer(Verdict::Allowed { delay: 0 }, after), next);
-        }
-        if self.queues || used > self.ceiling {
-            return CommonCheck::Rare;
-        }
-        let retry_after = Some(self.minus(after, self.free).ceil());
-        CommonCheck::Refused(self.answer(Verdict::Refused { retry_after }, used))
+    /// A check of a cost of 1 in steps, if the bucket queues nothing and its
+    /// token takes whole ticks, as with most rates (100/s, 60/min, 1000/day):
+    /// the same decisions without fractions, at half the instructions.
+    #[inline(always)]
+    #[must_use]
+    pub fn whole_steps(&self) -> Option<WholeSteps<'_>> {
+        if self.is_whole { Some(WholeSteps { bucket: self }) } else { None }
     }
 
     /// The decision and the state after it. The state differs if something was
     /// charged, or if it had to follow a clock that went back.
     fn decide(&self, state: BucketState, now: u64, cost: u64) -> (Decision, BucketState) {
-        match self.check_common(state, now, cost) {
-            CommonCheck::Allowed(decision, next) => (decision, next),
-            CommonCheck::Refused(decision) => (decision, state),
-            CommonCheck::Rare => self.decide_within(state, now, cost, self.patience()),
+        match self.whole_steps() {
+            Some(steps) if cost == 1 => self.decide_in(steps, state, now, cost),
+            _ => self.decide_in(self.steps(cost), state, now, cost),
+        }
+    }
+
+    fn decide_in(&self, steps: impl CheckSteps, state: BucketState, now: u64, cost: u64) -> (Decision, BucketState) {
+        if let Some(next) = steps.pass(state, now) {
+            return (steps.passed(next, now), next);
+        }
+        match steps.refused(state, now) {
+            Some(decision) => (decision, state),
+            None => self.decide_within(state, now, cost, self.patience()),
         }
     }
 
@@ -312,6 +278,94 @@ impl Bucket {
     #[inline(never)]
     fn tokens_wide(&self, span: Span) -> u64 {
         (self.units(span) / u128::from(self.token_units)) as u64
+    }
+}
+
+/// A check in steps, for stores that swap states themselves and read the
+/// answer only when the swap has succeeded.
+pub trait CheckSteps: Copy {
+    /// The state after the charge, if it passes at once.
+    fn pass(self, state: BucketState, now: u64) -> Option<BucketState>;
+
+    /// The answer to a request that passed and left the bucket in `next`.
+    fn passed(self, next: BucketState, now: u64) -> Decision;
+
+    /// The answer to a request that does not pass. `None` in the rare cases,
+    /// which [`Algorithm::check`] deals with: a queue, a cost that can never
+    /// pass, and a state that lies further ahead than the quota allows.
+    fn refused(self, state: BucketState, now: u64) -> Option<Decision>;
+}
+
+/// See [`Bucket::steps`].
+#[derive(Clone, Copy, Debug)]
+pub struct AnySteps<'a> {
+    bucket: &'a Bucket,
+    cost: u64,
+}
+
+impl CheckSteps for AnySteps<'_> {
+    #[inline(always)]
+    fn pass(self, state: BucketState, now: u64) -> Option<BucketState> {
+        let after = self.bucket.plus(self.bucket.used(state, now), self.bucket.price(self.cost)?);
+        if after <= self.bucket.free { Some(state_at(now, after)) } else { None }
+    }
+
+    #[inline(always)]
+    fn passed(self, next: BucketState, now: u64) -> Decision {
+        self.bucket.answer(Verdict::Allowed { delay: 0 }, self.bucket.used(next, now))
+    }
+
+    #[inline(always)]
+    fn refused(self, state: BucketState, now: u64) -> Option<Decision> {
+        let bucket = self.bucket;
+        let used = bucket.used(state, now);
+        let after = bucket.plus(used, bucket.price(self.cost)?);
+        if bucket.queues || used > bucket.ceiling {
+            return None;
+        }
+        let retry_after = Some(bucket.minus(after, bucket.free).ceil());
+        Some(bucket.answer(Verdict::Refused { retry_after }, used))
+    }
+}
+
+/// See [`Bucket::whole_steps`]. No state of such a bucket has a fraction.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeSteps<'a> {
+    bucket: &'a Bucket,
+}
+
+impl WholeSteps<'_> {
+    #[inline(always)]
+    fn answer(self, verdict: Verdict, used: u64) -> Decision {
+        let remaining = self.bucket.whole_tokens(self.bucket.free.ticks.saturating_sub(used));
+        Decision { verdict, limit: self.bucket.limit, remaining, reset_after: used }
+    }
+}
+
+impl CheckSteps for WholeSteps<'_> {
+    #[inline(always)]
+    fn pass(self, state: BucketState, now: u64) -> Option<BucketState> {
+        let after = state.tat.saturating_sub(now) + self.bucket.token.ticks;
+        if after <= self.bucket.free.ticks {
+            Some(BucketState { tat: now.saturating_add(after), part: 0 })
+        } else {
+            None
+        }
+    }
+
+    #[inline(always)]
+    fn passed(self, next: BucketState, now: u64) -> Decision {
+        self.answer(Verdict::Allowed { delay: 0 }, next.tat.saturating_sub(now))
+    }
+
+    #[inline(always)]
+    fn refused(self, state: BucketState, now: u64) -> Option<Decision> {
+        let used = state.tat.saturating_sub(now);
+        if used > self.bucket.ceiling.ticks {
+            return None;
+        }
+        let retry_after = Some(used + self.bucket.token.ticks - self.bucket.free.ticks);
+        Some(self.answer(Verdict::Refused { retry_after }, used))
     }
 }
 

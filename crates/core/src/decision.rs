@@ -28,6 +28,8 @@ pub enum Verdict {
         /// spends; `None` if that depends on somebody giving back a permit.
         retry_after: Option<u64>,
     },
+    /// The store has no room to count another key. Its trouble, not the client's.
+    NoRoom,
     /// Never: it costs more than the limit can ever hold. Nothing was charged.
     Impossible,
 }
@@ -46,7 +48,7 @@ impl Decision {
     pub const fn retry_after(&self) -> Option<u64> {
         match self.verdict {
             Verdict::Refused { retry_after } => retry_after,
-            Verdict::Allowed { .. } | Verdict::Impossible => None,
+            Verdict::Allowed { .. } | Verdict::NoRoom | Verdict::Impossible => None,
         }
     }
 
@@ -56,7 +58,7 @@ impl Decision {
     pub const fn delay(&self) -> u64 {
         match self.verdict {
             Verdict::Allowed { delay } => delay,
-            Verdict::Refused { .. } | Verdict::Impossible => 0,
+            Verdict::Refused { .. } | Verdict::NoRoom | Verdict::Impossible => 0,
         }
     }
 }

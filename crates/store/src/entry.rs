@@ -17,8 +17,25 @@ pub(crate) struct Entry {
 impl Entry {
     #[inline]
     pub(crate) fn new(fingerprint: u32, tag: Tag, state: BucketState) -> Entry {
-        let meta = u64::from(fingerprint) << 32 | u64::from(tag) << PART_BITS | u64::from(state.part);
+        let meta = Entry::owner_of(fingerprint, tag) << PART_BITS | u64::from(state.part);
         Entry { tat: state.tat, meta }
+    }
+
+    /// The same owner's entry with another state.
+    #[inline(always)]
+    pub(crate) fn with(self, state: BucketState) -> Entry {
+        Entry { tat: state.tat, meta: self.owner() << PART_BITS | u64::from(state.part) }
+    }
+
+    /// Fingerprint and tag.
+    #[inline(always)]
+    pub(crate) fn owner(self) -> u64 {
+        self.meta >> PART_BITS
+    }
+
+    #[inline(always)]
+    pub(crate) fn owner_of(fingerprint: u32, tag: Tag) -> u64 {
+        u64::from(fingerprint) << TAG_BITS | u64::from(tag)
     }
 
     #[inline]

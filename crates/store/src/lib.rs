@@ -31,7 +31,6 @@ mod tables;
 
 pub use charge::Charge;
 pub use clock::{Clock, ManualClock, RealClock};
-pub use full::Full;
 pub use key::{Key, KeyHasher};
 pub use limit::{Limit, LimitError};
 pub use memory::{MemoryStore, Stats};

@@ -26,11 +26,18 @@ pub(crate) struct Prepared {
 /// The quota, compiled for the algorithm that it names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rule {
-    Bucket { bucket: Bucket, tag: Tag },
+    Bucket(BucketRule),
     FixedWindow(FixedWindow),
     SlidingCounter(SlidingCounter),
     SlidingLog(SlidingLog),
     Concurrency(Concurrency),
+}
+
+/// A bucket quota and its number in the store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BucketRule {
+    pub(crate) bucket: Bucket,
+    pub(crate) tag: Tag,
 }
 
 impl Limit {
@@ -82,7 +89,7 @@ impl Quotas {
         let tick = Tick::Nanosecond;
         let compiled = match quota.kind() {
             AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
-                Bucket::new(quota, tick).map(|bucket| Ok(Rule::Bucket { bucket, tag: self.tag(bucket)? }))
+                Bucket::new(quota, tick).map(|bucket| Ok(Rule::Bucket(BucketRule { bucket, tag: self.tag(bucket)? })))
             }
             AlgorithmKind::FixedWindow => FixedWindow::new(quota, tick).map(|window| Ok(Rule::FixedWindow(window))),
             AlgorithmKind::SlidingWindowCounter => {

@@ -8,7 +8,7 @@ use crate::charge::Charge;
 use crate::clock::{Clock, RealClock};
 use crate::full::Full;
 use crate::key::{Key, ScopeHasher};
-use crate::limit::{Limit, LimitError, Prepared, Quotas, Rule};
+use crate::limit::{Limit, LimitError, Prepared, Rule};
 use crate::operation::{ChargeNoted, Check, Force, GiveBack, Look, Operation, Reserve, Reset, Settle};
 use crate::options::{BuildError, Capacity, MemoryOptions};
 use crate::receipt::Receipt;
@@ -30,7 +30,6 @@ use crate::tables::Tables;
 /// [`WhenFull`](crate::WhenFull), and is counted.
 pub struct MemoryStore<C = RealClock> {
     tables: Tables,
-    quotas: Quotas,
     clock: C,
     id: u64,
     refused_full: AtomicU64,
@@ -85,7 +84,6 @@ impl<C: Clock> MemoryStore<C> {
         static STORES: AtomicU64 = AtomicU64::new(0);
         Ok(MemoryStore {
             tables: Tables::new(options),
-            quotas: Quotas::default(),
             clock,
             id: STORES.fetch_add(1, Ordering::Relaxed),
             refused_full: AtomicU64::new(0),
@@ -98,7 +96,7 @@ impl<C: Clock> MemoryStore<C> {
     /// used stays used, clamped to what the new quota can hold. (Between
     /// algorithms of different families nothing is taken over.)
     pub fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
-        let rule = self.quotas.prepare(&quota)?;
+        let rule = self.tables.quotas.prepare(&quota)?;
         self.tables.prepare(&rule);
         let keys = ScopeHasher::new(scope);
         Ok(Limit(Arc::new(Prepared { rule, keys, store: self.id, quota, scope: scope.into() })))
@@ -113,7 +111,7 @@ impl<C: Clock> MemoryStore<C> {
     ///
     /// # Panics
     /// If `limit` was made by another store.
-    #[inline]
+    #[inline(always)]
     pub fn check<K: Key + ?Sized>(&self, limit: &Limit, key: &K, cost: u64) -> Decision {
         self.check_charge(&self.charge(limit, key, cost))
     }
@@ -159,7 +157,7 @@ impl<C: Clock> MemoryStore<C> {
     ///
     /// # Panics
     /// If `limit` was made by another store.
-    #[inline]
+    #[inline(always)]
     pub fn charge<'a, K: Key + ?Sized>(&self, limit: &'a Limit, key: &K, cost: u64) -> Charge<'a> {
         assert!(limit.0.store == self.id, "a limit can only be used in the store that made it");
         Charge { limit, hash: limit.hash(key), cost }
@@ -249,32 +247,27 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Decides one prepared charge. [`Full`] is told apart from a client that is over its limit.
-    #[inline]
-    pub fn try_check(&self, charge: &Charge<'_>) -> Result<Decision, Full> {
-        let Charge { limit, hash, cost } = *charge;
-        if cost == 0 {
-            return Ok(self.look(charge));
-        }
-        let decision = match &limit.0.rule {
-            Rule::Bucket { bucket, tag } => {
-                let place = Place { hash, tag: *tag, bucket, quotas: &self.quotas };
-                self.tables.buckets().check(place, &self.clock, cost)
+    /// Decides one prepared charge.
+    #[inline(always)]
+    pub fn check_charge(&self, charge: &Charge<'_>) -> Decision {
+        if charge.cost > 0
+            && let Rule::Bucket(rule) = &charge.limit.0.rule
+        {
+            let place = Place { hash: charge.hash, rule };
+            if let Some(decision) = self.tables.buckets().check_common(place, &self.clock, charge.cost) {
+                return decision;
             }
-            _ => self.apply(limit, hash, &Check { cost }),
-        };
-        if decision.is_err() {
-            self.refused_full.fetch_add(1, Ordering::Relaxed);
         }
-        decision
+        self.check_any(charge.limit, charge.hash, charge.cost)
     }
 
-    #[inline]
-    fn check_charge(&self, charge: &Charge<'_>) -> Decision {
-        match self.try_check(charge) {
-            Ok(decision) => decision,
-            Err(Full) => no_room(charge.limit),
+    /// Every case that is not a known key's in its usual place.
+    #[inline(never)]
+    fn check_any(&self, limit: &Limit, hash: u64, cost: u64) -> Decision {
+        if cost == 0 {
+            return self.look(&Charge { limit, hash, cost });
         }
+        self.apply(limit, hash, &Check { cost }).unwrap_or_else(|Full| self.no_room(limit))
     }
 
     fn check_all_noted(
@@ -315,13 +308,14 @@ impl<C: Clock> MemoryStore<C> {
 
     #[inline]
     fn look(&self, charge: &Charge<'_>) -> Decision {
-        if let Rule::Bucket { bucket, tag } = &charge.limit.0.rule {
-            let place = Place { hash: charge.hash, tag: *tag, bucket, quotas: &self.quotas };
+        if let Rule::Bucket(rule) = &charge.limit.0.rule {
+            let place = Place { hash: charge.hash, rule };
             if let Some(decision) = self.tables.buckets().look(place, &self.clock, charge.cost) {
                 return decision;
             }
         }
-        self.apply(charge.limit, charge.hash, &Look { cost: charge.cost }).unwrap_or_else(|Full| no_room(charge.limit))
+        self.apply(charge.limit, charge.hash, &Look { cost: charge.cost })
+            .unwrap_or_else(|Full| self.no_room(charge.limit))
     }
 
     fn noted<O>(&self, charge: &Charge<'_>, operation: &O) -> (Decision, Option<Receipt>)
@@ -333,10 +327,7 @@ impl<C: Clock> MemoryStore<C> {
                 let receipt = || Receipt { limit: charge.limit.clone(), hash: charge.hash, charged };
                 (decision, decision.is_allowed().then(receipt))
             }
-            Err(Full) => {
-                self.refused_full.fetch_add(1, Ordering::Relaxed);
-                (no_room(charge.limit), None)
-            }
+            Err(Full) => (self.no_room(charge.limit), None),
         }
     }
 
@@ -346,21 +337,22 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     fn apply<O: Operation>(&self, limit: &Limit, hash: u64, operation: &O) -> Result<O::Output, Full> {
-        self.tables.apply(limit, hash, &self.quotas, &self.clock, operation)
+        self.tables.apply(limit, hash, &self.clock, operation)
     }
 
     #[inline]
     fn prefetch(&self, charge: &Charge<'_>) {
-        if let Rule::Bucket { .. } = charge.limit.0.rule {
+        if let Rule::Bucket(_) = charge.limit.0.rule {
             self.tables.buckets().prefetch(charge.hash);
         }
     }
-}
 
-/// The answer for a key that finds no room.
-#[cold]
-fn no_room(limit: &Limit) -> Decision {
-    let quota = limit.quota();
-    let most = quota.burst().max(quota.amount());
-    Decision { verdict: Verdict::Refused { retry_after: None }, limit: most, remaining: 0, reset_after: 0 }
+    /// The answer for a key that finds no room.
+    #[cold]
+    fn no_room(&self, limit: &Limit) -> Decision {
+        self.refused_full.fetch_add(1, Ordering::Relaxed);
+        let quota = limit.quota();
+        let most = quota.burst().max(quota.amount());
+        Decision { verdict: Verdict::NoRoom, limit: most, remaining: 0, reset_after: 0 }
+    }
 }

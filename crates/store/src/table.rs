@@ -19,13 +19,15 @@
 //!    by a time read after the state.
 //! 5. *A refusal writes nothing.*
 
-use tollgate_core::{Algorithm, Bucket, BucketState, Decision};
+use std::sync::Arc;
+
+use tollgate_core::{Algorithm, BucketState, CheckSteps, Decision};
 
 use crate::cell::Cell;
 use crate::clock::{Clock, read_after_loads};
-use crate::entry::{Entry, Tag};
+use crate::entry::Entry;
 use crate::full::Full;
-use crate::limit::Quotas;
+use crate::limit::{BucketRule, Quotas};
 use crate::operation::Operation;
 use crate::options::WhenFull;
 use crate::sync::{AtomicU8, Mutex, Ordering, lock};
@@ -57,17 +59,16 @@ pub(crate) struct Table {
     #[cfg(loom)]
     reach: Vec<AtomicU8>,
     locks: Box<[Mutex<()>]>,
+    quotas: Arc<Quotas>,
     when_full: WhenFull,
     evictions: std::sync::atomic::AtomicU64,
 }
 
-/// One key in one table, under one bucket quota.
+/// One key of the table under one of its quotas. Small enough for two registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) hash: u64,
-    pub(crate) tag: Tag,
-    pub(crate) bucket: &'a Bucket,
-    pub(crate) quotas: &'a Quotas,
+    pub(crate) rule: &'a BucketRule,
 }
 
 impl Place<'_> {
@@ -76,39 +77,28 @@ impl Place<'_> {
         self.hash as u32
     }
 
+    /// Key and quota, as an entry of theirs shows them.
+    #[inline(always)]
+    fn owner(self) -> u64 {
+        Entry::owner_of(self.fingerprint(), self.rule.tag)
+    }
+
     #[inline]
     fn entry(self, state: BucketState) -> Entry {
-        Entry::new(self.fingerprint(), self.tag, state)
-    }
-
-    /// The entry's state under this place's quota. `now` was read after the entry.
-    #[inline]
-    fn read(self, entry: Entry, now: u64) -> BucketState {
-        if entry.tag() == self.tag { entry.state() } else { self.read_foreign(entry, now) }
-    }
-
-    #[cold]
-    fn run_as_writer<O: Operation>(self, entry: Entry, now: u64, operation: &O) -> Option<(O::Output, BucketState)> {
-        let mut state = entry.state();
-        let run = |writer: &Bucket| operation.run_as_writer(self.bucket, writer, &mut state, now);
-        self.quotas.with(entry.tag(), run).map(|output| (output, state))
-    }
-
-    #[cold]
-    fn read_foreign(self, entry: Entry, now: u64) -> BucketState {
-        self.quotas.with(entry.tag(), |writer| self.bucket.adopt(writer, entry.state(), now))
+        Entry::new(self.fingerprint(), self.rule.tag, state)
     }
 }
 
 impl Table {
     /// A table for about `keys` live keys.
-    pub(crate) fn new(keys: usize, when_full: WhenFull) -> Table {
+    pub(crate) fn new(keys: usize, quotas: Arc<Quotas>, when_full: WhenFull) -> Table {
         let slots = keys.saturating_mul(SLOTS_PER_KEY.0).div_ceil(SLOTS_PER_KEY.1);
         let lines = slots.div_ceil(SLOTS).max(1);
         Table {
             lines: Table::empty_lines(lines),
             reach: Table::no_reach(lines),
             locks: (0..LOCKS.min(lines)).map(|_| Mutex::new(())).collect(),
+            quotas,
             when_full,
             evictions: std::sync::atomic::AtomicU64::new(0),
         }
@@ -144,29 +134,36 @@ impl Table {
         (0..lines).map(|_| AtomicU8::new(0)).collect()
     }
 
-    /// Decides and charges. `cost` is not 0.
-    #[inline]
-    pub(crate) fn check(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Result<Decision, Full> {
+    /// Decides and charges a key that is where it usually is, in a common
+    /// case. `None` leaves it all to [`apply`](Table::apply). `cost` is not 0.
+    #[inline(always)]
+    pub(crate) fn check_common(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Option<Decision> {
+        match place.rule.bucket.whole_steps() {
+            Some(steps) if cost == 1 => self.check_at_home(place, clock, steps),
+            _ => self.check_common_in_parts(place, clock, cost),
+        }
+    }
+
+    #[inline(never)]
+    fn check_common_in_parts(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Option<Decision> {
+        self.check_at_home(place, clock, place.rule.bucket.steps(cost))
+    }
+
+    #[inline(always)]
+    fn check_at_home(&self, place: Place<'_>, clock: &impl Clock, steps: impl CheckSteps) -> Option<Decision> {
         let now = clock.now_ns();
+        let cell = self.find_at_home(place)?;
         loop {
-            let Some(cell) = self.find_at_home(place) else {
-                return self.check_elsewhere(place, clock, cost);
-            };
             let entry = cell.load();
-            if Entry::fingerprint_of(entry.meta) != place.fingerprint() || entry.tag() != place.tag {
-                return self.check_elsewhere(place, clock, cost);
+            if entry.owner() != place.owner() {
+                return None;
             }
-            let state = entry.state();
-            let (decision, next) = place.bucket.decide(state, now, cost);
-            if next == state {
-                return Ok(decision);
-            }
-            if !decision.is_allowed() {
-                // The state seems to lie too far ahead: settle that by a time read after it.
-                return self.check_elsewhere(place, clock, cost);
-            }
-            if cell.swap_if(entry, place.entry(next)) {
-                return Ok(decision);
+            let Some(next) = steps.pass(entry.state(), now) else {
+                // A state that seems to lie too far ahead is not refused here: `now` may be older than it.
+                return steps.refused(entry.state(), now);
+            };
+            if cell.swap_if(entry, entry.with(next)) {
+                return Some(steps.passed(next, now));
             }
         }
     }
@@ -176,13 +173,7 @@ impl Table {
     pub(crate) fn look(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Option<Decision> {
         let now = clock.now_ns();
         let entry = self.find_at_home(place)?.load();
-        let is_ours = Entry::fingerprint_of(entry.meta) == place.fingerprint() && entry.tag() == place.tag;
-        is_ours.then(|| place.bucket.look(&entry.state(), now, cost))
-    }
-
-    #[inline(never)]
-    fn check_elsewhere(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Result<Decision, Full> {
-        self.apply(place, clock, &crate::operation::Check { cost })
+        (entry.owner() == place.owner()).then(|| place.rule.bucket.look(&entry.state(), now, cost))
     }
 
     /// Any operation on a key's state, present or not, exactly once.
@@ -213,17 +204,34 @@ impl Table {
             return None;
         }
         let now = read_after_loads(clock);
-        if entry.tag() != place.tag
-            && let Some((output, state)) = place.run_as_writer(entry, now, operation)
-        {
-            let new = Entry::new(place.fingerprint(), entry.tag(), state);
-            return (new == entry || cell.swap_if(entry, new)).then_some(output);
-        }
-        let before = place.read(entry, now);
-        let mut state = before;
-        let output = operation.run(place.bucket, &mut state, now);
-        let is_written = state != before || (O::WRITES && entry.tag() != place.tag);
-        (!is_written || cell.swap_if(entry, place.entry(state))).then_some(output)
+        let (output, new) = if entry.tag() == place.rule.tag {
+            let mut state = entry.state();
+            let output = operation.run(&place.rule.bucket, &mut state, now);
+            (output, entry.with(state))
+        } else {
+            self.run_on_foreign(place, entry, now, operation)
+        };
+        (new == entry || cell.swap_if(entry, new)).then_some(output)
+    }
+
+    /// Runs an operation on a state that another quota wrote. `now` was read after the entry.
+    #[cold]
+    fn run_on_foreign<O: Operation>(
+        &self,
+        place: Place<'_>,
+        entry: Entry,
+        now: u64,
+        operation: &O,
+    ) -> (O::Output, Entry) {
+        self.quotas.with(entry.tag(), |writer| {
+            let mut state = entry.state();
+            if let Some(output) = operation.run_as_writer(&place.rule.bucket, writer, &mut state, now) {
+                return (output, entry.with(state));
+            }
+            let mut state = place.rule.bucket.adopt(writer, state, now);
+            let output = operation.run(&place.rule.bucket, &mut state, now);
+            (output, if O::WRITES { place.entry(state) } else { entry })
+        })
     }
 
     #[inline(never)]
@@ -245,7 +253,7 @@ impl Table {
             // Nobody else can create this key now, and the time is read after it was seen absent.
             let now = read_after_loads(clock);
             let mut state = BucketState::default();
-            let output = operation.run(place.bucket, &mut state, now);
+            let output = operation.run(&place.rule.bucket, &mut state, now);
             let entry = place.entry(state);
             if entry.is_full_again(now) {
                 return Ok(output);
@@ -261,8 +269,7 @@ impl Table {
         let mut fullest: Option<(usize, &Cell, Entry)> = None;
         for distance in 0..self.lines_per_key() {
             let line = self.line(home, distance);
-            for step in 0..SLOTS {
-                let cell = &line.0[(place.first_slot() + step) % SLOTS];
+            for cell in place.slots_of(line) {
                 let old = cell.load();
                 if old.is_full_again(now) {
                     return Ok(self.claim(home, distance, cell, old, new));
@@ -293,9 +300,11 @@ impl Table {
         cell.swap_if(old, new)
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_at_home(&self, place: Place<'_>) -> Option<&Cell> {
-        self.find_in(&self.lines[self.home(place.hash)], place)
+        let owner = place.owner();
+        let line = &self.lines[self.home(place.hash)];
+        place.slots_of(line).find(|cell| Entry { tat: 0, meta: cell.meta() }.owner() == owner)
     }
 
     fn find(&self, place: Place<'_>) -> Option<&Cell> {
@@ -304,15 +313,11 @@ impl Table {
         (0..=reach).find_map(|distance| self.find_in(self.line(home, distance), place))
     }
 
-    #[inline]
     fn find_in<'t>(&self, line: &'t Line, place: Place<'_>) -> Option<&'t Cell> {
-        let first = place.first_slot();
-        (0..SLOTS)
-            .map(|step| &line.0[(first + step) % SLOTS])
-            .find(|cell| Entry::fingerprint_of(cell.meta()) == place.fingerprint())
+        place.slots_of(line).find(|cell| Entry::fingerprint_of(cell.meta()) == place.fingerprint())
     }
 
-    #[inline]
+    #[inline(always)]
     fn home(&self, hash: u64) -> usize {
         // The upper half of the hash, scaled to the number of lines; the lower half is the fingerprint.
         (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
@@ -363,9 +368,11 @@ impl Table {
 }
 
 impl Place<'_> {
-    /// Where in a line to look first. Keys are put there if it is free, so that most are found at once.
-    #[inline]
-    fn first_slot(self) -> usize {
-        self.hash as usize % SLOTS
+    /// The slots of a line in this key's order. A new key takes the first free
+    /// one in it, so that most are found at the first look.
+    #[inline(always)]
+    fn slots_of(self, line: &Line) -> impl Iterator<Item = &Cell> {
+        let first = self.hash as usize;
+        (0..SLOTS).map(move |step| &line.0[(first + step) % SLOTS])
     }
 }

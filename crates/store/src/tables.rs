@@ -1,4 +1,4 @@
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use tollgate_core::{Algorithm, Concurrency, CounterState, Leases, Log, WindowState};
 
@@ -13,6 +13,7 @@ use crate::table::{Place, Table};
 /// A table for each kind of state, made when the first limit of that kind is.
 pub(crate) struct Tables {
     options: MemoryOptions,
+    pub(crate) quotas: Arc<Quotas>,
     buckets: OnceLock<Table>,
     windows: OnceLock<LockedTable<WindowState>>,
     counters: OnceLock<LockedTable<CounterState>>,
@@ -27,6 +28,7 @@ impl Tables {
     pub(crate) fn new(options: MemoryOptions) -> Tables {
         Tables {
             options,
+            quotas: Arc::default(),
             buckets: OnceLock::new(),
             windows: OnceLock::new(),
             counters: OnceLock::new(),
@@ -38,7 +40,7 @@ impl Tables {
     /// Makes the table that a rule needs, so that no check has to.
     pub(crate) fn prepare(&self, rule: &Rule) {
         match rule {
-            Rule::Bucket { .. } => _ = self.buckets(),
+            Rule::Bucket(_) => _ = self.buckets(),
             Rule::FixedWindow(_) => _ = self.windows(),
             Rule::SlidingCounter(_) => _ = self.counters(),
             Rule::SlidingLog(_) => _ = self.logs(),
@@ -53,7 +55,7 @@ impl Tables {
                 Capacity::Entries(keys) => keys,
                 Capacity::Bytes(bytes) => Table::keys_in(bytes / 2),
             };
-            Table::new(keys, self.options.when_full)
+            Table::new(keys, Arc::clone(&self.quotas), self.options.when_full)
         })
     }
 
@@ -86,14 +88,11 @@ impl Tables {
         &self,
         limit: &Limit,
         hash: u64,
-        quotas: &Quotas,
         clock: &impl Clock,
         operation: &O,
     ) -> Result<O::Output, Full> {
         match &limit.0.rule {
-            Rule::Bucket { bucket, tag } => {
-                self.buckets().apply(Place { hash, tag: *tag, bucket, quotas }, clock, operation)
-            }
+            Rule::Bucket(rule) => self.buckets().apply(Place { hash, rule }, clock, operation),
             Rule::FixedWindow(window) => self.windows().apply(hash, window, clock, operation),
             Rule::SlidingCounter(counter) => self.counters().apply(hash, counter, clock, operation),
             Rule::SlidingLog(log) => self.logs().apply(hash, log, clock, operation),

@@ -14,7 +14,8 @@
 //! - A [`Rate`] is written as people say it: `100/s`, `10 per 30s`, `60/min burst 100`.
 //! - A [`Quota`] puts it under an algorithm: token bucket, leaky bucket, windows, concurrency.
 //! - A [`MemoryStore`] counts by [`Key`]: a name, an address, or several parts together. It is shared by
-//!   all threads, never takes more memory than its [`Capacity`], and never lets a key over its limit.
+//!   all threads, exact among them, and never takes more memory than its [`Capacity`]; what happens when
+//!   that is full of live keys is [`WhenFull`].
 //! - A [`Decision`] says whether a request may pass, what remains and when to come back. Its times are
 //!   in nanoseconds.
 //! - A [`Receipt`] gives a charge back, settles it to its true cost, or releases a permit: once.

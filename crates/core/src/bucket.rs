@@ -345,7 +345,7 @@ impl WholeSteps<'_> {
 impl CheckSteps for WholeSteps<'_> {
     #[inline(always)]
     fn pass(self, state: BucketState, now: u64) -> Option<BucketState> {
-        let after = state.tat.saturating_sub(now) + self.bucket.token.ticks;
+        let after = state.tat.saturating_sub(now).saturating_add(self.bucket.token.ticks);
         if after <= self.bucket.free.ticks {
             Some(BucketState { tat: now.saturating_add(after), part: 0 })
         } else {

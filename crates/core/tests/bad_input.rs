@@ -42,7 +42,7 @@ fn says_what_was_expected(error: &dyn Error) -> bool {
 }
 
 proptest! {
-    #![proptest_config(cases(3000))]
+    #![proptest_config(cases(1500))]
 
     #[test]
     fn a_rate_is_built_exactly_where_it_is_in_range(count in any_number(), period in any_duration()) {

@@ -13,7 +13,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
-use tollgate_core::{Algorithm, AlgorithmKind, Charged, Queue, Quota, Rate, Tick, most_admitted};
+use tollgate_core::{Algorithm, AlgorithmKind, Charged, FixedWindow, Queue, Quota, Rate, Tick, most_admitted};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -166,7 +166,7 @@ impl Property for BoundHolds<'_> {
 }
 
 proptest! {
-    #![proptest_config(cases(3000))]
+    #![proptest_config(cases(2000))]
 
     #[test]
     fn nothing_admits_more_than_the_bound(
@@ -253,4 +253,18 @@ proptest! {
     ) {
         for_algorithm_of(&quota, tick, &LockOutIsBounded { quota, tick, start, trace: &trace, back, cost })?;
     }
+}
+
+#[test]
+fn a_window_given_back_whole_stays_in_force_when_the_clock_goes_back() {
+    // The limit is used in the window before 6 s; the one after it is begun and given back.
+    let before = 5_999_999;
+    let fixed = FixedWindow::new(&Quota::fixed_window("4/s".parse().unwrap()).unwrap(), Tick::Microsecond).unwrap();
+    let mut state = Default::default();
+    assert!(fixed.check(&mut state, before, 4).is_allowed());
+    assert!(fixed.check(&mut state, before + 1, 1).is_allowed());
+    let charged = fixed.charged(&state, before + 1, 1);
+    fixed.give_back(&mut state, before + 1, &charged, 1);
+    let admitted = [before, before + 1].map(|now| fixed.check(&mut state, now, 4).is_allowed());
+    assert_eq!(admitted, [true, false], "one window's worth, not two");
 }

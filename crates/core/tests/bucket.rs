@@ -42,7 +42,7 @@ fn started(quota: impl Strategy<Value = Quota>) -> impl Strategy<Value = (Quota,
 }
 
 proptest! {
-    #![proptest_config(cases(4000))]
+    #![proptest_config(cases(2500))]
 
     #[test]
     fn a_bucket_equals_the_bucket_of_fractions(setting in started(quotas::any_bucket()), trace in any_trace(24)) {

@@ -305,3 +305,19 @@ fn an_undeparted_reservation_is_given_back_if_it_is_the_last_and_whole() {
     bucket.give_back(&mut state, now + 30_000, &receipts[0], 1);
     assert_eq!(bucket.look(&state, now + 30_000, 2).retry_after(), Some(100_000));
 }
+
+#[test]
+fn a_state_that_only_looks_untouched_gives_back_nothing_that_was_refilled() {
+    let bucket = Bucket::new(&Quota::token_bucket("1/s burst 2".parse().unwrap()).unwrap(), Tick::Microsecond).unwrap();
+    let mut state = BucketState::default();
+    let [first, second] = [(), ()].map(|()| {
+        assert!(bucket.check(&mut state, 5_000_000, 1).is_allowed());
+        bucket.charged(&state, 5_000_000, 1)
+    });
+    let after_both = state;
+    bucket.give_back(&mut state, 5_000_000, &first, 1);
+    assert!(bucket.check(&mut state, 6_000_000, 1).is_allowed());
+    assert_eq!(state, after_both, "as if nothing had come after the second charge");
+    bucket.give_back(&mut state, 6_000_000, &second, 1);
+    assert_eq!(bucket.look(&state, 6_000_000, 0).remaining, 1);
+}

@@ -12,30 +12,47 @@
 //!
 //! Time is in nanoseconds throughout: the delays and times of a [`Decision`] too.
 
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
 mod cell;
-mod charge;
 mod clock;
 mod entry;
 mod full;
 mod key;
 mod limit;
-mod locked_table;
-mod memory;
 mod operation;
 mod options;
-mod pages;
-mod receipt;
 mod sync;
 mod table;
+
+#[cfg(all(test, loom))]
+mod table_models;
+
+// The rest does not touch the primitives that loom replaces.
+#[cfg(not(loom))]
+mod charge;
+#[cfg(not(loom))]
+mod locked_table;
+#[cfg(not(loom))]
+mod memory;
+#[cfg(not(loom))]
+mod pages;
+#[cfg(not(loom))]
+mod receipt;
+#[cfg(not(loom))]
 mod tables;
 
-pub use charge::Charge;
 pub use clock::{Clock, ManualClock, RealClock};
 pub use key::{Key, KeyHasher};
 pub use limit::{Limit, LimitError};
-pub use memory::{MemoryStore, Stats};
 pub use options::{BuildError, Capacity, MemoryOptions, WhenFull};
-pub use receipt::Receipt;
 pub use tollgate_core::{
     AlgorithmKind, Decision, ParseRateError, Queue, Quota, QuotaError, Rate, RateError, Settled, Verdict,
+};
+
+#[cfg(not(loom))]
+pub use {
+    charge::Charge,
+    memory::{MemoryStore, Stats},
+    receipt::Receipt,
 };

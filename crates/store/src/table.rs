@@ -139,20 +139,23 @@ impl Table {
     #[inline(always)]
     pub(crate) fn check_common(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Option<Decision> {
         match place.rule.bucket.whole_steps() {
-            Some(steps) if cost == 1 => self.check_at_home(place, clock, steps),
+            Some(steps) if cost == 1 => self.check_where_it_is(place, clock, steps),
             _ => self.check_common_in_parts(place, clock, cost),
         }
     }
 
     #[inline(never)]
     fn check_common_in_parts(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Option<Decision> {
-        self.check_at_home(place, clock, place.rule.bucket.steps(cost))
+        self.check_where_it_is(place, clock, place.rule.bucket.steps(cost))
     }
 
     #[inline(always)]
-    fn check_at_home(&self, place: Place<'_>, clock: &impl Clock, steps: impl CheckSteps) -> Option<Decision> {
+    fn check_where_it_is(&self, place: Place<'_>, clock: &impl Clock, steps: impl CheckSteps) -> Option<Decision> {
         let now = clock.now_ns();
-        let cell = self.find_at_home(place)?;
+        let cell = match self.find_at_home(place) {
+            Some(cell) => cell,
+            None => self.find_away(place)?,
+        };
         loop {
             let entry = cell.load();
             if entry.owner() != place.owner() {
@@ -172,7 +175,7 @@ impl Table {
     #[inline]
     pub(crate) fn look(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Option<Decision> {
         let now = clock.now_ns();
-        let entry = self.find_at_home(place)?.load();
+        let entry = self.find_at_home(place).or_else(|| self.find_away(place))?.load();
         (entry.owner() == place.owner()).then(|| place.rule.bucket.look(&entry.state(), now, cost))
     }
 
@@ -305,6 +308,14 @@ impl Table {
         let owner = place.owner();
         let line = &self.lines[self.home(place.hash)];
         place.slots_of(line).find(|cell| Entry { tat: 0, meta: cell.meta() }.owner() == owner)
+    }
+
+    /// A key of this quota that found its home line full. At a load of 0.6 that is one in ten.
+    #[inline(never)]
+    fn find_away(&self, place: Place<'_>) -> Option<&Cell> {
+        let home = self.home(place.hash);
+        let reach = usize::from(self.reach[home].load(Ordering::Acquire));
+        (1..=reach).find_map(|distance| self.find_in(self.line(home, distance), place))
     }
 
     fn find(&self, place: Place<'_>) -> Option<&Cell> {

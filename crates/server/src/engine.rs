@@ -55,7 +55,7 @@ impl Engine {
         answer
     }
 
-    /// The metrics in the OpenMetrics text format.
+    /// The metrics in Prometheus' text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         self.metrics.text()

@@ -15,6 +15,7 @@ mod metrics;
 mod request;
 mod server;
 mod starter;
+mod text_format;
 
 pub use answer::{Action, Answer, RuleAnswer};
 pub use engine::{Engine, StartError};

@@ -5,8 +5,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::info::Info;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::answer::{Action, Answer};
@@ -15,6 +14,7 @@ use crate::engine::Store;
 use crate::front_end::FrontEnd;
 use crate::request::Request;
 use crate::starter;
+use crate::text_format::prometheus_text;
 
 /// What the service counts about itself. Nothing here is labelled by a client:
 /// a label has as many series as it has values, and clients have no end.
@@ -43,6 +43,11 @@ struct DecisionLabels {
     frontend: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+}
+
 type Decisions = Family<DecisionLabels, Counter>;
 
 /// A label's value where no rule applied; Prometheus reads it as no label.
@@ -63,7 +68,10 @@ impl Metrics {
             Unit::Seconds,
             http.duration.clone(),
         );
-        registry.register("build", "Which tollgate this is", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        // A gauge rather than an `info`, which Prometheus' own text format does not know.
+        let build = Family::<BuildLabels, Gauge>::default();
+        build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
+        registry.register("build_info", "Which tollgate this is", build);
         registry.register_collector(Box::new(StoreMetrics(Arc::clone(store))));
         Metrics { registry, http }
     }
@@ -83,10 +91,10 @@ impl Metrics {
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)
-            .unwrap_or_else(|fmt::Error| unreachable!("a string takes whatever is written to it"));
-        text
+        let mut openmetrics = String::new();
+        prometheus_client::encoding::text::encode(&mut openmetrics, &self.registry)
+            .unwrap_or_else(|error| unreachable!("a string takes whatever is written to it: {error}"));
+        prometheus_text(&openmetrics)
     }
 }
 

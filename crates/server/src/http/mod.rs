@@ -20,7 +20,7 @@ use problem::Problem;
 const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// The format in which metrics are written.
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What callers see.
 pub(crate) fn public_router(engine: &Arc<Engine>) -> Router {
@@ -44,7 +44,7 @@ fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {
 }
 
 async fn metrics(State(engine): State<Arc<Engine>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, OPENMETRICS)], engine.metrics_text())
+    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], engine.metrics_text())
 }
 
 async fn no_such_path(uri: Uri) -> Problem {

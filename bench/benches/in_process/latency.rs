@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
@@ -15,7 +15,11 @@ use crate::rounds::touch_all;
 use crate::workloads::THREADS;
 
 const KEYS: u64 = 10_000_000;
-pub(crate) const SUBJECTS: [&str; 3] = ["empty loop", "tollgate", "governor+foldhash"];
+/// The time in which about so many new keys come, by the number of threads.
+const FORGOTTEN_AFTER: [Duration; 2] = [Duration::from_millis(2_500), Duration::from_millis(1_500)];
+/// About what a new key among so many takes.
+const BUSY: Duration = Duration::from_nanos(250);
+pub(crate) const SUBJECTS: [&str; 4] = ["empty loop", "busy loop", "tollgate", "governor+foldhash"];
 pub(crate) const PERCENTILES: [(&str, f64); 4] = [("p50", 50.0), ("p99", 99.0), ("p99.9", 99.9), ("p99.99", 99.99)];
 
 /// The name of a figure: a percentile or `max`, in nanoseconds; `live` keys and `evictions`.
@@ -28,8 +32,11 @@ pub(crate) fn figure(subject: &str, threads: usize, what: &str) -> String {
 /// The table is filled with ten million keys; then every check is of a key never
 /// seen before. A key is forgotten after about as long as it takes for ten
 /// million others to come, so that as many come as go.
+///
+/// Two controls do nothing, the one as fast as can be and the other for as long
+/// as a check: what the machine itself does to a tail.
 pub(crate) fn run(subject: &str, threads: usize, effort: Effort) {
-    let terms = Terms { token: Duration::from_millis(2_000 / threads as u64), burst: 1 };
+    let terms = Terms { token: FORGOTTEN_AFTER[threads - 1], burst: 1 };
     let checks = effort.checks(12_000_000) as u64 / threads as u64;
     let allowed = AtomicU64::new(0);
     let measure = |check: &(dyn Fn(&String, &mut Tally) + Sync)| {
@@ -54,6 +61,14 @@ pub(crate) fn run(subject: &str, threads: usize, effort: Effort) {
             measure(&|key, tally| tally.allowed += u64::from(governor.is_allowed(key)));
             report(&figure(subject, threads, "live"), governor.len() as f64);
         }
+        // As long as a check, so that it is interrupted as often.
+        "busy loop" => measure(&|_, tally| {
+            let start = Instant::now();
+            while start.elapsed() < BUSY {
+                std::hint::spin_loop();
+            }
+            tally.allowed += 1;
+        }),
         _ => measure(&|_, tally| tally.allowed += 1),
     }
     let (allowed, asked) = (allowed.into_inner(), checks * threads as u64);

@@ -90,7 +90,7 @@ fn run_part(arguments: &[String]) {
         ["group", "string", name, effort] => workloads::run::<String>("string", group(name), Effort::named(effort)),
         ["group", "u64", name, effort] => workloads::run::<u64>("u64", group(name), Effort::named(effort)),
         ["two-charges", at, effort] => two_charges::run(number(at) as usize, Effort::named(effort)),
-        ["memory", at, keys, capacity] => memory::run(number(at) as usize, number(keys), number(capacity) as usize),
+        ["memory", at, keys, times] => memory::run(number(at) as usize, number(keys), number(times)),
         ["latency", subject, threads, effort] => {
             latency::run(subject, number(threads) as usize, Effort::named(effort));
         }

@@ -43,8 +43,10 @@ pub(crate) struct Entrant<K> {
     pub(crate) store: Option<Arc<MemoryStore>>,
 }
 
-/// Where tollgate may forget a live key, it may do so for one in so many.
-const KEYS_PER_EVICTION: u64 = 10_000;
+/// A run counts if no more than one live key in so many was forgotten. That is
+/// ten times the goal: a store that misses the goal is to be reported, not to
+/// end the run.
+const KEYS_PER_EVICTION: u64 = 1_000;
 
 impl<K> Entrant<K> {
     /// The run measured what its name says: all were allowed, or all refused.
@@ -70,27 +72,33 @@ impl<K> Entrant<K> {
     }
 }
 
-/// Asks for every key once, from two threads.
+/// Asks for every key once, from two threads. All are allowed.
 pub(crate) fn touch_all<K: BenchKey>(contestant: &dyn Contestant<K>, keys: u64, name: &str) {
-    let middle = keys / 2;
-    thread::scope(|scope| {
-        scope.spawn(|| touch(contestant, 0, middle, name));
-        scope.spawn(|| touch(contestant, middle, keys, name));
-    });
+    let allowed = count_allowed(contestant, keys);
+    assert!(allowed == keys, "{name}: {allowed} of {keys} first checks allowed");
 }
 
-fn touch<K: BenchKey>(contestant: &dyn Contestant<K>, start: u64, end: u64, name: &str) {
+/// Asks for every key once, from two threads: how many are allowed.
+pub(crate) fn count_allowed<K: BenchKey>(contestant: &dyn Contestant<K>, keys: u64) -> u64 {
+    let middle = keys / 2;
+    thread::scope(|scope| {
+        let below = scope.spawn(|| touch(contestant, 0, middle));
+        let above = scope.spawn(|| touch(contestant, middle, keys));
+        [below, above].into_iter().map(|half| half.join().unwrap_or_else(|_| panic!("a contestant panicked"))).sum()
+    })
+}
+
+fn touch<K: BenchKey>(contestant: &dyn Contestant<K>, start: u64, end: u64) -> u64 {
     const CHUNK: u64 = 10_000;
     let mut chunk: Vec<K> = (0..CHUNK).map(K::of).collect();
     let order: Vec<u32> = (0..CHUNK as u32).collect();
-    let mut first = start;
-    while first < end {
+    let mut allowed = 0;
+    for first in (start..end).step_by(CHUNK as usize) {
         let len = CHUNK.min(end - first) as usize;
         for (key, number) in chunk[..len].iter_mut().zip(first..) {
             key.become_key(number);
         }
-        let allowed = contestant.run(&chunk, &order[..len]).allowed;
-        assert!(allowed == len as u64, "{name}: {allowed} of {len} first checks allowed");
-        first += len as u64;
+        allowed += contestant.run(&chunk, &order[..len]).allowed;
     }
+    allowed
 }

@@ -117,7 +117,9 @@ fn entrants<K: BenchKey>(group: &Group, effort: Effort) -> Vec<Entrant<K>> {
         }
     }
     entrants.iter().for_each(|entrant| entrant.assert_live(group.keys));
-    eprintln!("  {} keys in place, tollgate's table at load {}", group.keys, group.load);
+    let evictions: Vec<u64> =
+        entrants.iter().filter_map(|entrant| Some(entrant.store.as_ref()?.stats().evictions)).step_by(2).collect();
+    eprintln!("  {} keys, tollgate at load {}, live keys forgotten {evictions:?}", group.keys, group.load);
     entrants
 }
 

@@ -187,6 +187,26 @@ fn each_quota_error_is_answered_to_its_mistake() {
 }
 
 #[test]
+fn one_beyond_each_bound_is_refused() {
+    let second = Duration::from_secs(1);
+    let longest = Duration::from_millis(MAX_SPAN_NS / 1_000_000);
+    for (count, period, expected) in [
+        (1, second, Ok(())),
+        (0, second, Err(RateError::ZeroCount)),
+        (1_000_000_000, second, Ok(())),
+        (1_000_000_001, second, Err(RateError::TooFast)),
+        (1_000_001, Duration::from_millis(1), Err(RateError::TooFast)),
+        (MAX_AMOUNT, longest, Ok(())),
+        (MAX_AMOUNT + 1, longest, Err(RateError::CountTooLarge)),
+        (1, longest + Duration::from_millis(1), Err(RateError::Period)),
+        (1, Duration::from_nanos(999_999), Err(RateError::Period)),
+        (1, Duration::from_nanos(1_000_001), Err(RateError::Period)),
+    ] {
+        assert_eq!(Rate::new(count, period).map(|_| ()), expected, "{count} in {period:?}");
+    }
+}
+
+#[test]
 fn what_looks_like_a_number_to_others_is_no_rate() {
     for text in [
         "NaN/s",

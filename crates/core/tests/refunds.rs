@@ -177,6 +177,31 @@ proptest! {
     }
 
     #[test]
+    fn a_forced_charge_takes_a_bucket_down_to_empty_and_no_further(
+        setting in started(quotas::any_bucket()),
+        trace in any_trace(10),
+        cost in any_cost(),
+    ) {
+        let (quota, tick, start) = setting;
+        prop_assume!(token_denominator(&quota, tick) <= EXACT_UP_TO);
+        let bucket = Bucket::new(&quota, tick).unwrap();
+        let scale = Scale::new(&quota, tick, quota.burst());
+        let (mut state, mut oracle) = (BucketState::default(), TokenBucket::full(&quota, tick, start));
+        let (mut now, mut last) = (start, None);
+        for (step, cost) in trace {
+            now += scale.step(step, last);
+            last = Some(bucket.check(&mut state, now, scale.cost(cost)));
+            oracle.request(now, scale.cost(cost), 0);
+        }
+        let cost = scale.cost(cost);
+        let overrun = bucket.force(&mut state, now, cost);
+        prop_assert_eq!(whole(cost - overrun), oracle.level.floor().min(whole(cost)));
+        // What is left of a token goes too: the charge was more than that.
+        oracle.level = (&oracle.level - whole(cost)).max(whole(0));
+        prop_assert_eq!(bucket.look(&state, now, quota.burst()), oracle.request(now, quota.burst(), 0));
+    }
+
+    #[test]
     fn windows_give_back_as_long_as_the_window_charged_counts(
         setting in started(prop_oneof![quotas::any_fixed_window(), quotas::any_counter(), quotas::any_log()]),
         before in any_cost(),

@@ -346,3 +346,19 @@ fn a_state_that_only_looks_untouched_gives_back_nothing_that_was_refilled() {
     bucket.give_back(&mut state, 6_000_000, &second, 1);
     assert_eq!(bucket.look(&state, 6_000_000, 0).remaining, 1);
 }
+
+#[test]
+fn a_departure_within_a_tick_gives_back_no_fraction_too_much() {
+    // A token takes 2.5 ticks. The third departs at 2.5, which its caller learns as 3.
+    let quota = Quota::token_bucket("400000000/s burst 2".parse().unwrap()).unwrap();
+    let quota = quota.with_reservations(Duration::from_nanos(10)).unwrap();
+    let bucket = Bucket::new(&quota, Tick::Nanosecond).unwrap();
+    let mut state = BucketState::default();
+    let now = 1_000;
+    assert!(bucket.check(&mut state, now, 2).is_allowed());
+    assert_eq!(bucket.reserve(&mut state, now, 1, u64::MAX).delay(), 3);
+    let charged = bucket.charged(&state, now, 1);
+    bucket.give_back(&mut state, now + 3, &charged, 1);
+    // Half a tick of it was refilled by then; without it one token, 2.5 ticks, would be missing.
+    assert_eq!(bucket.look(&state, now + 3, 0).reset_after, 3);
+}

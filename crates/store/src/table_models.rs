@@ -201,3 +201,42 @@ fn threads_that_evict_from_one_line_lose_no_entry_of_their_own() {
         assert!(world.check(A) + world.check(B) <= 1);
     });
 }
+
+#[test]
+fn two_threads_that_miss_a_key_whose_home_is_taken_admit_one_of_them() {
+    loom::model(|| {
+        let world = World::new(WhenFull::RefuseNew);
+        assert_eq!(world.check(B), 1);
+        let (one, two) = both(&world, |w| w.check(A), |w| w.check(A));
+        assert_eq!(one + two, 1);
+    });
+}
+
+#[test]
+fn a_key_forgotten_twice_during_one_check_is_judged_by_the_latest_time() {
+    // Too many steps for every interleaving; the race needs one forced switch.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        const C: u64 = 3;
+        const D: u64 = 4;
+        let world = World::new(WhenFull::EvictFullest);
+        assert_eq!(world.check(A), 1);
+        let (slow, quick) = both(
+            &world,
+            |w| w.check(A),
+            |w| {
+                w.set_clock(51);
+                w.check(B);
+                let admitted = w.check(A);
+                w.set_clock(110);
+                w.check(C);
+                w.check(D);
+                admitted
+            },
+        );
+        // One token by 51 ms and one more by 101 ms.
+        world.set_clock(111);
+        assert!(slow + quick + world.check(A) <= 2);
+    });
+}

@@ -34,6 +34,13 @@ pub trait Algorithm {
     /// only once, and `amount` is at most its cost.
     fn give_back(&self, state: &mut Self::State, now: u64, charged: &Charged, amount: u64);
 
+    /// Takes `cost` out of the places that are promised, if `last` is the last
+    /// of them. Only buckets promise places.
+    fn withdraw(&self, state: &mut Self::State, last: &Charged, cost: u64) -> bool {
+        let _ = (state, last, cost);
+        false
+    }
+
     /// What a store notes down about a charge that was just allowed, so that it
     /// can be given back.
     fn charged(&self, state: &Self::State, now: u64, cost: u64) -> Charged;

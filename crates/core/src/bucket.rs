@@ -133,6 +133,32 @@ impl Bucket {
         self.tokens_wide(self.minus(worth, elapsed))
     }
 
+    /// When a promised place departs, rounded up to a whole tick.
+    #[must_use]
+    pub fn departs_at(&self, charged: &Charged) -> u64 {
+        self.departure(charged).ceil()
+    }
+
+    fn departure(&self, charged: &Charged) -> Span {
+        let full_at = Span { ticks: charged.mark, part: charged.part };
+        let free = if self.queues { self.times(charged.cost.min(self.limit)) } else { self.free };
+        self.minus(full_at, free)
+    }
+
+    /// What becomes of a promise when `cost` before it is withdrawn.
+    #[must_use]
+    pub fn moved_up(&self, promise: &Charged, cost: u64) -> Charged {
+        let state = self.earlier(BucketState { tat: promise.mark, part: promise.part }, cost);
+        let moved = Charged { mark: state.tat, part: state.part, ..*promise };
+        Charged { at: self.departure(&moved).ticks, ..moved }
+    }
+
+    fn earlier(&self, state: BucketState, cost: u64) -> BucketState {
+        let full_at = Span { ticks: state.tat, part: state.part };
+        let full_at = self.minus(full_at, self.times(cost.min(self.limit)));
+        BucketState { tat: full_at.ticks, part: full_at.part }
+    }
+
     /// The time when a bucket that `state` describes is full again, for whoever does not know its quota.
     #[must_use]
     #[inline]
@@ -430,6 +456,15 @@ impl Algorithm for Bucket {
         if given > Span::ZERO {
             *state = state_at(now, self.minus(used, given));
         }
+    }
+
+    fn withdraw(&self, state: &mut BucketState, last: &Charged, cost: u64) -> bool {
+        // Whoever was promised a place after `last` keeps it, so there is none to withdraw before it.
+        if (state.tat, state.part) != (last.mark, last.part) {
+            return false;
+        }
+        *state = self.earlier(*state, cost);
+        true
     }
 
     fn charged(&self, state: &BucketState, now: u64, cost: u64) -> Charged {

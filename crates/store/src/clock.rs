@@ -1,5 +1,6 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where a store takes its time from.
@@ -101,29 +102,56 @@ impl Clock for RealClock {
 
 /// A clock that stands still until it is moved. All clones show the same time.
 #[derive(Clone, Debug, Default)]
-pub struct ManualClock(Arc<AtomicU64>);
+pub struct ManualClock(Arc<Manual>);
+
+#[derive(Debug, Default)]
+struct Manual {
+    now_ns: AtomicU64,
+    /// Who sleeps until when.
+    sleepers: Mutex<Vec<(u64, Waker)>>,
+}
 
 impl ManualClock {
     /// A clock that shows `now_ns`.
     #[must_use]
     pub fn at(now_ns: u64) -> ManualClock {
-        ManualClock(Arc::new(AtomicU64::new(now_ns)))
+        let clock = ManualClock::default();
+        clock.set(now_ns);
+        clock
     }
 
-    /// Moves it forward.
+    /// Moves it forward, and wakes who slept until then.
     pub fn advance(&self, ns: u64) {
-        self.0.fetch_add(ns, Ordering::SeqCst);
+        self.set(self.now_ns().saturating_add(ns));
     }
 
     /// Sets it, also back.
     pub fn set(&self, now_ns: u64) {
-        self.0.store(now_ns, Ordering::SeqCst);
+        self.0.now_ns.store(now_ns, Ordering::SeqCst);
+        let mut due = Vec::new();
+        self.sleepers().retain(|(until, waker)| {
+            let is_due = *until <= now_ns;
+            if is_due {
+                due.push(waker.clone());
+            }
+            !is_due
+        });
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    /// Has `waker` woken when the clock shows `until_ns`.
+    pub(crate) fn wake_at(&self, until_ns: u64, waker: Waker) {
+        self.sleepers().push((until_ns, waker));
+    }
+
+    fn sleepers(&self) -> MutexGuard<'_, Vec<(u64, Waker)>> {
+        self.0.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Clock for ManualClock {
     fn now_ns(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+        self.0.now_ns.load(Ordering::SeqCst)
     }
 }
 

@@ -41,6 +41,12 @@ mod pages;
 mod receipt;
 #[cfg(not(loom))]
 mod tables;
+#[cfg(not(loom))]
+mod timer;
+#[cfg(not(loom))]
+mod wait;
+#[cfg(not(loom))]
+mod wait_lists;
 
 pub use clock::{Clock, ManualClock, RealClock};
 pub use key::{Key, KeyHasher};
@@ -50,9 +56,13 @@ pub use tollgate_core::{
     AlgorithmKind, Decision, ParseRateError, Queue, Quota, QuotaError, Rate, RateError, Settled, Verdict,
 };
 
+#[cfg(all(feature = "tokio", not(loom)))]
+pub use timer::TokioTimer;
 #[cfg(not(loom))]
 pub use {
     charge::Charge,
     memory::{MemoryStore, Stats},
     receipt::Receipt,
+    timer::{ManualSleep, Timer},
+    wait::{Acquired, NotAcquired, Wait},
 };

@@ -14,6 +14,7 @@ use crate::options::{BuildError, Capacity, MemoryOptions};
 use crate::receipt::Receipt;
 use crate::table::Place;
 use crate::tables::Tables;
+use crate::wait_lists::WaitLists;
 
 /// State in memory, shared by all threads and tasks of a process.
 ///
@@ -31,6 +32,7 @@ use crate::tables::Tables;
 pub struct MemoryStore<C = RealClock> {
     tables: Tables,
     clock: C,
+    pub(crate) waiting: WaitLists,
     id: u64,
     refused_full: AtomicU64,
 }
@@ -85,6 +87,7 @@ impl<C: Clock> MemoryStore<C> {
         Ok(MemoryStore {
             tables: Tables::new(options),
             clock,
+            waiting: WaitLists::new(),
             id: STORES.fetch_add(1, Ordering::Relaxed),
             refused_full: AtomicU64::new(0),
         })
@@ -336,7 +339,7 @@ impl<C: Clock> MemoryStore<C> {
         let _ = self.apply(&receipt.limit, receipt.hash, &GiveBack { charged: &receipt.charged });
     }
 
-    fn apply<O: Operation>(&self, limit: &Limit, hash: u64, operation: &O) -> Result<O::Output, Full> {
+    pub(crate) fn apply<O: Operation>(&self, limit: &Limit, hash: u64, operation: &O) -> Result<O::Output, Full> {
         self.tables.apply(limit, hash, &self.clock, operation)
     }
 
@@ -349,7 +352,7 @@ impl<C: Clock> MemoryStore<C> {
 
     /// The answer for a key that finds no room.
     #[cold]
-    fn no_room(&self, limit: &Limit) -> Decision {
+    pub(crate) fn no_room(&self, limit: &Limit) -> Decision {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
         let quota = limit.quota();
         let most = quota.burst().max(quota.amount());

@@ -120,6 +120,24 @@ impl Operation for Settle<'_> {
     }
 }
 
+/// Takes a promised place out of the queue, if nobody outside it was promised one since.
+pub(crate) struct Withdraw<'a> {
+    pub(crate) last: &'a Charged,
+    pub(crate) cost: u64,
+}
+
+impl Operation for Withdraw<'_> {
+    type Output = bool;
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, _: u64) -> bool {
+        algorithm.withdraw(state, self.last, self.cost)
+    }
+
+    fn run_as_writer(&self, _: &Bucket, _: &Bucket, _: &mut BucketState, _: u64) -> Option<bool> {
+        Some(false)
+    }
+}
+
 /// Charges as much as fits, whatever the answer would be.
 pub(crate) struct Force {
     pub(crate) cost: u64,

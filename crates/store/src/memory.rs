@@ -293,7 +293,8 @@ impl<C: Clock> MemoryStore<C> {
             match receipt {
                 Some(receipt) => receipts.push(receipt),
                 None => {
-                    receipts.drain(..).for_each(|receipt| self.refund(receipt));
+                    // The last first: a queue takes only the last place in line back.
+                    receipts.drain(..).rev().for_each(|receipt| self.refund(receipt));
                     self.uncharge_answers(charges, decisions);
                     return false;
                 }

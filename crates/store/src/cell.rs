@@ -59,16 +59,17 @@ mod implementation {
             // SAFETY: `self` is 16 bytes, aligned to 16, and lives as long as the
             // borrow; the table is only built where the instruction exists. rbx is
             // the compiler's own, so the low word of the new value is swapped into it
-            // and back. The locked instruction is a full barrier.
+            // and back. The other operands are in registers named here: one that the
+            // compiler chooses may be rbx. The locked instruction is a full barrier.
             unsafe {
                 asm!(
-                    "xchg {new_low}, rbx",
-                    "lock cmpxchg16b [{cell}]",
-                    "sete {swapped}",
-                    "mov rbx, {new_low}",
-                    cell = in(reg) std::ptr::from_ref(self),
-                    new_low = inout(reg) new.tat => _,
-                    swapped = out(reg_byte) swapped,
+                    "xchg rsi, rbx",
+                    "lock cmpxchg16b [rdi]",
+                    "sete r8b",
+                    "mov rbx, rsi",
+                    in("rdi") std::ptr::from_ref(self),
+                    inout("rsi") new.tat => _,
+                    out("r8b") swapped,
                     in("rcx") new.meta,
                     inout("rax") old.tat => _,
                     inout("rdx") old.meta => _,

@@ -60,7 +60,7 @@ pub trait Algorithm {
 }
 
 /// Which charge it was: enough to give it back without minting anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charged {
     /// When it was charged.
     pub at: u64,

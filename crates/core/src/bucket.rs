@@ -184,6 +184,7 @@ impl Bucket {
 
     /// The decision and the state after it. The state differs if something was
     /// charged, or if it had to follow a clock that went back.
+    #[inline]
     fn decide(&self, state: BucketState, now: u64, cost: u64) -> (Decision, BucketState) {
         match self.whole_steps() {
             Some(steps) if cost == 1 => self.decide_in(steps, state, now, cost),
@@ -191,6 +192,7 @@ impl Bucket {
         }
     }
 
+    #[inline]
     fn decide_in(&self, steps: impl CheckSteps, state: BucketState, now: u64, cost: u64) -> (Decision, BucketState) {
         if let Some(next) = steps.pass(state, now) {
             return (steps.passed(next, now), next);
@@ -403,6 +405,7 @@ fn state_at(now: u64, used: Span) -> BucketState {
 impl Algorithm for Bucket {
     type State = BucketState;
 
+    #[inline]
     fn look(&self, state: &BucketState, now: u64, cost: u64) -> Decision {
         if cost == 0 {
             let used = self.used(*state, now).min(self.ceiling);
@@ -411,6 +414,7 @@ impl Algorithm for Bucket {
         self.decide(*state, now, cost).0
     }
 
+    #[inline]
     fn check(&self, state: &mut BucketState, now: u64, cost: u64) -> Decision {
         if cost == 0 {
             return self.look(state, now, 0);
@@ -467,6 +471,7 @@ impl Algorithm for Bucket {
         true
     }
 
+    #[inline]
     fn charged(&self, state: &BucketState, now: u64, cost: u64) -> Charged {
         let used = self.used(*state, now);
         let free = if self.queues { self.times(cost.min(self.limit)) } else { self.free };

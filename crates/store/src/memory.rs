@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::{Decision, Quota, Settled, Verdict};
+use tollgate_core::{Charged, Decision, Quota, Settled, Verdict};
 
 use crate::cell::Cell;
 use crate::charge::Charge;
@@ -9,10 +9,11 @@ use crate::clock::{Clock, RealClock};
 use crate::full::Full;
 use crate::key::{Key, ScopeHasher};
 use crate::limit::{Limit, LimitError, Prepared, Rule};
+use crate::notes::Notes;
 use crate::operation::{ChargeNoted, Check, Force, GiveBack, Look, Operation, Reserve, Reset, Settle};
 use crate::options::{BuildError, Capacity, MemoryOptions};
 use crate::receipt::Receipt;
-use crate::table::Place;
+use crate::table::{Checked, Place};
 use crate::tables::Tables;
 use crate::wait_lists::WaitLists;
 
@@ -133,7 +134,7 @@ impl<C: Clock> MemoryStore<C> {
     ) -> (Decision, Option<Receipt>) {
         let charge = self.charge(limit, key, cost);
         if cost == 0 {
-            return (self.look(&charge), None);
+            return (self.look(&charge, self.clock.now_ns()), None);
         }
         self.noted(&charge, &ChargeNoted { cost })
     }
@@ -151,7 +152,7 @@ impl<C: Clock> MemoryStore<C> {
     ) -> (Decision, Option<Receipt>) {
         let charge = self.charge(limit, key, cost);
         if cost == 0 {
-            return (self.look(&charge), None);
+            return (self.look(&charge, self.clock.now_ns()), None);
         }
         self.noted(&charge, &Reserve { cost, patience: max_wait_ns })
     }
@@ -170,7 +171,7 @@ impl<C: Clock> MemoryStore<C> {
     /// each; where the whole is refused, an allowed one was not charged, and
     /// says what remains.
     pub fn check_all(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>) -> bool {
-        self.check_all_noted(charges, decisions, &mut Vec::new())
+        self.check_all_noting(charges, decisions, &mut Notes::default())
     }
 
     /// Like [`check_all`](MemoryStore::check_all), with a receipt for each charge if all were made.
@@ -179,8 +180,12 @@ impl<C: Clock> MemoryStore<C> {
         charges: &[Charge<'_>],
         decisions: &mut Vec<Decision>,
     ) -> Option<Vec<Receipt>> {
-        let mut receipts = Vec::with_capacity(charges.len());
-        self.check_all_noted(charges, decisions, &mut receipts).then_some(receipts)
+        let mut notes = Notes::default();
+        let receipt = |(charge, charged): (&Charge<'_>, Charged)| {
+            (charge.cost > 0).then(|| Receipt { limit: charge.limit.clone(), hash: charge.hash, charged })
+        };
+        self.check_all_noting(charges, decisions, &mut notes)
+            .then(|| charges.iter().zip(notes.iter()).filter_map(receipt).collect())
     }
 
     /// Decides many charges, each on its own, in order. Fetches what they need
@@ -206,7 +211,7 @@ impl<C: Clock> MemoryStore<C> {
     /// Releases a permit.
     #[allow(clippy::needless_pass_by_value, reason = "what takes the receipt can be done once")]
     pub fn refund(&self, receipt: Receipt) {
-        self.give_back(&receipt);
+        self.give_back(&receipt.limit, receipt.hash, &receipt.charged);
     }
 
     /// Replaces an estimated cost by the true one. What cannot be charged any more is returned as overrun.
@@ -257,8 +262,8 @@ impl<C: Clock> MemoryStore<C> {
             && let Rule::Bucket(rule) = &charge.limit.0.rule
         {
             let place = Place { hash: charge.hash, rule };
-            if let Some(decision) = self.tables.buckets().check_common(place, &self.clock, charge.cost) {
-                return decision;
+            if let Some(checked) = self.tables.buckets().check_common(place, self.clock.now_ns(), charge.cost) {
+                return checked.decision;
             }
         }
         self.check_any(charge.limit, charge.hash, charge.cost)
@@ -268,63 +273,86 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     fn check_any(&self, limit: &Limit, hash: u64, cost: u64) -> Decision {
         if cost == 0 {
-            return self.look(&Charge { limit, hash, cost });
+            return self.look(&Charge { limit, hash, cost }, self.clock.now_ns());
         }
         self.apply(limit, hash, &Check { cost }).unwrap_or_else(|Full| self.no_room(limit))
     }
 
-    fn check_all_noted(
-        &self,
-        charges: &[Charge<'_>],
-        decisions: &mut Vec<Decision>,
-        receipts: &mut Vec<Receipt>,
-    ) -> bool {
+    /// The time is read once for all: for a known key an older one only
+    /// charges more, and every other case reads its own.
+    fn check_all_noting(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>, notes: &mut Notes) -> bool {
+        let now = self.clock.now_ns();
         decisions.clear();
-        receipts.clear();
         // Look first: a refusal then writes nothing at all, and nobody meets a charge that is taken back.
-        decisions.extend(charges.iter().map(|charge| self.look(charge)));
+        decisions.extend(charges.iter().map(|charge| self.look(charge, now)));
         if !decisions.iter().all(Decision::is_allowed) {
-            self.uncharge_answers(charges, decisions);
+            self.uncharge_answers(charges, decisions, now);
             return false;
         }
-        for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost > 0) {
-            let (answer, receipt) = self.noted(charge, &ChargeNoted { cost: charge.cost });
-            *decision = answer;
-            match receipt {
-                Some(receipt) => receipts.push(receipt),
-                None => {
-                    // The last first: a queue takes only the last place in line back.
-                    receipts.drain(..).rev().for_each(|receipt| self.refund(receipt));
-                    self.uncharge_answers(charges, decisions);
-                    return false;
-                }
+        for (at, charge) in charges.iter().enumerate() {
+            if charge.cost == 0 {
+                notes.push(Charged::default());
+                continue;
             }
+            let (decision, charged) = self.charge_noting(charge, now);
+            decisions[at] = decision;
+            if !decision.is_allowed() {
+                // Last first: of the places in a queue only the last can be taken back.
+                for (made, charged) in charges[..at].iter().zip(notes.iter()).rev() {
+                    self.give_back(made.limit, made.hash, &charged);
+                }
+                self.uncharge_answers(charges, decisions, now);
+                return false;
+            }
+            notes.push(charged);
         }
         true
     }
 
     /// Lets allowed answers say what remains without their charge.
-    fn uncharge_answers(&self, charges: &[Charge<'_>], decisions: &mut [Decision]) {
+    fn uncharge_answers(&self, charges: &[Charge<'_>], decisions: &mut [Decision], now: u64) {
         for (charge, decision) in charges.iter().zip(decisions).filter(|(_, decision)| decision.is_allowed()) {
-            *decision = Decision { verdict: decision.verdict, ..self.look(&Charge { cost: 0, ..*charge }) };
+            let uncharged = self.look(&Charge { cost: 0, ..*charge }, now);
+            *decision = Decision { verdict: decision.verdict, ..uncharged };
         }
     }
 
-    #[inline]
-    fn look(&self, charge: &Charge<'_>) -> Decision {
+    #[inline(always)]
+    fn look(&self, charge: &Charge<'_>, now: u64) -> Decision {
         if let Rule::Bucket(rule) = &charge.limit.0.rule {
             let place = Place { hash: charge.hash, rule };
-            if let Some(decision) = self.tables.buckets().look(place, &self.clock, charge.cost) {
+            if let Some(decision) = self.tables.buckets().look_common(place, now, charge.cost) {
                 return decision;
             }
         }
-        self.apply(charge.limit, charge.hash, &Look { cost: charge.cost })
-            .unwrap_or_else(|Full| self.no_room(charge.limit))
+        self.look_any(charge.limit, charge.hash, charge.cost)
+    }
+
+    #[inline(never)]
+    fn look_any(&self, limit: &Limit, hash: u64, cost: u64) -> Decision {
+        self.apply(limit, hash, &Look { cost }).unwrap_or_else(|Full| self.no_room(limit))
+    }
+
+    #[inline(always)]
+    fn charge_noting(&self, charge: &Charge<'_>, now: u64) -> (Decision, Charged) {
+        if let Rule::Bucket(rule) = &charge.limit.0.rule {
+            let place = Place { hash: charge.hash, rule };
+            if let Some(Checked { decision, after }) = self.tables.buckets().check_common(place, now, charge.cost) {
+                return (decision, Charged { at: now, cost: charge.cost, mark: after.tat, part: after.part });
+            }
+        }
+        self.charge_any(charge.limit, charge.hash, charge.cost)
+    }
+
+    #[inline(never)]
+    fn charge_any(&self, limit: &Limit, hash: u64, cost: u64) -> (Decision, Charged) {
+        let charged = self.apply(limit, hash, &ChargeNoted { cost });
+        charged.unwrap_or_else(|Full| (self.no_room(limit), Charged::default()))
     }
 
     fn noted<O>(&self, charge: &Charge<'_>, operation: &O) -> (Decision, Option<Receipt>)
     where
-        O: Operation<Output = (Decision, tollgate_core::Charged)>,
+        O: Operation<Output = (Decision, Charged)>,
     {
         match self.apply(charge.limit, charge.hash, operation) {
             Ok((decision, charged)) => {
@@ -335,9 +363,9 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    pub(crate) fn give_back(&self, receipt: &Receipt) {
+    fn give_back(&self, limit: &Limit, hash: u64, charged: &Charged) {
         // A key that has no entry any more has nothing to be given back to.
-        let _ = self.apply(&receipt.limit, receipt.hash, &GiveBack { charged: &receipt.charged });
+        let _ = self.apply(limit, hash, &GiveBack { charged });
     }
 
     pub(crate) fn apply<O: Operation>(&self, limit: &Limit, hash: u64, operation: &O) -> Result<O::Output, Full> {

@@ -1,7 +1,7 @@
 //! The table of buckets: bounded, without a sweeper, without a lock on a hit.
 //!
-//! A hash chooses a *home* line of four slots; a key lives in its home line or
-//! in one of the next seven. An entry is a fingerprint and the time when its
+//! A hash chooses a *home* line of four slots. A key lives in its home line, in
+//! one of the next three, or in one of four lines elsewhere. An entry is a fingerprint and the time when its
 //! bucket is full again (see [`Entry`]), so an entry whose time has passed is a
 //! free slot, whoever's it was.
 //!
@@ -36,9 +36,12 @@ use crate::sync::{AtomicU8, Mutex, Ordering, lock};
 use crate::pages::Pages;
 
 const SLOTS: usize = if cfg!(loom) { 1 } else { 4 };
-/// Lines in which a key can live. With 8 of them, at 6 live slots in 10, one
-/// new key in 70,000 finds them all live.
+/// Lines in which a key can live: its home line and the next ones, which the
+/// processor fetches along, then as many in a place of their own. (Eight in a
+/// row would be full for one new key in 8,000 at 6 live slots in 10, because
+/// full lines stand together; these are for one in 30,000.)
 const LINES_PER_KEY: usize = if cfg!(loom) { 2 } else { 8 };
+const LINES_IN_A_ROW: usize = if cfg!(loom) { 2 } else { 4 };
 const LOCKS: usize = if cfg!(loom) { 2 } else { 1024 };
 
 /// Slots for each live key that the table is meant to hold, as a fraction: a load of 0.6.
@@ -62,6 +65,13 @@ pub(crate) struct Table {
     quotas: Arc<Quotas>,
     when_full: WhenFull,
     evictions: std::sync::atomic::AtomicU64,
+}
+
+/// A decision, and the state that it left.
+#[derive(Clone, Copy)]
+pub(crate) struct Checked {
+    pub(crate) decision: Decision,
+    pub(crate) after: BucketState,
 }
 
 /// One key of the table under one of its quotas. Small enough for two registers.
@@ -134,28 +144,24 @@ impl Table {
         (0..lines).map(|_| AtomicU8::new(0)).collect()
     }
 
-    /// Decides and charges a key that is where it usually is, in a common
-    /// case. `None` leaves it all to [`apply`](Table::apply). `cost` is not 0.
+    /// Decides and charges a known key in a common case. `None` leaves it all
+    /// to [`apply`](Table::apply). `cost` is not 0; `now` may be a little old.
     #[inline(always)]
-    pub(crate) fn check_common(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Option<Decision> {
+    pub(crate) fn check_common(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Checked> {
         match place.rule.bucket.whole_steps() {
-            Some(steps) if cost == 1 => self.check_where_it_is(place, clock, steps),
-            _ => self.check_common_in_parts(place, clock, cost),
+            Some(steps) if cost == 1 => self.check_in_steps(place, now, steps),
+            _ => self.check_in_parts(place, now, cost),
         }
     }
 
     #[inline(never)]
-    fn check_common_in_parts(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Option<Decision> {
-        self.check_where_it_is(place, clock, place.rule.bucket.steps(cost))
+    fn check_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Checked> {
+        self.check_in_steps(place, now, place.rule.bucket.steps(cost))
     }
 
     #[inline(always)]
-    fn check_where_it_is(&self, place: Place<'_>, clock: &impl Clock, steps: impl CheckSteps) -> Option<Decision> {
-        let now = clock.now_ns();
-        let cell = match self.find_at_home(place) {
-            Some(cell) => cell,
-            None => self.find_away(place)?,
-        };
+    fn check_in_steps(&self, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<Checked> {
+        let cell = self.find_known(place)?;
         loop {
             let entry = cell.load();
             if entry.owner() != place.owner() {
@@ -163,20 +169,40 @@ impl Table {
             }
             let Some(next) = steps.pass(entry.state(), now) else {
                 // A state that seems to lie too far ahead is not refused here: `now` may be older than it.
-                return steps.refused(entry.state(), now);
+                let decision = steps.refused(entry.state(), now)?;
+                return Some(Checked { decision, after: entry.state() });
             };
             if cell.swap_if(entry, entry.with(next)) {
-                return Some(steps.passed(next, now));
+                return Some(Checked { decision: steps.passed(next, now), after: next });
             }
         }
     }
 
-    /// What the answer would be, if the key is where it usually is.
-    #[inline]
-    pub(crate) fn look(&self, place: Place<'_>, clock: &impl Clock, cost: u64) -> Option<Decision> {
-        let now = clock.now_ns();
-        let entry = self.find_at_home(place).or_else(|| self.find_away(place))?.load();
+    /// What the answer to a known key would be, in a common case. Charges nothing.
+    #[inline(always)]
+    pub(crate) fn look_common(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Decision> {
+        match place.rule.bucket.whole_steps() {
+            Some(steps) if cost == 1 => self.look_in_steps(place, now, steps),
+            _ => self.look_in_parts(place, now, cost),
+        }
+    }
+
+    #[inline(never)]
+    fn look_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Decision> {
+        let entry = self.find_known(place)?.load();
         (entry.owner() == place.owner()).then(|| place.rule.bucket.look(&entry.state(), now, cost))
+    }
+
+    #[inline(always)]
+    fn look_in_steps(&self, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<Decision> {
+        let entry = self.find_known(place)?.load();
+        if entry.owner() != place.owner() {
+            return None;
+        }
+        match steps.pass(entry.state(), now) {
+            Some(next) => Some(steps.passed(next, now)),
+            None => steps.refused(entry.state(), now),
+        }
     }
 
     /// Any operation on a key's state, present or not, exactly once.
@@ -270,8 +296,8 @@ impl Table {
     /// Puts a new entry into the nearest free slot. `false` if somebody else took that slot first.
     fn settle_down(&self, home: usize, place: Place<'_>, new: Entry, now: u64) -> Result<bool, Full> {
         let mut fullest: Option<(usize, &Cell, Entry)> = None;
-        for distance in 0..self.lines_per_key() {
-            let line = self.line(home, distance);
+        for distance in 0..LINES_PER_KEY {
+            let line = self.line(place, distance);
             for cell in place.slots_of(line) {
                 let old = cell.load();
                 if old.is_full_again(now) {
@@ -303,25 +329,26 @@ impl Table {
         cell.swap_if(old, new)
     }
 
+    /// A key that this quota wrote: in its home line, mostly.
     #[inline(always)]
-    fn find_at_home(&self, place: Place<'_>) -> Option<&Cell> {
+    fn find_known(&self, place: Place<'_>) -> Option<&Cell> {
         let owner = place.owner();
         let line = &self.lines[self.home(place.hash)];
-        place.slots_of(line).find(|cell| Entry { tat: 0, meta: cell.meta() }.owner() == owner)
+        let at_home = place.slots_of(line).find(|cell| Entry { tat: 0, meta: cell.meta() }.owner() == owner);
+        if at_home.is_some() { at_home } else { self.find_away(place) }
     }
 
-    /// A key of this quota that found its home line full. At a load of 0.6 that is one in ten.
+    /// A key that found its home line full. At a load of 0.6 that is one in ten.
     #[inline(never)]
     fn find_away(&self, place: Place<'_>) -> Option<&Cell> {
-        let home = self.home(place.hash);
-        let reach = usize::from(self.reach[home].load(Ordering::Acquire));
-        (1..=reach).find_map(|distance| self.find_in(self.line(home, distance), place))
+        let reach = usize::from(self.reach[self.home(place.hash)].load(Ordering::Acquire));
+        (1..=reach).find_map(|distance| self.find_in(self.line(place, distance), place))
     }
 
     fn find(&self, place: Place<'_>) -> Option<&Cell> {
         let home = self.home(place.hash);
         let reach = usize::from(self.reach[home].load(Ordering::Acquire));
-        (0..=reach).find_map(|distance| self.find_in(self.line(home, distance), place))
+        (0..=reach).find_map(|distance| self.find_in(self.line(place, distance), place))
     }
 
     fn find_in<'t>(&self, line: &'t Line, place: Place<'_>) -> Option<&'t Cell> {
@@ -334,12 +361,16 @@ impl Table {
         (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
     }
 
-    fn line(&self, home: usize, distance: usize) -> &Line {
-        &self.lines[(home + distance) % self.lines.len()]
-    }
-
-    fn lines_per_key(&self) -> usize {
-        LINES_PER_KEY.min(self.lines.len())
+    /// The line at a distance from home, in the order in which a key looks for room.
+    fn line(&self, place: Place<'_>, distance: usize) -> &Line {
+        let start = if distance < LINES_IN_A_ROW {
+            self.home(place.hash)
+        } else {
+            // Spread by all bits of the hash, so that keys of one home part here.
+            const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / golden ratio
+            self.home(place.hash.wrapping_mul(SPREAD))
+        };
+        &self.lines[(start + distance % LINES_IN_A_ROW) % self.lines.len()]
     }
 
     /// Starts fetching a key's home line into the cache.

@@ -69,8 +69,8 @@ impl World {
     /// As a store does it: the common case first, then all the others.
     fn check_under(&self, rule: &BucketRule, hash: u64) -> u64 {
         let place = Place { hash, rule };
-        let decision = match self.table.check_common(place, &self.clock, 1) {
-            Some(decision) => Ok(decision),
+        let decision = match self.table.check_common(place, self.clock.now_ns(), 1) {
+            Some(checked) => Ok(checked.decision),
             None => self.table.apply(place, &self.clock, &Check { cost: 1 }),
         };
         match decision {

@@ -21,8 +21,9 @@ pub(crate) struct Tables {
     leases: OnceLock<LockedTable<Leases>>,
 }
 
-/// Heap bytes for each entry of a log or of leases where the capacity is given in entries.
-const HEAP_BYTES_PER_ENTRY: usize = 256;
+/// Heap bytes for each entry of a log or of leases where the capacity is given
+/// in entries: a log of 150 charges, or 40 permits, for every key.
+const HEAP_BYTES_PER_ENTRY: usize = 1024;
 
 impl Tables {
     pub(crate) fn new(options: MemoryOptions) -> Tables {

@@ -1,5 +1,7 @@
 //! Waiting in turn: promised places, bounded waiters, cancellation, jitter. Time is moved by hand.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

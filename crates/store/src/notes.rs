@@ -1,0 +1,27 @@
+use tollgate_core::Charged;
+
+/// What several charges have left, so that they can be undone: without
+/// allocation for the few limits that a request usually meets.
+#[derive(Default)]
+pub(crate) struct Notes {
+    few: [Charged; Notes::FEW],
+    len: usize,
+    more: Vec<Charged>,
+}
+
+impl Notes {
+    const FEW: usize = 4;
+
+    #[inline]
+    pub(crate) fn push(&mut self, charged: Charged) {
+        match self.few.get_mut(self.len) {
+            Some(place) => *place = charged,
+            None => self.more.push(charged),
+        }
+        self.len += 1;
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Charged> + ExactSizeIterator {
+        (0..self.len).map(|at| self.few.get(at).copied().unwrap_or_else(|| self.more[at - Notes::FEW]))
+    }
+}

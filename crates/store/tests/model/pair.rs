@@ -1,0 +1,275 @@
+//! A roomy store and the model, told the same things and held against each other.
+
+use std::sync::OnceLock;
+
+use tollgate_core::{Charged, Decision, Quota};
+use tollgate_store::{Capacity, Limit, ManualClock, MemoryOptions, MemoryStore, Receipt, WhenFull};
+
+use super::{Model, Operation, Who};
+
+pub(crate) const SCOPES: usize = 4;
+pub(crate) const KEYS: u64 = 3;
+
+/// Room for many times the keys in use.
+const ROOMY: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(1024), when_full: WhenFull::RefuseNew };
+
+/// One thing to do. Numbers of limits, keys and receipts count round, so every number is one of them.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Forward(u64),
+    Back(u64),
+    Peek(Target),
+    Check(Target, u64),
+    CheckWithReceipt(Target, u64),
+    Reserve(Target, u64, u64),
+    CheckAll(Vec<(Target, u64)>),
+    CheckAllWithReceipts(Vec<(Target, u64)>),
+    Refund(usize),
+    Settle(usize, u64),
+    Renew(usize),
+    Penalise(Target, u64),
+    Reset(Target),
+}
+
+/// A limit and a key in its scope.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) limit: usize,
+    pub(crate) key: u64,
+}
+
+pub(crate) struct Pair {
+    pub(crate) store: MemoryStore<ManualClock>,
+    clock: ManualClock,
+    now: u64,
+    model: Model,
+    limits: Vec<(usize, Limit)>,
+    held: Vec<Held>,
+}
+
+/// A receipt, and the model's own.
+struct Held {
+    receipt: Receipt,
+    charged: Charged,
+    quota: Quota,
+    who: Who,
+}
+
+impl Pair {
+    /// Each quota with the number of the scope in which it counts.
+    pub(crate) fn new(quotas: &[(usize, Quota)], now: u64) -> Pair {
+        let clock = ManualClock::at(now);
+        let store = MemoryStore::with(ROOMY, clock.clone()).unwrap();
+        let limit = |(scope, quota): &(usize, Quota)| {
+            let scope = scope % SCOPES;
+            (scope, store.limit(&scope_name(scope, clear_names()), *quota).unwrap())
+        };
+        let limits = quotas.iter().map(limit).collect();
+        Pair { store, clock, now, model: Model::default(), limits, held: Vec::new() }
+    }
+
+    /// Does it to both. Panics where they disagree.
+    pub(crate) fn step(&mut self, step: &Step) {
+        match step {
+            Step::Forward(ns) => self.set_clock(self.now.saturating_add(*ns)),
+            Step::Back(ns) => self.set_clock(self.now.saturating_sub(*ns)),
+            Step::Peek(target) => {
+                let (limit, who) = self.resolve(*target);
+                let decision = self.store.peek(&limit, &who.1);
+                assert_eq!(decision, self.model.look(limit.quota(), who, self.now, 0), "peek");
+            }
+            Step::Check(target, cost) => {
+                let (limit, who) = self.resolve(*target);
+                let decision = self.store.check(&limit, &who.1, *cost);
+                let answer = self.model.apply(limit.quota(), who, self.now, Operation::Check { cost: *cost });
+                assert_eq!(Some(decision), answer.decision, "check");
+            }
+            Step::CheckWithReceipt(target, cost) => {
+                let (limit, who) = self.resolve(*target);
+                let answered = self.store.check_with_receipt(&limit, &who.1, *cost);
+                self.compare_noted(&limit, who, answered, Operation::Check { cost: *cost });
+            }
+            Step::Reserve(target, cost, patience) => {
+                let (limit, who) = self.resolve(*target);
+                let answered = self.store.reserve(&limit, &who.1, *cost, *patience);
+                self.compare_noted(&limit, who, answered, Operation::Reserve { cost: *cost, patience: *patience });
+            }
+            Step::CheckAll(charges) => self.check_all(charges, false),
+            Step::CheckAllWithReceipts(charges) => self.check_all(charges, true),
+            Step::Refund(number) => {
+                if let Some(held) = self.take_held(*number) {
+                    self.store.refund(held.receipt);
+                    let operation = Operation::GiveBack { charged: held.charged };
+                    self.model.apply(&held.quota, held.who, self.now, operation);
+                }
+            }
+            Step::Settle(number, true_cost) => {
+                if let Some(held) = self.take_held(*number) {
+                    let settled = self.store.settle(held.receipt, *true_cost);
+                    let operation = Operation::Settle { charged: held.charged, true_cost: *true_cost };
+                    let answer = self.model.apply(&held.quota, held.who, self.now, operation);
+                    assert_eq!(settled.overrun, answer.unpaid, "settle");
+                }
+            }
+            Step::Renew(number) => {
+                if let Some(at) = number.checked_rem(self.held.len()) {
+                    let held = &self.held[at];
+                    let operation = Operation::Renew { charged: held.charged };
+                    let answer = self.model.apply(&held.quota, held.who, self.now, operation);
+                    assert_eq!(self.store.renew(&held.receipt), answer.renewed, "renew");
+                }
+            }
+            Step::Penalise(target, cost) => {
+                let (limit, who) = self.resolve(*target);
+                let unpaid = self.store.penalise(&limit, &who.1, *cost);
+                let answer = self.model.apply(limit.quota(), who, self.now, Operation::Force { cost: *cost });
+                assert_eq!(unpaid, answer.unpaid, "penalise");
+            }
+            Step::Reset(target) => {
+                let (limit, who) = self.resolve(*target);
+                self.store.reset(&limit, &who.1);
+                self.model.apply(limit.quota(), who, self.now, Operation::Reset);
+            }
+        }
+    }
+
+    /// Every key under every limit, seen by both. Panics where they disagree.
+    pub(crate) fn peek_everything(&self) -> Vec<Decision> {
+        let targets = self.limits.iter().flat_map(|(scope, limit)| (0..KEYS).map(move |key| (limit, (*scope, key))));
+        let look = |(limit, who): (&Limit, Who)| {
+            let decision = self.store.peek(limit, &who.1);
+            assert_eq!(decision, self.model.look(limit.quota(), who, self.now, 0), "peek of {who:?}");
+            decision
+        };
+        targets.map(look).collect()
+    }
+
+    /// Gives every receipt back, the last one first.
+    pub(crate) fn refund_everything(&mut self) {
+        while !self.held.is_empty() {
+            self.step(&Step::Refund(self.held.len() - 1));
+        }
+    }
+
+    /// The store's answers to charges made together, which the model agrees with.
+    pub(crate) fn check_all(&mut self, charges: &[(Target, u64)], with_receipts: bool) {
+        self.answers_to_all(charges, with_receipts);
+    }
+
+    pub(crate) fn answers_to_all(&mut self, charges: &[(Target, u64)], with_receipts: bool) -> (bool, Vec<Decision>) {
+        let resolved: Vec<_> = charges.iter().map(|(target, cost)| (self.resolve(*target), *cost)).collect();
+        let prepared: Vec<_> =
+            resolved.iter().map(|((limit, who), cost)| self.store.charge(limit, &who.1, *cost)).collect();
+        let mut decisions = Vec::new();
+        let (all, receipts) = if with_receipts {
+            let receipts = self.store.check_all_with_receipts(&prepared, &mut decisions);
+            (receipts.is_some(), receipts.unwrap_or_default())
+        } else {
+            (self.store.check_all(&prepared, &mut decisions), Vec::new())
+        };
+        let (expected_decisions, charged) = self.model_of_all(&resolved);
+        assert_eq!(decisions, expected_decisions, "check_all");
+        assert_eq!(all, charged.is_some(), "check_all as a whole");
+        if with_receipts && let Some(charged) = charged {
+            assert_eq!(receipts.len(), charged.len(), "a receipt for each charge of more than 0");
+            let made = resolved.iter().filter(|(_, cost)| *cost > 0);
+            for ((receipt, charged), ((limit, who), _)) in receipts.into_iter().zip(charged).zip(made) {
+                assert_eq!(receipt.cost(), charged.cost);
+                self.held.push(Held { receipt, charged, quota: *limit.quota(), who: *who });
+            }
+        }
+        (all, decisions)
+    }
+
+    /// The answers, and what was charged if all was.
+    fn model_of_all(&mut self, charges: &[((Limit, Who), u64)]) -> (Vec<Decision>, Option<Vec<Charged>>) {
+        let now = self.now;
+        let look = |((limit, who), cost): &((Limit, Who), u64)| self.model.look(limit.quota(), *who, now, *cost);
+        let mut decisions: Vec<_> = charges.iter().map(look).collect();
+        let mut made = Vec::new();
+        if decisions.iter().all(Decision::is_allowed) {
+            for (((limit, who), cost), decision) in
+                charges.iter().zip(&mut decisions).filter(|((_, cost), _)| *cost > 0)
+            {
+                let answer = self.model.apply(limit.quota(), *who, now, Operation::Check { cost: *cost });
+                *decision = answer.decision.unwrap();
+                let Some(charged) = answer.charged else { break };
+                made.push((limit, *who, charged));
+            }
+            if decisions.iter().all(Decision::is_allowed) {
+                return (decisions, Some(made.into_iter().map(|(_, _, charged)| charged).collect()));
+            }
+        }
+        for (limit, who, charged) in made.into_iter().rev() {
+            self.model.apply(limit.quota(), who, now, Operation::GiveBack { charged });
+        }
+        for (((limit, who), _), decision) in charges.iter().zip(&mut decisions).filter(|(_, d)| d.is_allowed()) {
+            *decision = Decision { verdict: decision.verdict, ..self.model.look(limit.quota(), *who, now, 0) };
+        }
+        (decisions, None)
+    }
+
+    fn compare_noted(
+        &mut self,
+        limit: &Limit,
+        who: Who,
+        (decision, receipt): (Decision, Option<Receipt>),
+        operation: Operation,
+    ) {
+        let answer = self.model.apply(limit.quota(), who, self.now, operation);
+        assert_eq!(Some(decision), answer.decision, "{operation:?}");
+        assert_eq!(receipt.is_some(), answer.charged.is_some(), "{operation:?}: receipt");
+        if let (Some(receipt), Some(charged)) = (receipt, answer.charged) {
+            self.held.push(Held { receipt, charged, quota: *limit.quota(), who });
+        }
+    }
+
+    fn resolve(&self, target: Target) -> (Limit, Who) {
+        let (scope, limit) = &self.limits[target.limit % self.limits.len()];
+        (limit.clone(), (*scope, target.key % KEYS))
+    }
+
+    fn take_held(&mut self, number: usize) -> Option<Held> {
+        number.checked_rem(self.held.len()).map(|at| self.held.swap_remove(at))
+    }
+
+    fn set_clock(&mut self, now: u64) {
+        self.now = now;
+        self.clock.set(now);
+    }
+}
+
+fn scope_name(scope: usize, names: u32) -> String {
+    format!("scope {scope} of {names}")
+}
+
+/// Names of scopes under which no key would choose another's slot.
+///
+/// A store may forget a key that is as good as untouched, and does if another
+/// key wants its slot. If the clock goes back after that, the model, which
+/// forgets nothing, knows more. Hashes are secret and differ in each process,
+/// so whether keys meet has to be tried: let every key take its slot after
+/// all others are forgettable, then go back and see whether all are still known.
+fn clear_names() -> u32 {
+    static CLEAR: OnceLock<u32> = OnceLock::new();
+    *CLEAR.get_or_init(|| (0..).find(|names| no_keys_meet(*names)).unwrap())
+}
+
+fn no_keys_meet(names: u32) -> bool {
+    const START_NS: u64 = 1 << 60;
+    let clock = ManualClock::at(START_NS);
+    let store = MemoryStore::with(ROOMY, clock.clone()).unwrap();
+    let rate: tollgate_core::Rate = "1/s".parse().unwrap();
+    let quotas = [Quota::token_bucket(rate).unwrap(), Quota::fixed_window(rate).unwrap()];
+    quotas.into_iter().all(|quota| {
+        clock.set(START_NS);
+        let limits: Vec<_> = (0..SCOPES).map(|scope| store.limit(&scope_name(scope, names), quota).unwrap()).collect();
+        let all = || limits.iter().flat_map(|limit| (0..KEYS).map(move |key| (limit, key)));
+        for (limit, key) in all() {
+            assert!(store.check(limit, &key, 1).is_allowed());
+            clock.advance(10_000_000_000);
+        }
+        clock.set(START_NS);
+        all().all(|(limit, key)| store.peek(limit, &key).remaining < store.peek(limit, &key).limit)
+    })
+}

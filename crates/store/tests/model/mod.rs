@@ -84,7 +84,7 @@ impl Model {
             AlgorithmKind::Concurrency => {
                 let permits = Concurrency::new(quota, tick).unwrap();
                 if let Operation::Renew { charged } = operation {
-                    let renewed = permits.renew(self.leases.entry(who).or_default(), now, &charged);
+                    let renewed = self.leases.get_mut(&who).is_some_and(|state| permits.renew(state, now, &charged));
                     return Answer { renewed, ..Answer::default() };
                 }
                 apply_to(&mut self.leases, &permits, who, now, operation)

@@ -122,12 +122,19 @@ impl ManualClock {
 
     /// Moves it forward, and wakes who slept until then.
     pub fn advance(&self, ns: u64) {
-        self.set(self.now_ns().saturating_add(ns));
+        // One step, so that threads that all move it add up and never set it back.
+        let later = |now_ns: u64| Some(now_ns.saturating_add(ns));
+        let (Ok(before_ns) | Err(before_ns)) = self.0.now_ns.fetch_update(Ordering::SeqCst, Ordering::SeqCst, later);
+        self.wake_due(before_ns.saturating_add(ns));
     }
 
     /// Sets it, also back.
     pub fn set(&self, now_ns: u64) {
         self.0.now_ns.store(now_ns, Ordering::SeqCst);
+        self.wake_due(now_ns);
+    }
+
+    fn wake_due(&self, now_ns: u64) {
         let mut due = Vec::new();
         self.sleepers().retain(|(until, waker)| {
             let is_due = *until <= now_ns;

@@ -13,7 +13,7 @@ use crate::notes::Notes;
 use crate::operation::{ChargeNoted, Check, Force, GiveBack, Look, Operation, Reserve, Reset, Settle};
 use crate::options::{BuildError, Capacity, MemoryOptions};
 use crate::receipt::Receipt;
-use crate::table::{Checked, Place};
+use crate::table::Place;
 use crate::tables::Tables;
 use crate::wait_lists::WaitLists;
 
@@ -284,37 +284,68 @@ impl<C: Clock> MemoryStore<C> {
         let now = self.clock.now_ns();
         decisions.clear();
         // Look first: a refusal then writes nothing at all, and nobody meets a charge that is taken back.
-        decisions.extend(charges.iter().map(|charge| self.look(charge, now)));
-        if !decisions.iter().all(Decision::is_allowed) {
-            self.uncharge_answers(charges, decisions, now);
+        if !charges.iter().all(|charge| self.passes(charge, now)) {
+            decisions.extend(charges.iter().map(|charge| self.uncharged(charge, self.look(charge, now), now)));
             return false;
         }
+        // A peek says what remained before; the others are answered when they are made.
+        let unanswered = Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, reset_after: 0 };
+        let peek = |charge: &Charge<'_>| if charge.cost == 0 { self.look(charge, now) } else { unanswered };
+        decisions.extend(charges.iter().map(peek));
         for (at, charge) in charges.iter().enumerate() {
             if charge.cost == 0 {
                 notes.push(Charged::default());
                 continue;
             }
-            let (decision, charged) = self.charge_noting(charge, now);
-            decisions[at] = decision;
+            if let Rule::Bucket(rule) = &charge.limit.0.rule
+                && let place = (Place { hash: charge.hash, rule })
+                && let Some(checked) = self.tables.buckets().check_common(place, now, charge.cost)
+                && checked.decision.is_allowed()
+            {
+                decisions[at] = checked.decision;
+                let (mark, part) = (checked.after.tat, checked.after.part);
+                notes.push(Charged { at: now, cost: charge.cost, mark, part });
+                continue;
+            }
+            let (decision, charged) = self.charge_any(charge.limit, charge.hash, charge.cost);
             if !decision.is_allowed() {
                 // Last first: of the places in a queue only the last can be taken back.
                 for (made, charged) in charges[..at].iter().zip(notes.iter()).rev() {
                     self.give_back(made.limit, made.hash, &charged);
                 }
-                self.uncharge_answers(charges, decisions, now);
+                decisions[at] = decision;
+                for (charge, later) in charges.iter().zip(&mut *decisions).skip(at + 1).filter(|(c, _)| c.cost > 0) {
+                    *later = self.look(charge, now);
+                }
+                for (charge, answer) in charges.iter().zip(decisions) {
+                    *answer = self.uncharged(charge, *answer, now);
+                }
                 return false;
             }
+            decisions[at] = decision;
             notes.push(charged);
         }
         true
     }
 
-    /// Lets allowed answers say what remains without their charge.
-    fn uncharge_answers(&self, charges: &[Charge<'_>], decisions: &mut [Decision], now: u64) {
-        for (charge, decision) in charges.iter().zip(decisions).filter(|(_, decision)| decision.is_allowed()) {
-            let uncharged = self.look(&Charge { cost: 0, ..*charge }, now);
-            *decision = Decision { verdict: decision.verdict, ..uncharged };
+    /// An answer to a charge that is not made after all: if it is allowed, it says what remains without it.
+    fn uncharged(&self, charge: &Charge<'_>, answer: Decision, now: u64) -> Decision {
+        if !answer.is_allowed() {
+            return answer;
         }
+        Decision { verdict: answer.verdict, ..self.look(&Charge { cost: 0, ..*charge }, now) }
+    }
+
+    /// Whether a charge would pass.
+    #[inline(always)]
+    fn passes(&self, charge: &Charge<'_>, now: u64) -> bool {
+        if let Rule::Bucket(rule) = &charge.limit.0.rule {
+            let place = Place { hash: charge.hash, rule };
+            if let Some(passes) = self.tables.buckets().passes_common(place, now, charge.cost) {
+                return passes;
+            }
+        }
+        self.look_any(charge.limit, charge.hash, charge.cost).is_allowed()
     }
 
     #[inline(always)]
@@ -331,17 +362,6 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     fn look_any(&self, limit: &Limit, hash: u64, cost: u64) -> Decision {
         self.apply(limit, hash, &Look { cost }).unwrap_or_else(|Full| self.no_room(limit))
-    }
-
-    #[inline(always)]
-    fn charge_noting(&self, charge: &Charge<'_>, now: u64) -> (Decision, Charged) {
-        if let Rule::Bucket(rule) = &charge.limit.0.rule {
-            let place = Place { hash: charge.hash, rule };
-            if let Some(Checked { decision, after }) = self.tables.buckets().check_common(place, now, charge.cost) {
-                return (decision, Charged { at: now, cost: charge.cost, mark: after.tat, part: after.part });
-            }
-        }
-        self.charge_any(charge.limit, charge.hash, charge.cost)
     }
 
     #[inline(never)]

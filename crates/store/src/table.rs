@@ -187,6 +187,21 @@ impl Table {
         }
     }
 
+    /// Whether a charge to a known key would pass at once; `None` where it takes more to say.
+    #[inline(always)]
+    pub(crate) fn passes_common(&self, place: Place<'_>, now: u64, cost: u64) -> Option<bool> {
+        let entry = self.find_known(place)?.load();
+        let steps = place.rule.bucket.steps(cost);
+        if entry.owner() != place.owner() || cost == 0 {
+            return None;
+        }
+        if steps.pass(entry.state(), now).is_some() {
+            Some(true)
+        } else {
+            steps.refused(entry.state(), now).map(|_| false)
+        }
+    }
+
     #[inline(never)]
     fn look_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Decision> {
         let entry = self.find_known(place)?.load();

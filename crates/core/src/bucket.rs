@@ -318,6 +318,10 @@ pub trait CheckSteps: Copy {
     /// The answer to a request that passed and left the bucket in `next`.
     fn passed(self, next: BucketState, now: u64) -> Decision;
 
+    /// What remains in `state`, as the answer to a request that would pass but
+    /// is not charged. `None` if the state lies further ahead than the quota allows.
+    fn untouched(self, state: BucketState, now: u64) -> Option<Decision>;
+
     /// The answer to a request that does not pass. `None` in the rare cases,
     /// which [`Algorithm::check`] deals with: a queue, a cost that can never
     /// pass, and a state that lies further ahead than the quota allows.
@@ -341,6 +345,15 @@ impl CheckSteps for AnySteps<'_> {
     #[inline(always)]
     fn passed(self, next: BucketState, now: u64) -> Decision {
         self.bucket.answer(Verdict::Allowed { delay: 0 }, self.bucket.used(next, now))
+    }
+
+    #[inline(always)]
+    fn untouched(self, state: BucketState, now: u64) -> Option<Decision> {
+        let used = self.bucket.used(state, now);
+        if used > self.bucket.ceiling {
+            return None;
+        }
+        Some(self.bucket.answer(Verdict::Allowed { delay: 0 }, used))
     }
 
     #[inline(always)]
@@ -384,6 +397,15 @@ impl CheckSteps for WholeSteps<'_> {
     #[inline(always)]
     fn passed(self, next: BucketState, now: u64) -> Decision {
         self.answer(Verdict::Allowed { delay: 0 }, next.tat.saturating_sub(now))
+    }
+
+    #[inline(always)]
+    fn untouched(self, state: BucketState, now: u64) -> Option<Decision> {
+        let used = state.tat.saturating_sub(now);
+        if used > self.bucket.ceiling.ticks {
+            return None;
+        }
+        Some(self.answer(Verdict::Allowed { delay: 0 }, used))
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::{Charged, Decision, Quota, Settled, Verdict};
+use tollgate_core::{BucketState, Charged, Decision, Quota, Settled, Verdict};
 
 use crate::cell::Cell;
 use crate::charge::Charge;
@@ -37,6 +37,9 @@ pub struct MemoryStore<C = RealClock> {
     id: u64,
     refused_full: AtomicU64,
 }
+
+/// Stands where an answer will be. No answer to a known charge is this one.
+const UNANSWERED: Decision = Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, reset_after: 0 };
 
 /// What a store holds and had to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -285,55 +288,62 @@ impl<C: Clock> MemoryStore<C> {
         decisions.clear();
         // Look first: a refusal then writes nothing at all, and nobody meets a charge that is taken back.
         if !charges.iter().all(|charge| self.passes(charge, now)) {
-            decisions.extend(charges.iter().map(|charge| self.uncharged(charge, self.look(charge, now), now)));
+            charges.iter().for_each(|charge| decisions.push(self.look(charge, now)));
             return false;
         }
-        // A peek says what remained before; the others are answered when they are made.
-        let unanswered = Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, reset_after: 0 };
-        let peek = |charge: &Charge<'_>| if charge.cost == 0 { self.look(charge, now) } else { unanswered };
-        decisions.extend(charges.iter().map(peek));
+        decisions.resize(charges.len(), UNANSWERED);
+        // A peek says what remained before.
+        for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost == 0) {
+            *decision = self.look(charge, now);
+        }
         for (at, charge) in charges.iter().enumerate() {
-            if charge.cost == 0 {
-                notes.push(Charged::default());
-                continue;
-            }
-            if let Rule::Bucket(rule) = &charge.limit.0.rule
-                && let place = (Place { hash: charge.hash, rule })
-                && let Some(checked) = self.tables.buckets().check_common(place, now, charge.cost)
-                && checked.decision.is_allowed()
-            {
-                decisions[at] = checked.decision;
-                let (mark, part) = (checked.after.tat, checked.after.part);
-                notes.push(Charged { at: now, cost: charge.cost, mark, part });
-                continue;
-            }
-            let (decision, charged) = self.charge_any(charge.limit, charge.hash, charge.cost);
-            if !decision.is_allowed() {
+            notes.push(if charge.cost == 0 {
+                Charged::default()
+            } else {
+                self.charge_into(&mut decisions[at], charge, now)
+            });
+            if !decisions[at].is_allowed() {
                 // Last first: of the places in a queue only the last can be taken back.
                 for (made, charged) in charges[..at].iter().zip(notes.iter()).rev() {
                     self.give_back(made.limit, made.hash, &charged);
                 }
-                decisions[at] = decision;
-                for (charge, later) in charges.iter().zip(&mut *decisions).skip(at + 1).filter(|(c, _)| c.cost > 0) {
-                    *later = self.look(charge, now);
-                }
-                for (charge, answer) in charges.iter().zip(decisions) {
-                    *answer = self.uncharged(charge, *answer, now);
+                for (charge, decision) in charges.iter().zip(&mut *decisions) {
+                    let answer = *decision;
+                    if answer.is_allowed() || answer == UNANSWERED {
+                        *decision = self.look(charge, now);
+                    }
+                    if answer.is_allowed() {
+                        decision.verdict = answer.verdict;
+                    }
                 }
                 return false;
             }
-            decisions[at] = decision;
-            notes.push(charged);
         }
         true
     }
 
-    /// An answer to a charge that is not made after all: if it is allowed, it says what remains without it.
-    fn uncharged(&self, charge: &Charge<'_>, answer: Decision, now: u64) -> Decision {
-        if !answer.is_allowed() {
-            return answer;
+    /// Makes a charge, and answers it. (Written in place: moving a decision that
+    /// was just put together costs more than putting it together.)
+    #[inline(always)]
+    fn charge_into(&self, decision: &mut Decision, charge: &Charge<'_>, now: u64) -> Charged {
+        if let Rule::Bucket(rule) = &charge.limit.0.rule {
+            let place = Place { hash: charge.hash, rule };
+            let note = |after: BucketState| Charged { at: now, cost: charge.cost, mark: after.tat, part: after.part };
+            if let Some(steps) = rule.bucket.whole_steps()
+                && charge.cost == 1
+            {
+                if let Some(checked) = self.tables.buckets().check_in_steps(place, now, steps) {
+                    *decision = checked.decision;
+                    return note(checked.after);
+                }
+            } else if let Some(checked) = self.tables.buckets().check_in_parts(place, now, charge.cost) {
+                *decision = checked.decision;
+                return note(checked.after);
+            }
         }
-        Decision { verdict: answer.verdict, ..self.look(&Charge { cost: 0, ..*charge }, now) }
+        let (answer, charged) = self.charge_any(charge.limit, charge.hash, charge.cost);
+        *decision = answer;
+        charged
     }
 
     /// Whether a charge would pass.

@@ -52,6 +52,7 @@ impl Operation for ChargeNoted {
     }
 }
 
+/// What the answer would be, and what remains without it.
 pub(crate) struct Look {
     pub(crate) cost: u64,
 }
@@ -61,7 +62,11 @@ impl Operation for Look {
     const WRITES: bool = false;
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Decision {
-        algorithm.look(state, now, self.cost)
+        let answer = algorithm.look(state, now, self.cost);
+        if self.cost == 0 || !answer.is_allowed() {
+            return answer;
+        }
+        Decision { verdict: answer.verdict, ..algorithm.look(state, now, 0) }
     }
 }
 

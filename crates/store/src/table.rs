@@ -21,7 +21,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Algorithm, BucketState, CheckSteps, Decision};
+use tollgate_core::{BucketState, CheckSteps, Decision};
 
 use crate::cell::Cell;
 use crate::clock::{Clock, read_after_loads};
@@ -155,12 +155,12 @@ impl Table {
     }
 
     #[inline(never)]
-    fn check_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Checked> {
+    pub(crate) fn check_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Checked> {
         self.check_in_steps(place, now, place.rule.bucket.steps(cost))
     }
 
     #[inline(always)]
-    fn check_in_steps(&self, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<Checked> {
+    pub(crate) fn check_in_steps(&self, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<Checked> {
         let cell = self.find_known(place)?;
         loop {
             let entry = cell.load();
@@ -178,46 +178,60 @@ impl Table {
         }
     }
 
-    /// What the answer to a known key would be, in a common case. Charges nothing.
+    /// What the answer to a known key would be, in a common case, and what remains without it.
     #[inline(always)]
     pub(crate) fn look_common(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Decision> {
         match place.rule.bucket.whole_steps() {
-            Some(steps) if cost == 1 => self.look_in_steps(place, now, steps),
+            Some(steps) if cost <= 1 => self.look_in_steps(place, now, cost, steps),
             _ => self.look_in_parts(place, now, cost),
-        }
-    }
-
-    /// Whether a charge to a known key would pass at once; `None` where it takes more to say.
-    #[inline(always)]
-    pub(crate) fn passes_common(&self, place: Place<'_>, now: u64, cost: u64) -> Option<bool> {
-        let entry = self.find_known(place)?.load();
-        let steps = place.rule.bucket.steps(cost);
-        if entry.owner() != place.owner() || cost == 0 {
-            return None;
-        }
-        if steps.pass(entry.state(), now).is_some() {
-            Some(true)
-        } else {
-            steps.refused(entry.state(), now).map(|_| false)
         }
     }
 
     #[inline(never)]
     fn look_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Decision> {
-        let entry = self.find_known(place)?.load();
-        (entry.owner() == place.owner()).then(|| place.rule.bucket.look(&entry.state(), now, cost))
+        self.look_in_steps(place, now, cost, place.rule.bucket.steps(cost))
     }
 
     #[inline(always)]
-    fn look_in_steps(&self, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<Decision> {
+    fn look_in_steps(&self, place: Place<'_>, now: u64, cost: u64, steps: impl CheckSteps) -> Option<Decision> {
+        let state = self.known_state(place)?;
+        if cost > 0 && steps.pass(state, now).is_none() {
+            return steps.refused(state, now);
+        }
+        steps.untouched(state, now)
+    }
+
+    /// Whether a charge to a known key would pass at once; `None` where it takes more to say.
+    #[inline(always)]
+    pub(crate) fn passes_common(&self, place: Place<'_>, now: u64, cost: u64) -> Option<bool> {
+        match place.rule.bucket.whole_steps() {
+            Some(steps) if cost == 1 => self.passes_in_steps(place, now, steps),
+            _ => self.passes_in_parts(place, now, cost),
+        }
+    }
+
+    #[inline(never)]
+    fn passes_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<bool> {
+        if cost == 0 {
+            return Some(true);
+        }
+        self.passes_in_steps(place, now, place.rule.bucket.steps(cost))
+    }
+
+    #[inline(always)]
+    fn passes_in_steps(&self, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<bool> {
+        let state = self.known_state(place)?;
+        if steps.pass(state, now).is_some() {
+            return Some(true);
+        }
+        if steps.refused(state, now).is_some() { Some(false) } else { None }
+    }
+
+    /// The state of a key that this quota wrote.
+    #[inline(always)]
+    fn known_state(&self, place: Place<'_>) -> Option<BucketState> {
         let entry = self.find_known(place)?.load();
-        if entry.owner() != place.owner() {
-            return None;
-        }
-        match steps.pass(entry.state(), now) {
-            Some(next) => Some(steps.passed(next, now)),
-            None => steps.refused(entry.state(), now),
-        }
+        if entry.owner() == place.owner() { Some(entry.state()) } else { None }
     }
 
     /// Any operation on a key's state, present or not, exactly once.

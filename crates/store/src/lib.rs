@@ -25,9 +25,6 @@ mod options;
 mod sync;
 mod table;
 
-#[cfg(all(test, loom))]
-mod table_models;
-
 // The rest does not touch the primitives that loom replaces.
 #[cfg(not(loom))]
 mod charge;

@@ -3,12 +3,16 @@
 //! A bucket is held as the time at which it will be full again. See
 //! `docs/state.md` for why that is exact and cannot overflow.
 
+mod steps;
+
 use crate::algorithm::{Algorithm, Charged};
 use crate::decision::{Decision, Verdict};
 use crate::fraction;
 use crate::quota::{AlgorithmKind, Quota};
 use crate::rate::MAX_AMOUNT;
 use crate::tick::Tick;
+
+pub use steps::{AnySteps, CheckSteps, WholeSteps};
 
 /// A bucket quota compiled for one unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,116 +310,6 @@ impl Bucket {
     #[inline(never)]
     fn tokens_wide(&self, span: Span) -> u64 {
         (self.units(span) / u128::from(self.token_units)) as u64
-    }
-}
-
-/// A check in steps, for stores that swap states themselves and read the
-/// answer only when the swap has succeeded.
-pub trait CheckSteps: Copy {
-    /// The state after the charge, if it passes at once.
-    fn pass(self, state: BucketState, now: u64) -> Option<BucketState>;
-
-    /// The answer to a request that passed and left the bucket in `next`.
-    fn passed(self, next: BucketState, now: u64) -> Decision;
-
-    /// What remains in `state`, as the answer to a request that would pass but
-    /// is not charged. `None` if the state lies further ahead than the quota allows.
-    fn untouched(self, state: BucketState, now: u64) -> Option<Decision>;
-
-    /// The answer to a request that does not pass. `None` in the rare cases,
-    /// which [`Algorithm::check`] deals with: a queue, a cost that can never
-    /// pass, and a state that lies further ahead than the quota allows.
-    fn refused(self, state: BucketState, now: u64) -> Option<Decision>;
-}
-
-/// See [`Bucket::steps`].
-#[derive(Clone, Copy, Debug)]
-pub struct AnySteps<'a> {
-    bucket: &'a Bucket,
-    cost: u64,
-}
-
-impl CheckSteps for AnySteps<'_> {
-    #[inline(always)]
-    fn pass(self, state: BucketState, now: u64) -> Option<BucketState> {
-        let after = self.bucket.plus(self.bucket.used(state, now), self.bucket.price(self.cost)?);
-        if after <= self.bucket.free { Some(state_at(now, after)) } else { None }
-    }
-
-    #[inline(always)]
-    fn passed(self, next: BucketState, now: u64) -> Decision {
-        self.bucket.answer(Verdict::Allowed { delay: 0 }, self.bucket.used(next, now))
-    }
-
-    #[inline(always)]
-    fn untouched(self, state: BucketState, now: u64) -> Option<Decision> {
-        let used = self.bucket.used(state, now);
-        if used > self.bucket.ceiling {
-            return None;
-        }
-        Some(self.bucket.answer(Verdict::Allowed { delay: 0 }, used))
-    }
-
-    #[inline(always)]
-    fn refused(self, state: BucketState, now: u64) -> Option<Decision> {
-        let bucket = self.bucket;
-        let used = bucket.used(state, now);
-        let after = bucket.plus(used, bucket.price(self.cost)?);
-        if bucket.queues || used > bucket.ceiling {
-            return None;
-        }
-        let retry_after = Some(bucket.minus(after, bucket.free).ceil());
-        Some(bucket.answer(Verdict::Refused { retry_after }, used))
-    }
-}
-
-/// See [`Bucket::whole_steps`]. No state of such a bucket has a fraction.
-#[derive(Clone, Copy, Debug)]
-pub struct WholeSteps<'a> {
-    bucket: &'a Bucket,
-}
-
-impl WholeSteps<'_> {
-    #[inline(always)]
-    fn answer(self, verdict: Verdict, used: u64) -> Decision {
-        let remaining = self.bucket.whole_tokens(self.bucket.free.ticks.saturating_sub(used));
-        Decision { verdict, limit: self.bucket.limit, remaining, reset_after: used }
-    }
-}
-
-impl CheckSteps for WholeSteps<'_> {
-    #[inline(always)]
-    fn pass(self, state: BucketState, now: u64) -> Option<BucketState> {
-        let after = state.tat.saturating_sub(now).saturating_add(self.bucket.token.ticks);
-        if after <= self.bucket.free.ticks {
-            Some(BucketState { tat: now.saturating_add(after), part: 0 })
-        } else {
-            None
-        }
-    }
-
-    #[inline(always)]
-    fn passed(self, next: BucketState, now: u64) -> Decision {
-        self.answer(Verdict::Allowed { delay: 0 }, next.tat.saturating_sub(now))
-    }
-
-    #[inline(always)]
-    fn untouched(self, state: BucketState, now: u64) -> Option<Decision> {
-        let used = state.tat.saturating_sub(now);
-        if used > self.bucket.ceiling.ticks {
-            return None;
-        }
-        Some(self.answer(Verdict::Allowed { delay: 0 }, used))
-    }
-
-    #[inline(always)]
-    fn refused(self, state: BucketState, now: u64) -> Option<Decision> {
-        let used = state.tat.saturating_sub(now);
-        if used > self.bucket.ceiling.ticks {
-            return None;
-        }
-        let retry_after = Some(used + self.bucket.token.ticks - self.bucket.free.ticks);
-        Some(self.answer(Verdict::Refused { retry_after }, used))
     }
 }
 

@@ -1,7 +1,9 @@
+mod joint;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::{BucketState, Charged, Decision, Quota, Settled, Verdict};
+use tollgate_core::{Charged, Decision, Quota, Settled, Verdict};
 
 use crate::cell::Cell;
 use crate::charge::Charge;
@@ -9,7 +11,6 @@ use crate::clock::{Clock, RealClock};
 use crate::full::Full;
 use crate::key::{Key, ScopeHasher};
 use crate::limit::{Limit, LimitError, Prepared, Rule};
-use crate::notes::Notes;
 use crate::operation::{ChargeNoted, Check, Force, GiveBack, Look, Operation, Reserve, Reset, Settle};
 use crate::options::{BuildError, Capacity, MemoryOptions};
 use crate::receipt::Receipt;
@@ -37,9 +38,6 @@ pub struct MemoryStore<C = RealClock> {
     id: u64,
     refused_full: AtomicU64,
 }
-
-/// Stands where an answer will be. No answer to a known charge is this one.
-const UNANSWERED: Decision = Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, reset_after: 0 };
 
 /// What a store holds and had to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,27 +168,6 @@ impl<C: Clock> MemoryStore<C> {
         Charge { limit, hash: limit.hash(key), cost }
     }
 
-    /// Makes several charges, all or none. `decisions` receives the answer to
-    /// each; where the whole is refused, an allowed one was not charged, and
-    /// says what remains.
-    pub fn check_all(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>) -> bool {
-        self.check_all_noting(charges, decisions, &mut Notes::default())
-    }
-
-    /// Like [`check_all`](MemoryStore::check_all), with a receipt for each charge if all were made.
-    pub fn check_all_with_receipts(
-        &self,
-        charges: &[Charge<'_>],
-        decisions: &mut Vec<Decision>,
-    ) -> Option<Vec<Receipt>> {
-        let mut notes = Notes::default();
-        let receipt = |(charge, charged): (&Charge<'_>, Charged)| {
-            (charge.cost > 0).then(|| Receipt { limit: charge.limit.clone(), hash: charge.hash, charged })
-        };
-        self.check_all_noting(charges, decisions, &mut notes)
-            .then(|| charges.iter().zip(notes.iter()).filter_map(receipt).collect())
-    }
-
     /// Decides many charges, each on its own, in order. Fetches what they need
     /// from memory at the same time, which for large tables is several times
     /// faster than one after the other.
@@ -281,83 +258,6 @@ impl<C: Clock> MemoryStore<C> {
         self.apply(limit, hash, &Check { cost }).unwrap_or_else(|Full| self.no_room(limit))
     }
 
-    /// The time is read once for all: for a known key an older one only
-    /// charges more, and every other case reads its own.
-    fn check_all_noting(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>, notes: &mut Notes) -> bool {
-        let now = self.clock.now_ns();
-        decisions.clear();
-        // Look first: a refusal then writes nothing at all, and nobody meets a charge that is taken back.
-        if !charges.iter().all(|charge| self.passes(charge, now)) {
-            charges.iter().for_each(|charge| decisions.push(self.look(charge, now)));
-            return false;
-        }
-        decisions.resize(charges.len(), UNANSWERED);
-        // A peek says what remained before.
-        for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost == 0) {
-            *decision = self.look(charge, now);
-        }
-        for (at, charge) in charges.iter().enumerate() {
-            notes.push(if charge.cost == 0 {
-                Charged::default()
-            } else {
-                self.charge_into(&mut decisions[at], charge, now)
-            });
-            if !decisions[at].is_allowed() {
-                // Last first: of the places in a queue only the last can be taken back.
-                for (made, charged) in charges[..at].iter().zip(notes.iter()).rev() {
-                    self.give_back(made.limit, made.hash, &charged);
-                }
-                for (charge, decision) in charges.iter().zip(&mut *decisions) {
-                    let answer = *decision;
-                    if answer.is_allowed() || answer == UNANSWERED {
-                        *decision = self.look(charge, now);
-                    }
-                    if answer.is_allowed() {
-                        decision.verdict = answer.verdict;
-                    }
-                }
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Makes a charge, and answers it. (Written in place: moving a decision that
-    /// was just put together costs more than putting it together.)
-    #[inline(always)]
-    fn charge_into(&self, decision: &mut Decision, charge: &Charge<'_>, now: u64) -> Charged {
-        if let Rule::Bucket(rule) = &charge.limit.0.rule {
-            let place = Place { hash: charge.hash, rule };
-            let note = |after: BucketState| Charged { at: now, cost: charge.cost, mark: after.tat, part: after.part };
-            if let Some(steps) = rule.bucket.whole_steps()
-                && charge.cost == 1
-            {
-                if let Some(checked) = self.tables.buckets().check_in_steps(place, now, steps) {
-                    *decision = checked.decision;
-                    return note(checked.after);
-                }
-            } else if let Some(checked) = self.tables.buckets().check_in_parts(place, now, charge.cost) {
-                *decision = checked.decision;
-                return note(checked.after);
-            }
-        }
-        let (answer, charged) = self.charge_any(charge.limit, charge.hash, charge.cost);
-        *decision = answer;
-        charged
-    }
-
-    /// Whether a charge would pass.
-    #[inline(always)]
-    fn passes(&self, charge: &Charge<'_>, now: u64) -> bool {
-        if let Rule::Bucket(rule) = &charge.limit.0.rule {
-            let place = Place { hash: charge.hash, rule };
-            if let Some(passes) = self.tables.buckets().passes_common(place, now, charge.cost) {
-                return passes;
-            }
-        }
-        self.look_any(charge.limit, charge.hash, charge.cost).is_allowed()
-    }
-
     #[inline(always)]
     fn look(&self, charge: &Charge<'_>, now: u64) -> Decision {
         if let Rule::Bucket(rule) = &charge.limit.0.rule {
@@ -372,12 +272,6 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     fn look_any(&self, limit: &Limit, hash: u64, cost: u64) -> Decision {
         self.apply(limit, hash, &Look { cost }).unwrap_or_else(|Full| self.no_room(limit))
-    }
-
-    #[inline(never)]
-    fn charge_any(&self, limit: &Limit, hash: u64, cost: u64) -> (Decision, Charged) {
-        let charged = self.apply(limit, hash, &ChargeNoted { cost });
-        charged.unwrap_or_else(|Full| (self.no_room(limit), Charged::default()))
     }
 
     fn noted<O>(&self, charge: &Charge<'_>, operation: &O) -> (Decision, Option<Receipt>)

@@ -9,12 +9,12 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use tollgate_core::{Bucket, Quota, Tick};
 
+use super::{Place, Table};
 use crate::clock::Clock;
 use crate::full::Full;
 use crate::limit::{BucketRule, Quotas, Rule};
 use crate::operation::{ChargeNoted, Check, GiveBack};
 use crate::options::WhenFull;
-use crate::table::{Place, Table};
 
 const MS: u64 = 1_000_000;
 const START: u64 = 1_000 * MS;

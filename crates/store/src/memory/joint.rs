@@ -1,0 +1,122 @@
+//! Several charges at once, all or none.
+
+use tollgate_core::{BucketState, Charged, Decision, Verdict};
+
+use super::MemoryStore;
+use crate::charge::Charge;
+use crate::clock::Clock;
+use crate::full::Full;
+use crate::limit::{Limit, Rule};
+use crate::notes::Notes;
+use crate::operation::ChargeNoted;
+use crate::receipt::Receipt;
+use crate::table::Place;
+
+/// Stands where an answer will be. No answer to a known charge is this one.
+const UNANSWERED: Decision = Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, reset_after: 0 };
+
+impl<C: Clock> MemoryStore<C> {
+    /// Makes several charges, all or none. `decisions` receives the answer to
+    /// each; where the whole is refused, an allowed one was not charged, and
+    /// says what remains.
+    pub fn check_all(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>) -> bool {
+        self.check_all_noting(charges, decisions, &mut Notes::default())
+    }
+
+    /// Like [`check_all`](MemoryStore::check_all), with a receipt for each charge if all were made.
+    pub fn check_all_with_receipts(
+        &self,
+        charges: &[Charge<'_>],
+        decisions: &mut Vec<Decision>,
+    ) -> Option<Vec<Receipt>> {
+        let mut notes = Notes::default();
+        let receipt = |(charge, charged): (&Charge<'_>, Charged)| {
+            (charge.cost > 0).then(|| Receipt { limit: charge.limit.clone(), hash: charge.hash, charged })
+        };
+        self.check_all_noting(charges, decisions, &mut notes)
+            .then(|| charges.iter().zip(notes.iter()).filter_map(receipt).collect())
+    }
+
+    /// The time is read once for all: for a known key an older one only
+    /// charges more, and every other case reads its own.
+    fn check_all_noting(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>, notes: &mut Notes) -> bool {
+        let now = self.clock.now_ns();
+        decisions.clear();
+        // Look first: a refusal then writes nothing at all, and nobody meets a charge that is taken back.
+        if !charges.iter().all(|charge| self.passes(charge, now)) {
+            charges.iter().for_each(|charge| decisions.push(self.look(charge, now)));
+            return false;
+        }
+        decisions.resize(charges.len(), UNANSWERED);
+        // A peek says what remained before.
+        for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost == 0) {
+            *decision = self.look(charge, now);
+        }
+        for (at, charge) in charges.iter().enumerate() {
+            notes.push(if charge.cost == 0 {
+                Charged::default()
+            } else {
+                self.charge_into(&mut decisions[at], charge, now)
+            });
+            if !decisions[at].is_allowed() {
+                // Last first: of the places in a queue only the last can be taken back.
+                for (made, charged) in charges[..at].iter().zip(notes.iter()).rev() {
+                    self.give_back(made.limit, made.hash, &charged);
+                }
+                for (charge, decision) in charges.iter().zip(&mut *decisions) {
+                    let answer = *decision;
+                    if answer.is_allowed() || answer == UNANSWERED {
+                        *decision = self.look(charge, now);
+                    }
+                    if answer.is_allowed() {
+                        decision.verdict = answer.verdict;
+                    }
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Makes a charge, and answers it. (Written in place: moving a decision that
+    /// was just put together costs more than putting it together.)
+    #[inline(always)]
+    fn charge_into(&self, decision: &mut Decision, charge: &Charge<'_>, now: u64) -> Charged {
+        if let Rule::Bucket(rule) = &charge.limit.0.rule {
+            let place = Place { hash: charge.hash, rule };
+            let note = |after: BucketState| Charged { at: now, cost: charge.cost, mark: after.tat, part: after.part };
+            if let Some(steps) = rule.bucket.whole_steps()
+                && charge.cost == 1
+            {
+                if let Some(checked) = self.tables.buckets().check_in_steps(place, now, steps) {
+                    *decision = checked.decision;
+                    return note(checked.after);
+                }
+            } else if let Some(checked) = self.tables.buckets().check_in_parts(place, now, charge.cost) {
+                *decision = checked.decision;
+                return note(checked.after);
+            }
+        }
+        let (answer, charged) = self.charge_any(charge.limit, charge.hash, charge.cost);
+        *decision = answer;
+        charged
+    }
+
+    /// Whether a charge would pass.
+    #[inline(always)]
+    fn passes(&self, charge: &Charge<'_>, now: u64) -> bool {
+        if let Rule::Bucket(rule) = &charge.limit.0.rule {
+            let place = Place { hash: charge.hash, rule };
+            if let Some(passes) = self.tables.buckets().passes_common(place, now, charge.cost) {
+                return passes;
+            }
+        }
+        self.look_any(charge.limit, charge.hash, charge.cost).is_allowed()
+    }
+
+    #[inline(never)]
+    fn charge_any(&self, limit: &Limit, hash: u64, cost: u64) -> (Decision, Charged) {
+        let charged = self.apply(limit, hash, &ChargeNoted { cost });
+        charged.unwrap_or_else(|Full| (self.no_room(limit), Charged::default()))
+    }
+}

@@ -1,0 +1,125 @@
+//! The common cases of a check, kept short: a key that the same quota wrote, a
+//! cost that it can hold, and no queue. They take a time that may be a little
+//! old, and leave everything else to [`Table::apply`].
+
+use tollgate_core::{BucketState, CheckSteps, Decision};
+
+use super::{Place, Table};
+use crate::cell::Cell;
+use crate::entry::Entry;
+use crate::sync::Ordering;
+
+/// A decision, and the state that it left.
+#[derive(Clone, Copy)]
+pub(crate) struct Checked {
+    pub(crate) decision: Decision,
+    pub(crate) after: BucketState,
+}
+
+impl Table {
+    /// Decides and charges a known key in a common case. `None` leaves it all
+    /// to [`apply`](Table::apply). `cost` is not 0; `now` may be a little old.
+    #[inline(always)]
+    pub(crate) fn check_common(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Checked> {
+        match place.rule.bucket.whole_steps() {
+            Some(steps) if cost == 1 => self.check_in_steps(place, now, steps),
+            _ => self.check_in_parts(place, now, cost),
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn check_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Checked> {
+        self.check_in_steps(place, now, place.rule.bucket.steps(cost))
+    }
+
+    #[inline(always)]
+    pub(crate) fn check_in_steps(&self, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<Checked> {
+        let cell = self.find_known(place)?;
+        loop {
+            let entry = cell.load();
+            if entry.owner() != place.owner() {
+                return None;
+            }
+            let Some(next) = steps.pass(entry.state(), now) else {
+                // A state that seems to lie too far ahead is not refused here: `now` may be older than it.
+                let decision = steps.refused(entry.state(), now)?;
+                return Some(Checked { decision, after: entry.state() });
+            };
+            if cell.swap_if(entry, entry.with(next)) {
+                return Some(Checked { decision: steps.passed(next, now), after: next });
+            }
+        }
+    }
+
+    /// What the answer to a known key would be, in a common case, and what remains without it.
+    #[inline(always)]
+    pub(crate) fn look_common(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Decision> {
+        match place.rule.bucket.whole_steps() {
+            Some(steps) if cost <= 1 => self.look_in_steps(place, now, cost, steps),
+            _ => self.look_in_parts(place, now, cost),
+        }
+    }
+
+    #[inline(never)]
+    fn look_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Decision> {
+        self.look_in_steps(place, now, cost, place.rule.bucket.steps(cost))
+    }
+
+    #[inline(always)]
+    fn look_in_steps(&self, place: Place<'_>, now: u64, cost: u64, steps: impl CheckSteps) -> Option<Decision> {
+        let state = self.known_state(place)?;
+        if cost > 0 && steps.pass(state, now).is_none() {
+            return steps.refused(state, now);
+        }
+        steps.untouched(state, now)
+    }
+
+    /// Whether a charge to a known key would pass at once; `None` where it takes more to say.
+    #[inline(always)]
+    pub(crate) fn passes_common(&self, place: Place<'_>, now: u64, cost: u64) -> Option<bool> {
+        match place.rule.bucket.whole_steps() {
+            Some(steps) if cost == 1 => self.passes_in_steps(place, now, steps),
+            _ => self.passes_in_parts(place, now, cost),
+        }
+    }
+
+    #[inline(never)]
+    fn passes_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<bool> {
+        if cost == 0 {
+            return Some(true);
+        }
+        self.passes_in_steps(place, now, place.rule.bucket.steps(cost))
+    }
+
+    #[inline(always)]
+    fn passes_in_steps(&self, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<bool> {
+        let state = self.known_state(place)?;
+        if steps.pass(state, now).is_some() {
+            return Some(true);
+        }
+        if steps.refused(state, now).is_some() { Some(false) } else { None }
+    }
+
+    /// The state of a key that this quota wrote.
+    #[inline(always)]
+    fn known_state(&self, place: Place<'_>) -> Option<BucketState> {
+        let entry = self.find_known(place)?.load();
+        if entry.owner() == place.owner() { Some(entry.state()) } else { None }
+    }
+
+    /// A key that this quota wrote: in its home line, mostly.
+    #[inline(always)]
+    fn find_known(&self, place: Place<'_>) -> Option<&Cell> {
+        let owner = place.owner();
+        let line = &self.lines[self.home(place.hash)];
+        let at_home = place.slots_of(line).find(|cell| Entry { tat: 0, meta: cell.meta() }.owner() == owner);
+        if at_home.is_some() { at_home } else { self.find_away(place) }
+    }
+
+    /// A key that found its home line full. At a load of 0.6 that is one in ten.
+    #[inline(never)]
+    fn find_away(&self, place: Place<'_>) -> Option<&Cell> {
+        let reach = usize::from(self.reach[self.home(place.hash)].load(Ordering::Acquire));
+        (1..=reach).find_map(|distance| self.find_in(self.line(place, distance), place))
+    }
+}

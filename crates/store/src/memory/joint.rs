@@ -68,8 +68,11 @@ impl<C: Clock> MemoryStore<C> {
                     if answer.is_allowed() || answer == UNANSWERED {
                         *decision = self.look(charge, now);
                     }
+                    // What was made, or would have been, was allowed: only one stood in the way.
                     if answer.is_allowed() {
                         decision.verdict = answer.verdict;
+                    } else if answer == UNANSWERED && !decision.is_allowed() {
+                        decision.verdict = Verdict::Allowed { delay: 0 };
                     }
                 }
                 return false;

@@ -19,6 +19,8 @@
 //! - A [`Decision`] says whether a request may pass, what remains and when to come back. Its times are
 //!   in nanoseconds.
 //! - A [`Receipt`] gives a charge back, settles it to its true cost, or releases a permit: once.
+//! - [`acquire`](MemoryStore::acquire) waits for its turn, under a leaky bucket with a [`Queue`] or a
+//!   bucket with reservations. It needs a [`Timer`]; the feature `tokio` brings tokio's.
 //!
 //! Tests bring a [`ManualClock`] and move it themselves:
 //!
@@ -41,7 +43,9 @@ pub use tollgate_core::{
     AlgorithmKind, Decision, MAX_AMOUNT, MAX_SPAN_NS, ParseRateError, Queue, Quota, QuotaError, Rate, RateError,
     Settled, Verdict, most_admitted,
 };
+#[cfg(feature = "tokio")]
+pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{
-    BuildError, Capacity, Charge, Clock, Key, KeyHasher, Limit, LimitError, ManualClock, MemoryOptions, MemoryStore,
-    RealClock, Receipt, Stats, WhenFull,
+    Acquired, BuildError, Capacity, Charge, Clock, Key, KeyHasher, Limit, LimitError, ManualClock, ManualSleep,
+    MemoryOptions, MemoryStore, NotAcquired, RealClock, Receipt, Stats, Timer, Wait, WhenFull,
 };

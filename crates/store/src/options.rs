@@ -51,7 +51,7 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            BuildError::NoCapacity => "a memory store must hold at least 1 entry or 8192 bytes",
+            BuildError::NoCapacity => "a memory store must hold at least 1 entry or 65536 bytes",
             BuildError::CapacityTooLarge => "a memory store must hold at most 4294967296 (2^32) entries",
             BuildError::Processor => "the memory store needs a processor with the cmpxchg16b instruction",
         })

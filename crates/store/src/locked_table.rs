@@ -52,6 +52,15 @@ pub(crate) struct LockedTable<S> {
     when_full: WhenFull,
 }
 
+/// What is done to a state.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Look,
+    /// It takes no more memory after than before, so it needs no room: what gives back always succeeds.
+    Shrink,
+    Change,
+}
+
 struct Shard<S> {
     /// A mark for each slot, so that looking for a key touches two cache lines
     /// and not every slot; 0 in one never used. Allocated with the first key.
@@ -104,7 +113,12 @@ impl<S: Default + Held> LockedTable<S> {
         A: Algorithm<State = S>,
         O: Operation,
     {
-        self.visit(hash, clock, O::WRITES, |state, now| {
+        let access = match (O::WRITES, operation.may_grow()) {
+            (false, _) => Access::Look,
+            (true, false) => Access::Shrink,
+            (true, true) => Access::Change,
+        };
+        self.visit(hash, clock, access, |state, now| {
             let output = operation.run(algorithm, state, now);
             (output, algorithm.untouched_at(state))
         })
@@ -116,7 +130,7 @@ impl<S: Default + Held> LockedTable<S> {
         &self,
         hash: u64,
         clock: &impl Clock,
-        writes: bool,
+        access: Access,
         change: impl FnOnce(&mut S, u64) -> (R, u64),
     ) -> Result<R, Full> {
         // Both halves of the hash choose: the upper the shard, the lower the slot.
@@ -124,7 +138,8 @@ impl<S: Default + Held> LockedTable<S> {
         let mut shard = lock(shard);
         let now = clock.now_ns();
         let found = shard.find(hash);
-        if writes && shard.heap_bytes >= self.heap_bytes_per_shard {
+        let writes = access != Access::Look;
+        if access == Access::Change && shard.heap_bytes >= self.heap_bytes_per_shard {
             self.make_room(&mut shard, found, now)?;
         }
         let Some(at) = found else {
@@ -169,12 +184,16 @@ impl<S: Default + Held> LockedTable<S> {
         Ok(())
     }
 
-    /// Frees memory that states hold, of other keys than the one in `keep`,
-    /// until the shard is within its share again: of those whose time has
-    /// passed, and of the one that would be forgotten soonest where that is allowed.
+    /// Frees memory that states hold until the shard is within its share again:
+    /// of those whose time has passed, and of the one that would be forgotten
+    /// soonest where that is allowed. That in `keep` is not forgotten before its time.
     fn make_room(&self, shard: &mut Shard<S>, keep: Option<usize>, now: u64) -> Result<(), Full> {
         let evicts = S::EVICTABLE && self.when_full == WhenFull::EvictFullest;
         let len = shard.slots.len();
+        if let Some(slot) = keep.map(|at| &mut shard.slots[at]).filter(|slot| slot.free_at <= now) {
+            shard.heap_bytes -= slot.state.heap_bytes();
+            slot.state = S::default();
+        }
         for _ in 0..=len / SLOTS_PER_KEY {
             let reachable = (0..SLOTS_PER_KEY.min(len)).map(|step| (shard.hand + step) % len);
             let holding = reachable.filter(|&at| Some(at) != keep && shard.slots[at].state.heap_bytes() > 0);

@@ -9,6 +9,11 @@ pub(crate) trait Operation {
     /// a state carried over from another quota.
     const WRITES: bool = true;
 
+    /// Whether the state may take more memory afterwards.
+    fn may_grow(&self) -> bool {
+        Self::WRITES
+    }
+
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Self::Output;
 
     /// How to deal with a bucket that another quota has written since the
@@ -92,6 +97,10 @@ pub(crate) struct GiveBack<'a> {
 impl Operation for GiveBack<'_> {
     type Output = ();
 
+    fn may_grow(&self) -> bool {
+        false
+    }
+
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) {
         algorithm.give_back(state, now, self.charged, self.charged.cost);
     }
@@ -110,6 +119,10 @@ pub(crate) struct Settle<'a> {
 
 impl Operation for Settle<'_> {
     type Output = Settled;
+
+    fn may_grow(&self) -> bool {
+        self.true_cost > self.charged.cost
+    }
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Settled {
         algorithm.settle(state, now, self.charged, self.true_cost)
@@ -161,6 +174,10 @@ pub(crate) struct Reset;
 
 impl Operation for Reset {
     type Output = ();
+
+    fn may_grow(&self) -> bool {
+        false
+    }
 
     fn run<A: Algorithm>(&self, _: &A, state: &mut A::State, _: u64) {
         *state = A::State::default();

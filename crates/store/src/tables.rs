@@ -5,7 +5,7 @@ use tollgate_core::{Algorithm, Concurrency, CounterState, Leases, Log, WindowSta
 use crate::clock::Clock;
 use crate::full::Full;
 use crate::limit::{Limit, Quotas, Rule};
-use crate::locked_table::{Held, LockedTable};
+use crate::locked_table::{Access, Held, LockedTable};
 use crate::operation::Operation;
 use crate::options::{Capacity, MemoryOptions};
 use crate::table::{Place, Table};
@@ -109,7 +109,7 @@ impl Tables {
         clock: &impl Clock,
         charged: &tollgate_core::Charged,
     ) -> bool {
-        let renewed = self.leases().visit(hash, clock, true, |leases, now| {
+        let renewed = self.leases().visit(hash, clock, Access::Shrink, |leases, now| {
             let renewed = permits.renew(leases, now, charged);
             (renewed, permits.untouched_at(leases))
         });

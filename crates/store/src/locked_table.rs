@@ -26,12 +26,26 @@ pub(crate) trait Held {
         0
     }
 
+    /// What it counts, to choose between states that end together: who is
+    /// blocked should stay so.
+    fn counted(&self) -> u64 {
+        0
+    }
+
     /// Whether it may be forgotten while it is live. Permits that are out may not.
     const EVICTABLE: bool = true;
 }
 
-impl Held for tollgate_core::WindowState {}
-impl Held for tollgate_core::CounterState {}
+impl Held for tollgate_core::WindowState {
+    fn counted(&self) -> u64 {
+        self.used
+    }
+}
+impl Held for tollgate_core::CounterState {
+    fn counted(&self) -> u64 {
+        self.previous.saturating_add(self.current)
+    }
+}
 impl Held for Log {
     fn heap_bytes(&self) -> usize {
         Log::heap_bytes(self)
@@ -173,7 +187,8 @@ impl<S: Default + Held> LockedTable<S> {
             (Some(at), _) => at,
             (None, WhenFull::EvictFullest) if S::EVICTABLE => {
                 shard.evictions += 1;
-                candidates.min_by_key(|&at| shard.slots[at].free_at).unwrap_or(0)
+                let forgotten_soonest = |&at: &usize| (shard.slots[at].free_at, shard.slots[at].state.counted());
+                candidates.min_by_key(forgotten_soonest).unwrap_or(0)
             }
             (None, _) => return Err(Full),
         };

@@ -1,0 +1,288 @@
+//! A store never takes more than its capacity, and says what it had to do about that.
+
+#![allow(clippy::unwrap_used)]
+
+mod quotas;
+
+use std::time::Duration;
+
+use quotas::every_algorithm;
+use tollgate_store::{
+    AlgorithmKind, BuildError, Capacity, ManualClock, MemoryOptions, MemoryStore, Quota, Verdict, WhenFull,
+};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const HOUR_NS: u64 = 3600 * SECOND_NS;
+/// A time at which windows of an hour begin.
+const START_NS: u64 = 300_000 * HOUR_NS;
+
+fn store(capacity: Capacity, when_full: WhenFull, clock: &ManualClock) -> MemoryStore<ManualClock> {
+    MemoryStore::with(MemoryOptions { capacity, when_full }, clock.clone()).unwrap()
+}
+
+fn log(rate: &str) -> Quota {
+    Quota::sliding_window_log(rate.parse().unwrap()).unwrap()
+}
+
+#[test]
+fn the_tables_do_not_grow_however_many_keys_come() {
+    for when_full in [WhenFull::EvictFullest, WhenFull::RefuseNew] {
+        for quota in every_algorithm("5/h") {
+            let store = store(Capacity::Entries(1_000), when_full, &ManualClock::at(START_NS));
+            let limit = store.limit("all", quota).unwrap();
+            // Several times as many as there is room for, so that every part of the table has been filled.
+            for key in 0_u64..4_000 {
+                store.check(&limit, &key, 1);
+            }
+            let full = store.stats().bytes;
+            for key in 4_000_u64..20_000 {
+                store.check(&limit, &key, 1);
+            }
+            assert_eq!(store.stats().bytes, full, "{quota:?}");
+            assert!(store.stats().live_keys >= 1_000, "{quota:?}: {:?}", store.stats());
+        }
+    }
+}
+
+#[test]
+fn all_tables_together_take_no_more_than_the_bytes_given() {
+    for bytes in [64 << 10, 100_000, 1 << 20] {
+        for when_full in [WhenFull::EvictFullest, WhenFull::RefuseNew] {
+            let store = store(Capacity::Bytes(bytes), when_full, &ManualClock::at(START_NS));
+            let quotas = every_algorithm("20/h");
+            let limits: Vec<_> = quotas.iter().map(|quota| store.limit("all", *quota).unwrap()).collect();
+            for number in 0..(bytes / 64) as u64 {
+                for limit in &limits {
+                    // Some keys come once, some until they are blocked, so that logs and leases grow too.
+                    store.check(limit, &number, 1);
+                    store.check(limit, &(number % 64), 1);
+                }
+            }
+            let stats = store.stats();
+            assert!(stats.bytes <= bytes, "{} of {bytes} bytes, {when_full:?}", stats.bytes);
+            assert!(stats.bytes >= bytes / 3, "{} of {bytes} bytes, {when_full:?}", stats.bytes);
+        }
+    }
+}
+
+#[test]
+fn where_new_keys_are_refused_there_is_no_room_and_it_is_counted() {
+    for quota in every_algorithm("5/h") {
+        let store = store(Capacity::Entries(100), WhenFull::RefuseNew, &ManualClock::at(START_NS));
+        let limit = store.limit("all", quota).unwrap();
+        let (mut known, mut refused) = (Vec::new(), 0);
+        for key in 0_u64..1_000 {
+            match store.check(&limit, &key, 1).verdict {
+                Verdict::Allowed { .. } => known.push(key),
+                Verdict::NoRoom => refused += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        let stats = store.stats();
+        assert_eq!((stats.refused_full, stats.evictions), (refused, 0), "{quota:?}");
+        assert!(known.len() >= 90 && refused > 0, "{} known: {quota:?}", known.len());
+        // Who was let in is counted on, and asking is free for everybody.
+        for key in &known {
+            let left = store.peek(&limit, key);
+            assert_eq!(left.remaining, left.limit - 1, "{quota:?}");
+            assert!(store.check(&limit, key, 1).is_allowed());
+        }
+        for key in 0_u64..1_000 {
+            assert!(store.peek(&limit, &key).is_allowed());
+        }
+        assert_eq!(store.stats().refused_full, refused);
+    }
+}
+
+#[test]
+fn the_entry_that_would_be_forgotten_soonest_makes_room() {
+    for quota in every_algorithm("5/h") {
+        if matches!(quota.kind(), AlgorithmKind::FixedWindow | AlgorithmKind::Concurrency) {
+            continue; // Live windows all end together, and permits that are out are never forgotten.
+        }
+        let clock = ManualClock::at(START_NS + HOUR_NS / 2);
+        let store = store(Capacity::Entries(64), WhenFull::EvictFullest, &clock);
+        let limit = store.limit("all", quota).unwrap();
+        for old in 0_u64..2_000 {
+            store.check(&limit, &old, 2);
+        }
+        let before = store.stats().evictions;
+        // A bucket's 2 tokens take 24 minutes, the counter's window begins anew, the log counts for an hour.
+        clock.advance(match quota.kind() {
+            AlgorithmKind::SlidingWindowCounter => HOUR_NS / 2,
+            _ => HOUR_NS / 6,
+        });
+        for new in 2_000_u64..2_020 {
+            assert!(store.check(&limit, &new, 2).is_allowed());
+        }
+        assert_eq!(store.stats().evictions, before + 20, "{quota:?}");
+        for new in 2_000_u64..2_020 {
+            let left = store.peek(&limit, &new);
+            assert_eq!(left.remaining, left.limit - 2, "only older ones made room: {quota:?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_blocked_stays_blocked_while_fuller_keys_come() {
+    for quota in every_algorithm("5/h") {
+        if matches!(quota.kind(), AlgorithmKind::SlidingWindowLog | AlgorithmKind::Concurrency) {
+            continue; // A log is forgotten in the order of its last charge; permits never.
+        }
+        let clock = ManualClock::at(START_NS);
+        let store = store(Capacity::Entries(64), WhenFull::EvictFullest, &clock);
+        let limit = store.limit("all", quota).unwrap();
+        while store.check(&limit, "blocked", 1).is_allowed() {}
+        for key in 0_u64..5_000 {
+            store.check(&limit, &key, 1);
+            clock.advance(SECOND_NS / 10);
+        }
+        assert!(store.stats().evictions >= 4_000, "{quota:?}: {:?}", store.stats());
+        assert!(!store.check(&limit, "blocked", 1).is_allowed(), "{quota:?}");
+    }
+}
+
+#[test]
+fn keys_that_are_as_if_untouched_make_room_for_free() {
+    for when_full in [WhenFull::EvictFullest, WhenFull::RefuseNew] {
+        for quota in every_algorithm("5/s") {
+            let clock = ManualClock::at(START_NS);
+            let store = store(Capacity::Entries(200), when_full, &clock);
+            let limit = store.limit("all", quota).unwrap();
+            for round in 0_u64..50 {
+                for key in 0_u64..60 {
+                    let (decision, receipt) = store.check_with_receipt(&limit, &(round * 100 + key), 5);
+                    assert!(decision.is_allowed(), "{quota:?}");
+                    if quota.kind() == AlgorithmKind::Concurrency {
+                        store.refund(receipt.unwrap());
+                    }
+                }
+                clock.advance(2 * SECOND_NS);
+            }
+            let stats = store.stats();
+            assert_eq!((stats.evictions, stats.refused_full, stats.live_keys), (0, 0, 0), "{quota:?}");
+        }
+    }
+}
+
+#[test]
+fn at_its_nominal_capacity_a_store_loses_less_than_one_live_key_in_ten_thousand() {
+    const KEYS: u64 = 200_000;
+    for quota in every_algorithm("5/h") {
+        let store = store(Capacity::Entries(KEYS as usize), WhenFull::EvictFullest, &ManualClock::at(START_NS));
+        let limit = store.limit("all", quota).unwrap();
+        for key in 0..KEYS {
+            store.check(&limit, &key, 1);
+        }
+        let stats = store.stats();
+        let lost = stats.evictions + stats.refused_full;
+        assert!(lost * 10_000 < KEYS, "{lost} of {KEYS}: {quota:?}");
+        let about = stats.live_keys as u64;
+        assert!(about.abs_diff(KEYS) < KEYS / 20, "{about} of {KEYS}: {quota:?}");
+    }
+}
+
+#[test]
+fn long_logs_of_many_keys_stay_within_their_memory() {
+    for when_full in [WhenFull::EvictFullest, WhenFull::RefuseNew] {
+        let clock = ManualClock::at(START_NS);
+        let store = store(Capacity::Bytes(1 << 20), when_full, &clock);
+        let limit = store.limit("all", log("5000/h")).unwrap();
+        let mut most = 0;
+        for round in 0_u64..60 {
+            for key in 0_u64..600 {
+                store.check(&limit, &(key % (10 + round)), 3);
+                clock.advance(SECOND_NS / 100);
+            }
+            most = most.max(store.stats().bytes);
+        }
+        // An eighth is for logs. What one charge takes too much is only seen at the next.
+        assert!(most <= (1 << 17) * 9 / 8, "{most} bytes were taken: {when_full:?}");
+        let stats = store.stats();
+        match when_full {
+            WhenFull::EvictFullest => assert!(stats.evictions > 0, "{stats:?}"),
+            WhenFull::RefuseNew => assert!(stats.refused_full > 0 && stats.evictions == 0, "{stats:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_log_that_has_used_up_the_memory_is_let_in_again_when_it_has_passed() {
+    let clock = ManualClock::at(START_NS);
+    let store = store(Capacity::Entries(1), WhenFull::RefuseNew, &clock);
+    let limit = store.limit("all", log("100000/h")).unwrap();
+    while store.check(&limit, "long", 1).is_allowed() {
+        clock.advance(SECOND_NS / 100);
+    }
+    assert_eq!(store.check(&limit, "long", 1).verdict, Verdict::NoRoom);
+    clock.advance(HOUR_NS);
+    assert!(store.check(&limit, "long", 1).is_allowed());
+}
+
+#[test]
+fn permits_that_are_out_are_never_forgotten() {
+    let store = store(Capacity::Entries(64), WhenFull::EvictFullest, &ManualClock::at(START_NS));
+    let limit = store.limit("jobs", Quota::concurrency(2, None).unwrap()).unwrap();
+    let mut held = Vec::new();
+    for key in 0_u64..1_000 {
+        let (decision, receipt) = store.check_with_receipt(&limit, &key, 2);
+        assert_eq!(receipt.is_none(), decision.verdict == Verdict::NoRoom);
+        held.extend(receipt.map(|receipt| (key, receipt)));
+    }
+    let stats = store.stats();
+    assert_eq!((stats.evictions, stats.refused_full + held.len() as u64), (0, 1_000));
+    for (key, _) in &held {
+        assert_eq!(store.peek(&limit, key).remaining, 0);
+    }
+    for (key, receipt) in held {
+        store.refund(receipt);
+        assert_eq!(store.peek(&limit, &key).remaining, 2, "a permit can be given back however full the store is");
+    }
+    assert_eq!(store.stats().live_keys, 0);
+}
+
+#[test]
+fn permits_are_renewed_and_released_where_there_is_no_memory_for_another() {
+    let clock = ManualClock::at(START_NS);
+    let store = store(Capacity::Entries(1), WhenFull::RefuseNew, &clock);
+    let lease = Some(Duration::from_secs(10));
+    let limit = store.limit("jobs", Quota::concurrency(1_000_000, lease).unwrap()).unwrap();
+    let mut held = Vec::new();
+    let last = loop {
+        match store.check_with_receipt(&limit, "key", 1) {
+            (_, Some(receipt)) => held.push(receipt),
+            (decision, None) => break decision,
+        }
+    };
+    assert_eq!(last.verdict, Verdict::NoRoom);
+    clock.advance(6 * SECOND_NS);
+    assert!(held.iter().all(|receipt| store.renew(receipt)));
+    clock.advance(6 * SECOND_NS);
+    let out = held.len() as u64;
+    assert_eq!(store.peek(&limit, "key").remaining, 1_000_000 - out, "renewed, so they live on");
+    held.into_iter().for_each(|receipt| store.refund(receipt));
+    assert_eq!(store.peek(&limit, "key").remaining, 1_000_000);
+}
+
+#[test]
+fn a_capacity_out_of_range_is_an_error_that_says_the_range() {
+    let build = |capacity| {
+        let options = MemoryOptions { capacity, when_full: WhenFull::EvictFullest };
+        MemoryStore::with(options, ManualClock::at(START_NS)).map(|_| ()).unwrap_err()
+    };
+    assert_eq!(build(Capacity::Entries(0)), BuildError::NoCapacity);
+    assert_eq!(build(Capacity::Bytes((64 << 10) - 1)), BuildError::NoCapacity);
+    assert!(BuildError::NoCapacity.to_string().contains("65536"), "{}", BuildError::NoCapacity);
+    assert_eq!(build(Capacity::Entries((1 << 32) + 1)), BuildError::CapacityTooLarge);
+    assert_eq!(build(Capacity::Bytes((1 << 40) + 1)), BuildError::CapacityTooLarge);
+}
+
+#[test]
+fn one_key_is_the_least_a_store_holds() {
+    for quota in every_algorithm("5/h") {
+        let store = store(Capacity::Entries(1), WhenFull::RefuseNew, &ManualClock::at(START_NS));
+        let limit = store.limit("all", quota).unwrap();
+        while store.check(&limit, "key", 1).is_allowed() {}
+        assert_eq!(store.peek(&limit, "key").remaining, 0, "{quota:?}");
+    }
+}

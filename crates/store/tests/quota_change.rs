@@ -1,0 +1,146 @@
+//! Another quota under the same scope takes over what was used, and nobody gains by the change.
+
+#![allow(clippy::unwrap_used)]
+
+use tollgate_store::{Limit, LimitError, ManualClock, MemoryOptions, MemoryStore, Quota, Rate};
+
+const START_NS: u64 = 1 << 60;
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn store_at(clock: &ManualClock) -> MemoryStore<ManualClock> {
+    MemoryStore::with(MemoryOptions::default(), clock.clone()).unwrap()
+}
+
+fn bucket(store: &MemoryStore<ManualClock>, rate: &str) -> Limit {
+    store.limit("plan", Quota::token_bucket(rate.parse().unwrap()).unwrap()).unwrap()
+}
+
+#[test]
+fn a_faster_quota_is_no_free_refill() {
+    let store = store_at(&ManualClock::at(START_NS));
+    let (slow, fast) = (bucket(&store, "10/s burst 10"), bucket(&store, "20/s burst 10"));
+    assert!(store.check(&slow, "ann", 10).is_allowed());
+    assert_eq!(store.peek(&fast, "ann").remaining, 0);
+    assert_eq!(store.check(&fast, "ann", 1).retry_after(), Some(SECOND_NS / 20));
+}
+
+#[test]
+fn a_smaller_quota_holds_no_more_than_it_can() {
+    let clock = ManualClock::at(START_NS);
+    let store = store_at(&clock);
+    let (large, small) = (bucket(&store, "100/s burst 100"), bucket(&store, "5/s burst 5"));
+    assert!(store.check(&large, "ann", 90).is_allowed());
+    let refused = store.check(&small, "ann", 1);
+    assert_eq!((refused.limit, refused.remaining, refused.retry_after()), (5, 0, Some(SECOND_NS / 5)));
+    assert_eq!(refused.reset_after, SECOND_NS, "90 used of 5 is 5 used");
+    clock.advance(SECOND_NS / 5);
+    assert!(store.check(&small, "ann", 1).is_allowed());
+}
+
+#[test]
+fn a_larger_quota_keeps_what_was_used_and_gives_the_difference() {
+    let store = store_at(&ManualClock::at(START_NS));
+    let (small, large) = (bucket(&store, "5/s burst 5"), bucket(&store, "50/s burst 50"));
+    assert!(store.check(&small, "ann", 5).is_allowed());
+    assert_eq!(store.peek(&large, "ann").remaining, 45);
+}
+
+#[test]
+fn looking_with_another_quota_takes_nothing_over() {
+    let clock = ManualClock::at(START_NS);
+    let store = store_at(&clock);
+    let (slow, fast) = (bucket(&store, "1/s burst 10"), bucket(&store, "1000/s burst 10"));
+    assert!(store.check(&slow, "ann", 10).is_allowed());
+    assert_eq!(store.peek(&fast, "ann").remaining, 0);
+    clock.advance(SECOND_NS);
+    assert_eq!(store.peek(&slow, "ann").remaining, 1, "still refilled at the slow rate");
+    assert_eq!(store.peek(&fast, "ann").remaining, 1, "and read as 9 used");
+}
+
+#[test]
+fn from_the_first_refused_check_on_the_new_rate_counts() {
+    let clock = ManualClock::at(START_NS);
+    let store = store_at(&clock);
+    let (slow, fast) = (bucket(&store, "1/s burst 10"), bucket(&store, "1000/s burst 10"));
+    assert!(store.check(&slow, "ann", 10).is_allowed());
+    let told = store.check(&fast, "ann", 1).retry_after().unwrap();
+    assert_eq!(told, SECOND_NS / 1000);
+    clock.advance(told - 1);
+    assert!(!store.check(&fast, "ann", 1).is_allowed());
+    clock.advance(1);
+    assert!(store.check(&fast, "ann", 1).is_allowed());
+}
+
+#[test]
+fn a_receipt_from_before_the_change_mints_nothing() {
+    let clock = ManualClock::at(START_NS);
+    let store = store_at(&clock);
+    let (old, new) = (bucket(&store, "10/s burst 10"), bucket(&store, "100/s burst 10"));
+    let receipts = [6, 4].map(|cost| store.check_with_receipt(&old, "ann", cost).1.unwrap());
+    assert!(!store.check(&new, "ann", 1).is_allowed(), "taken over");
+    clock.advance(SECOND_NS / 50);
+    assert!(store.check(&new, "ann", 2).is_allowed(), "2 came back at the new rate");
+    // At the old rate 0.2 of a token came back since, so that 5 whole ones of the 6 are left to
+    // give, and 3 of the 4. The new rate has refilled 2 of either, and they are not given twice.
+    let [first, second] = receipts;
+    store.refund(first);
+    assert_eq!(store.peek(&new, "ann").remaining, 3);
+    store.refund(second);
+    assert_eq!(store.peek(&new, "ann").remaining, 4);
+    clock.advance(SECOND_NS);
+    assert_eq!(store.peek(&new, "ann").remaining, 10, "never above the burst");
+}
+
+#[test]
+fn a_receipt_that_time_has_refilled_is_worth_nothing_under_the_new_quota() {
+    let clock = ManualClock::at(START_NS);
+    let store = store_at(&clock);
+    let (old, new) = (bucket(&store, "10/s burst 10"), bucket(&store, "1/h burst 10"));
+    let (_, receipt) = store.check_with_receipt(&old, "ann", 10);
+    clock.advance(SECOND_NS);
+    assert!(store.check(&new, "ann", 10).is_allowed(), "the old quota had refilled");
+    store.refund(receipt.unwrap());
+    assert_eq!(store.peek(&new, "ann").remaining, 0);
+}
+
+#[test]
+fn windows_of_another_length_take_over_what_is_in_force() {
+    let rates: [Rate; 2] = ["10/min", "10/h"].map(|rate| rate.parse().unwrap());
+    for quota in [Quota::fixed_window, Quota::sliding_window_counter, Quota::sliding_window_log] {
+        let clock = ManualClock::at(START_NS);
+        let store = store_at(&clock);
+        let [short, long] = rates.map(|rate| store.limit("plan", quota(rate).unwrap()).unwrap());
+        assert!(store.check(&short, "ann", 7).is_allowed());
+        assert_eq!(store.peek(&long, "ann").remaining, 3);
+        assert!(store.check(&long, "ann", 3).is_allowed());
+        assert!(!store.check(&short, "ann", 1).is_allowed());
+    }
+}
+
+#[test]
+fn a_store_tells_4096_bucket_quotas_apart_and_says_where_it_ends() {
+    let store = store_at(&ManualClock::at(START_NS));
+    let quota =
+        |count: u64| Quota::token_bucket(Rate::new(count, std::time::Duration::from_secs(60)).unwrap()).unwrap();
+    for count in 1..=4096 {
+        store.limit("plan", quota(count)).unwrap();
+    }
+    assert_eq!(store.limit("plan", quota(4097)).unwrap_err(), LimitError::TooManyQuotas);
+    assert!(LimitError::TooManyQuotas.to_string().contains("4096"));
+    // One of those known, under any scope, and quotas of other kinds are still taken.
+    store.limit("other", quota(4096)).unwrap();
+    store.limit("other", Quota::fixed_window("7/s".parse().unwrap()).unwrap()).unwrap();
+    let last = store.limit("plan", quota(4096)).unwrap();
+    assert!(store.check(&last, "ann", 4000).is_allowed());
+    let first = store.limit("plan", quota(1)).unwrap();
+    assert_eq!(store.peek(&first, "ann").remaining, 0, "the last tag is read by the first");
+}
+
+#[test]
+#[should_panic(expected = "a limit can only be used in the store that made it")]
+fn a_limit_of_another_store_is_a_mistake_in_the_program() {
+    let clock = ManualClock::at(START_NS);
+    let (one, other) = (store_at(&clock), store_at(&clock));
+    let limit = bucket(&one, "5/s");
+    other.check(&limit, "ann", 1);
+}

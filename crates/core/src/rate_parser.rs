@@ -115,7 +115,8 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Rate, ParseRateError> {
         if text.len() > MAX_TEXT_BYTES {
-            return Err(ParseRateError { text: String::new(), column: MAX_TEXT_BYTES, problem: Problem::TooLong });
+            let column = text[..text.floor_char_boundary(MAX_TEXT_BYTES)].chars().count();
+            return Err(ParseRateError { text: String::new(), column, problem: Problem::TooLong });
         }
         Reader { text, at: 0 }.rate().map_err(|(at, problem)| ParseRateError {
             // Control characters would move the caret, or a terminal.
@@ -319,5 +320,7 @@ mod tests {
     fn absurd_lengths_are_refused_unread() {
         let text = "9".repeat(10_000_000);
         assert!(error(&text).to_string().len() < 200);
+        assert_eq!(error(&text).column(), MAX_TEXT_BYTES);
+        assert_eq!(error(&"∞".repeat(43)).column(), 42, "counted in characters, of which 42 fit");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use tollgate_core::{Charged, Decision, Quota};
+use tollgate_core::{Charged, Decision, Quota, Verdict};
 use tollgate_store::{Capacity, Limit, ManualClock, MemoryOptions, MemoryStore, Receipt, WhenFull};
 
 use super::{Model, Operation, Who};
@@ -200,11 +200,25 @@ impl Pair {
                 return (decisions, Some(made.into_iter().map(|(_, _, charged)| charged).collect()));
             }
         }
+        let stood_in_the_way = decisions.iter().position(|decision| !decision.is_allowed());
+        let was_looked_at_only = made.is_empty();
         for (limit, who, charged) in made.into_iter().rev() {
             self.model.apply(limit.quota(), who, now, Operation::GiveBack { charged });
         }
-        for (((limit, who), _), decision) in charges.iter().zip(&mut decisions).filter(|(_, d)| d.is_allowed()) {
-            *decision = Decision { verdict: decision.verdict, ..self.model.look(limit.quota(), *who, now, 0) };
+        for (at, ((limit, who), cost)) in charges.iter().enumerate() {
+            if !decisions[at].is_allowed() {
+                continue;
+            }
+            // What came after the one that stood in the way is answered as things stand now.
+            let again = self.model.look(limit.quota(), *who, now, *cost);
+            let is_later = !was_looked_at_only && stood_in_the_way.is_some_and(|refused| at > refused);
+            let verdict = match decisions[at].verdict {
+                // Undone under another quota, it may find more used than before: rounded up.
+                _ if is_later && *cost > 0 && !again.is_allowed() => Verdict::Allowed { delay: 0 },
+                _ if is_later && *cost > 0 => again.verdict,
+                verdict => verdict,
+            };
+            decisions[at] = Decision { verdict, ..self.model.look(limit.quota(), *who, now, 0) };
         }
         (decisions, None)
     }

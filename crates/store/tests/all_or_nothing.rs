@@ -131,6 +131,22 @@ fn places_in_a_queue_are_taken_back_last_first() {
 }
 
 #[test]
+fn a_peek_in_a_whole_that_is_undone_writes_nothing() {
+    let clock = ManualClock::at(START_NS);
+    let store = MemoryStore::with(Default::default(), clock.clone()).unwrap();
+    let log = store.limit("log", Quota::sliding_window_log("10/min".parse().unwrap()).unwrap()).unwrap();
+    let window = store.limit("window", Quota::fixed_window("10/min".parse().unwrap()).unwrap()).unwrap();
+    assert!(store.check(&log, "ann", 1).is_allowed());
+    let before = store.peek(&log, "ann");
+    // A charge would follow a clock that went back. A peek does not.
+    clock.set(START_NS - 1_000);
+    let charges = [store.charge(&log, "ann", 0), store.charge(&window, "ann", 6), store.charge(&window, "ann", 6)];
+    assert!(!store.check_all(&charges, &mut Vec::new()));
+    clock.set(START_NS);
+    assert_eq!(store.peek(&log, "ann"), before);
+}
+
+#[test]
 fn nothing_at_all_is_allowed() {
     assert!(store().check_all(&[], &mut Vec::new()));
 }

@@ -60,7 +60,8 @@ impl<C: Clock> MemoryStore<C> {
             });
             if !decisions[at].is_allowed() {
                 // Last first: of the places in a queue only the last can be taken back.
-                for (made, charged) in charges[..at].iter().zip(notes.iter()).rev() {
+                let made = charges[..at].iter().zip(notes.iter()).filter(|(charge, _)| charge.cost > 0);
+                for (made, charged) in made.rev() {
                     self.give_back(made.limit, made.hash, &charged);
                 }
                 for (charge, decision) in charges.iter().zip(&mut *decisions) {

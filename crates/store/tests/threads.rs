@@ -16,8 +16,27 @@ use tollgate_store::{
 const START_NS: u64 = 1 << 60;
 const MS_NS: u64 = 1_000_000;
 
-fn store_at(clock: &ManualClock) -> MemoryStore<ManualClock> {
-    MemoryStore::with(MemoryOptions::default(), clock.clone()).unwrap()
+/// A clock after which a thread often loses its turn: between the time that it
+/// read and what it does with it, others get ahead.
+#[derive(Clone)]
+struct Interrupting(ManualClock);
+
+impl Clock for Interrupting {
+    fn now_ns(&self) -> u64 {
+        static READINGS: AtomicU64 = AtomicU64::new(0);
+        let now_ns = self.0.now_ns();
+        // Mostly for a moment; sometimes for so long that keys are forgotten meanwhile.
+        match READINGS.fetch_add(1, Ordering::Relaxed) % 192 {
+            0 => (0..400).for_each(|_| thread::yield_now()),
+            reading if reading % 3 == 0 => thread::yield_now(),
+            _ => {}
+        }
+        now_ns
+    }
+}
+
+fn store_at(clock: &ManualClock) -> MemoryStore<Interrupting> {
+    MemoryStore::with(MemoryOptions::default(), Interrupting(clock.clone())).unwrap()
 }
 
 /// Runs `work` in so many threads at once and gives back what each returned.
@@ -132,7 +151,7 @@ struct Stamped {
 
 /// Checks keys and moves the clock on a little after each.
 fn stamped_checks(
-    store: &MemoryStore<ManualClock>,
+    store: &MemoryStore<Interrupting>,
     limit: &Limit,
     clock: &ManualClock,
     mut key: impl FnMut(u64) -> u64,
@@ -174,12 +193,14 @@ fn slots_that_go_from_key_to_key_give_nobody_a_second_budget() {
     // A bucket's tokens come back in 1 ms, in which the threads do 64 checks; there are fewer slots than keys.
     const KEYS: u64 = 96;
     let options = MemoryOptions { capacity: Capacity::Entries(8), when_full: WhenFull::RefuseNew };
-    for quota in every_algorithm("2/2ms") {
+    let mut quotas = every_algorithm("2/2ms");
+    quotas.push(Quota::token_bucket("1/ms burst 1".parse().unwrap()).unwrap());
+    for quota in quotas {
         if matches!(quota.kind(), AlgorithmKind::LeakyQueue | AlgorithmKind::Concurrency) {
             continue;
         }
         let clock = ManualClock::at(START_NS);
-        let store = MemoryStore::with(options, clock.clone()).unwrap();
+        let store = MemoryStore::with(options, Interrupting(clock.clone())).unwrap();
         let limit = store.limit("all", quota).unwrap();
         let admissions = in_threads(4, |number| {
             let mut noise = Noise(number + 1);

@@ -17,7 +17,7 @@ pub trait CheckSteps: Copy {
     fn untouched(self, state: BucketState, now: u64) -> Option<Decision>;
 
     /// The answer to a request that does not pass. `None` in the rare cases,
-    /// which [`Algorithm::check`] deals with: a queue, a cost that can never
+    /// which [`Algorithm::check`](crate::Algorithm::check) deals with: a queue, a cost that can never
     /// pass, and a state that lies further ahead than the quota allows.
     fn refused(self, state: BucketState, now: u64) -> Option<Decision>;
 }

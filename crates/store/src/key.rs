@@ -15,32 +15,48 @@ pub trait Key {
 
 /// Takes the parts of a key.
 ///
-/// Each part after the first goes in with its length, so that the boundaries
-/// between parts count.
+/// Text goes in with its length, except as the first part, and several parts
+/// with the order of their kinds: so that both the boundaries between parts and
+/// what is a number count. (The hasher mixes texts and numbers separately.)
 pub struct KeyHasher<'a> {
     hasher: FoldHasher<'a>,
-    parts: u32,
+    /// A 1, and a bit for each part: 1 for a number.
+    kinds: u64,
 }
 
 impl KeyHasher<'_> {
+    const NO_PARTS: u64 = 1;
+
     /// A part of any bytes.
     #[inline]
     pub fn bytes(&mut self, part: &[u8]) {
-        if self.parts > 0 {
+        if self.kinds != Self::NO_PARTS {
             self.hasher.write_u64(part.len() as u64);
         }
-        self.parts += 1;
+        self.note_kind(0);
         self.hasher.write(part);
     }
 
     /// A part that is a number.
     #[inline]
     pub fn number(&mut self, part: u64) {
-        if self.parts > 0 {
-            self.hasher.write_u64(u64::MAX);
-        }
-        self.parts += 1;
+        self.note_kind(1);
         self.hasher.write_u64(part);
+    }
+
+    /// The top bit stays once it is reached: nobody has 63 parts, but who had would still have several.
+    #[inline]
+    fn note_kind(&mut self, kind: u64) {
+        self.kinds = self.kinds & 1 << 63 | self.kinds << 1 | kind;
+    }
+
+    #[inline]
+    fn finish(mut self) -> u64 {
+        let is_one_part = self.kinds >> 1 <= Self::NO_PARTS;
+        if !is_one_part {
+            self.hasher.write_u64(self.kinds);
+        }
+        self.hasher.finish()
     }
 }
 
@@ -58,9 +74,9 @@ impl ScopeHasher {
 
     #[inline]
     pub(crate) fn hash<K: Key + ?Sized>(&self, key: &K) -> u64 {
-        let mut hasher = KeyHasher { hasher: self.0.build_hasher(), parts: 0 };
+        let mut hasher = KeyHasher { hasher: self.0.build_hasher(), kinds: KeyHasher::NO_PARTS };
         key.feed(&mut hasher);
-        hasher.hasher.finish()
+        hasher.finish()
     }
 }
 
@@ -183,6 +199,15 @@ mod tests {
         assert_ne!(scope.hash(&("a_b", "c")), scope.hash(&("a", "b_c")));
         assert_ne!(scope.hash("a\0"), scope.hash("a"));
         assert_ne!(scope.hash(""), scope.hash(&("", "")));
+    }
+
+    #[test]
+    fn numbers_and_texts_keep_their_order() {
+        let scope = ScopeHasher::new("rule");
+        assert_ne!(scope.hash(&(u64::MAX, "_")), scope.hash(&("_", 1)));
+        assert_ne!(scope.hash(&(1, "_")), scope.hash(&("_", 1)));
+        assert_ne!(scope.hash(&(1, "a", 2)), scope.hash(&(1, 2, "a")));
+        assert_ne!(scope.hash(&7), scope.hash(&(7, 0)));
     }
 
     #[test]

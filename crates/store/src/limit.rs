@@ -65,11 +65,6 @@ impl Limit {
 pub enum LimitError {
     /// A store tells at most 4,096 bucket quotas apart.
     TooManyQuotas,
-    /// A full log of this limit could outgrow the memory that the store has for one.
-    LogTooLong {
-        /// The largest limit of a log in this store.
-        most: u64,
-    },
 }
 
 impl fmt::Display for LimitError {
@@ -78,11 +73,6 @@ impl fmt::Display for LimitError {
             LimitError::TooManyQuotas => {
                 write!(f, "a store can tell at most {} different bucket quotas apart: use another store", 1 << TAG_BITS)
             }
-            LimitError::LogTooLong { most } => write!(
-                f,
-                "a log in this store can have a limit of at most {most}: raise the store's capacity, \
-                 or choose sliding-window-counter"
-            ),
         }
     }
 }

@@ -113,11 +113,6 @@ impl<S: Default + Held> LockedTable<S> {
         bytes / (size_of::<Slot<S>>() + size_of::<u32>()) * SPARE.1 / SPARE.0
     }
 
-    /// What the state of one key may hold on the heap at most.
-    pub(crate) fn heap_bytes_for_one(&self) -> usize {
-        self.heap_bytes_per_shard
-    }
-
     /// Any operation on a key's state, present or not.
     ///
     /// The clock is read under the lock: a time from before could be older than the state.

@@ -1,10 +1,10 @@
 use std::sync::{Arc, OnceLock};
 
-use tollgate_core::{Algorithm, Concurrency, CounterState, Leases, Log, Quota, WindowState};
+use tollgate_core::{Algorithm, Concurrency, CounterState, Leases, Log, WindowState};
 
 use crate::clock::Clock;
 use crate::full::Full;
-use crate::limit::{Limit, LimitError, Quotas, Rule};
+use crate::limit::{Limit, Quotas, Rule};
 use crate::locked_table::{Access, Held, LockedTable};
 use crate::operation::Operation;
 use crate::options::{Capacity, MemoryOptions};
@@ -25,10 +25,6 @@ pub(crate) struct Tables {
 /// in entries: a log of 150 charges, or 40 permits, for every key.
 const HEAP_BYTES_PER_ENTRY: usize = 1024;
 
-/// What a charge takes in a log at most: a gap of 49 bits or two weeks, and a byte for its cost.
-/// (Longer gaps are rare in a full log, whose gaps add up to its window.)
-const BYTES_PER_CHARGE: usize = 8;
-
 impl Tables {
     pub(crate) fn new(options: MemoryOptions) -> Tables {
         Tables {
@@ -43,20 +39,14 @@ impl Tables {
     }
 
     /// Makes the table that a rule needs, so that no check has to.
-    pub(crate) fn prepare(&self, rule: &Rule, quota: &Quota) -> Result<(), LimitError> {
+    pub(crate) fn prepare(&self, rule: &Rule) {
         match rule {
             Rule::Bucket(_) => _ = self.buckets(),
             Rule::FixedWindow(_) => _ = self.windows(),
             Rule::SlidingCounter(_) => _ = self.counters(),
-            Rule::SlidingLog(_) => {
-                let most = (self.logs().heap_bytes_for_one() / BYTES_PER_CHARGE) as u64;
-                if quota.amount() > most {
-                    return Err(LimitError::LogTooLong { most });
-                }
-            }
+            Rule::SlidingLog(_) => _ = self.logs(),
             Rule::Concurrency(_) => _ = self.leases(),
         }
-        Ok(())
     }
 
     #[inline]

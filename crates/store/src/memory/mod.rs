@@ -102,7 +102,7 @@ impl<C: Clock> MemoryStore<C> {
     /// algorithms of different families nothing is taken over.)
     pub fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
         let rule = self.tables.quotas.prepare(&quota)?;
-        self.tables.prepare(&rule, &quota)?;
+        self.tables.prepare(&rule);
         let keys = ScopeHasher::new(scope);
         Ok(Limit(Arc::new(Prepared { rule, keys, store: self.id, quota, scope: scope.into() })))
     }

@@ -87,7 +87,8 @@ pub(crate) fn pin_to_core(thread: usize) {
     unsafe {
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(thread % cores, &mut set);
+        // From the last core down: the first one takes most interrupts.
+        libc::CPU_SET(cores - 1 - thread % cores, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
     }
     #[cfg(not(target_os = "linux"))]

@@ -32,7 +32,12 @@ mod implementation {
 
         #[inline]
         pub(crate) fn meta(&self) -> u64 {
-            self.meta.load(Ordering::Relaxed)
+            self.meta.load(Ordering::Acquire)
+        }
+
+        #[inline]
+        pub(crate) fn tat(&self) -> u64 {
+            self.tat.load(Ordering::Acquire)
         }
 
         /// Both words as they stood together.
@@ -101,7 +106,12 @@ mod implementation {
 
         #[inline]
         pub(crate) fn meta(&self) -> u64 {
-            (self.0.load(Ordering::Relaxed) >> 64) as u64
+            self.load().meta
+        }
+
+        #[inline]
+        pub(crate) fn tat(&self) -> u64 {
+            self.load().tat
         }
 
         #[inline]
@@ -131,6 +141,10 @@ mod implementation {
 
         pub(crate) fn meta(&self) -> u64 {
             self.load().meta
+        }
+
+        pub(crate) fn tat(&self) -> u64 {
+            self.load().tat
         }
 
         pub(crate) fn load(&self) -> Entry {

@@ -34,19 +34,23 @@ impl Table {
 
     #[inline(always)]
     pub(crate) fn check_in_steps(&self, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<Checked> {
-        let cell = self.find_known(place)?;
+        let (cell, meta) = self.find_known(place)?;
+        // The two words may not belong together yet: the swap finds out, and a refusal looks again.
+        // Every reading less is a chance less for another thread to take the line away.
+        let mut entry = Entry { tat: cell.tat(), meta };
         loop {
-            let entry = cell.load();
-            if entry.owner() != place.owner() {
-                return None;
-            }
-            let Some(next) = steps.pass(entry.state(), now) else {
+            if let Some(next) = steps.pass(entry.state(), now) {
+                if cell.swap_if(entry, entry.with(next)) {
+                    return Some(Checked { decision: steps.passed(next, now), after: next });
+                }
+            } else if cell.meta() == entry.meta {
                 // A state that seems to lie too far ahead is not refused here: `now` may be older than it.
                 let decision = steps.refused(entry.state(), now)?;
                 return Some(Checked { decision, after: entry.state() });
-            };
-            if cell.swap_if(entry, entry.with(next)) {
-                return Some(Checked { decision: steps.passed(next, now), after: next });
+            }
+            entry = cell.load();
+            if entry.owner() != place.owner() {
+                return None;
             }
         }
     }
@@ -103,23 +107,32 @@ impl Table {
     /// The state of a key that this quota wrote.
     #[inline(always)]
     fn known_state(&self, place: Place<'_>) -> Option<BucketState> {
-        let entry = self.find_known(place)?.load();
+        let entry = self.find_known(place)?.0.load();
         if entry.owner() == place.owner() { Some(entry.state()) } else { None }
     }
 
     /// A key that this quota wrote: in its home line, mostly.
     #[inline(always)]
-    fn find_known(&self, place: Place<'_>) -> Option<&Cell> {
+    fn find_known(&self, place: Place<'_>) -> Option<(&Cell, u64)> {
         let owner = place.owner();
         let line = &self.lines[self.home(place.hash)];
-        let at_home = place.slots_of(line).find(|cell| Entry { tat: 0, meta: cell.meta() }.owner() == owner);
-        if at_home.is_some() { at_home } else { self.find_away(place) }
+        for cell in place.slots_of(line) {
+            let meta = cell.meta();
+            if (Entry { tat: 0, meta }).owner() == owner {
+                return Some((cell, meta));
+            }
+        }
+        self.find_away(place)
     }
 
     /// A key that found its home line full. At a load of 0.6 that is one in ten.
     #[inline(never)]
-    fn find_away(&self, place: Place<'_>) -> Option<&Cell> {
+    fn find_away(&self, place: Place<'_>) -> Option<(&Cell, u64)> {
         let reach = usize::from(self.reach[self.home(place.hash)].load(Ordering::Acquire));
-        (1..=reach).find_map(|distance| self.find_in(self.line(place, distance), place))
+        (1..=reach).find_map(|distance| {
+            let cell = self.find_in(self.line(place, distance), place)?;
+            let meta = cell.meta();
+            ((Entry { tat: 0, meta }).owner() == place.owner()).then_some((cell, meta))
+        })
     }
 }

@@ -15,8 +15,8 @@ use crate::sync::{Mutex, lock};
 const SHARDS: usize = 1024;
 /// Slots in which a key can live. Their marks fill four cache lines.
 const SLOTS_PER_KEY: usize = 64;
-/// Slots for each live key: a load of two thirds. Then fewer than one new key in
-/// 100,000 finds all its slots live.
+/// Slots for each live key: a load of two thirds. A store filled with exactly
+/// the keys it is built for then finds no room for one in 50,000.
 const SPARE: (usize, usize) = (3, 2);
 
 /// A state that may hold memory of its own.

@@ -125,7 +125,7 @@ impl Table {
         self.find_away(place)
     }
 
-    /// A key that found its home line full. At a load of 0.6 that is one in ten.
+    /// A key that found its home line full when it came.
     #[inline(never)]
     fn find_away(&self, place: Place<'_>) -> Option<(&Cell, u64)> {
         let reach = usize::from(self.reach[self.home(place.hash)].load(Ordering::Acquire));

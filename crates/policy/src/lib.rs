@@ -1,0 +1,17 @@
+//! What a policy says, and which of its rules meet a request.
+//!
+//! A [`Policy`] is put together by hand or read from a file (feature `yaml`),
+//! then checked. Nothing here keeps state or knows a store: a plan names, for
+//! each request, the quotas, keys and costs that somebody else then charges.
+
+mod check;
+mod checked;
+pub mod model;
+mod plan;
+mod problem;
+mod request;
+
+pub use checked::{CheckedPolicy, PolicyErrors};
+pub use model::Policy;
+pub use problem::{Place, Problem, Step};
+pub use request::{Headers, Request};

@@ -1,0 +1,51 @@
+//! The policy as plain data: what the file says, once every word of it has been understood.
+//!
+//! Identities are referred to by name. Whether each name exists, and all that
+//! concerns several parts at once, is checked afterwards, the same for a policy
+//! that was built in a program and for one that was read from a file.
+
+mod access;
+mod identity;
+mod rule;
+mod settings;
+mod when;
+
+pub use access::AccessList;
+pub use identity::{ClientIp, ForwardedBy, Identity, IdentitySource, JwtAlgorithm, JwtKey, Tier, TierSource};
+pub use rule::{Allowance, Block, Cost, CostSource, Grant, OnLimit, Override, Rule};
+pub use settings::{
+    FieldSet, MemorySettings, OnFailure, Paths, RedisMode, RedisSettings, Reset, ResponseFields, Secret, StoreSettings,
+    TrailingSlash, WhenFull,
+};
+pub use when::{Condition, Networks, TextPattern, When};
+
+/// Everything that a policy file says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policy {
+    /// Identities besides those that exist undeclared.
+    pub identities: Vec<Identity>,
+    /// How the client's address is found.
+    pub client_ip: ClientIp,
+    /// Where a client's tier comes from.
+    pub tier: Option<Tier>,
+    /// With what signed tokens are verified.
+    pub jwt: Option<JwtKey>,
+    /// Who is turned away before any rule.
+    pub deny: AccessList,
+    /// Who passes without meeting any rule.
+    pub allow: AccessList,
+    /// The rules, in the order of the file.
+    pub rules: Vec<Rule>,
+    /// How paths are made comparable.
+    pub paths: Paths,
+    /// What clients are told.
+    pub fields: ResponseFields,
+    /// Where counters live.
+    pub store: StoreSettings,
+}
+
+/// The identities that exist without being declared.
+pub const BUILT_IN_IDENTITIES: [&str; 5] = ["client_ip", "method", "host", "path", "route"];
+
+/// The identity that chooses among a rule's `tiers`.
+pub const TIER: &str = "tier";

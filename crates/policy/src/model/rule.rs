@@ -1,0 +1,120 @@
+use tollgate_core::Quota;
+
+use super::{OnFailure, TextPattern, When};
+
+/// One rule: for these requests, counted by this key, so much.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Its name, in answers, metrics and logs; the scope of its counters.
+    pub name: String,
+    /// Which requests it is for.
+    pub when: When,
+    /// The identities by which it counts. None: one counter for everybody.
+    /// A request that lacks one of them does not meet the rule.
+    pub key: Vec<String>,
+    /// How much is granted.
+    pub allowance: Allowance,
+    /// What a request costs.
+    pub cost: Cost,
+    /// What happens to requests beyond the limit, if it is not a plain refusal.
+    pub on_limit: Option<OnLimit>,
+    /// Counted and reported, never refusing.
+    pub shadow: bool,
+    /// Whether clients are told of it.
+    pub publish: bool,
+    /// Other grants for some keys.
+    pub overrides: Vec<Override>,
+    /// What happens when the store fails, if not what the store's settings say.
+    pub on_failure: Option<OnFailure>,
+}
+
+/// How much a rule grants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Allowance {
+    /// The same to everybody.
+    Same(Grant),
+    /// By tier.
+    Tiers(Vec<(String, Grant)>),
+}
+
+/// How much somebody may have.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Grant {
+    /// As much as they like.
+    Unlimited,
+    /// All of these at once. Never empty.
+    Limited(Vec<Quota>),
+}
+
+/// A grant for the keys that a pattern means. The most exact pattern counts:
+/// without stars before with, longer before shorter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Override {
+    /// One pattern for each part of the rule's key.
+    pub key: Vec<TextPattern>,
+    /// What these keys get instead, whatever their tier.
+    pub grant: Grant,
+}
+
+/// What a request costs under a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Where the cost comes from.
+    pub source: CostSource,
+    /// The most that a cost taken from a request counts; the least is 1.
+    pub max: u64,
+    /// The response header that tells the true cost afterwards.
+    pub settled_by: Option<String>,
+}
+
+impl Default for Cost {
+    fn default() -> Cost {
+        Cost { source: CostSource::OfTheRequest, max: tollgate_core::MAX_AMOUNT, settled_by: None }
+    }
+}
+
+/// Where a cost comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CostSource {
+    /// What the caller says the request costs, else 1. Where a rule says nothing.
+    OfTheRequest,
+    /// Always the same.
+    Fixed(u64),
+    /// A request header.
+    Header {
+        /// Its name.
+        name: String,
+        /// Where it is absent or no number.
+        default: u64,
+    },
+    /// By method.
+    Methods {
+        /// Methods and costs.
+        costs: Vec<(String, u64)>,
+        /// For every other method.
+        default: u64,
+    },
+    /// A guess, to be settled once the true cost is known.
+    Estimate(u64),
+}
+
+/// What happens beyond the limit, step by step. Violations are requests that
+/// the rule's limit refuses; they are counted per key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnLimit {
+    /// So many violations within the span pass with a warning, uncharged.
+    pub warn_first: u64,
+    /// The span over which violations are counted.
+    pub span_ns: u64,
+    /// What happens to those who go on.
+    pub block: Option<Block>,
+}
+
+/// Turned away altogether for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The first violation after so many within the span starts it.
+    pub after: u64,
+    /// How long it lasts.
+    pub duration_ns: u64,
+}

@@ -1,0 +1,92 @@
+use ipnet::IpNet;
+
+/// Which requests a rule is for. What is empty asks for nothing; all that is
+/// there must hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct When {
+    /// One of these methods.
+    pub methods: Vec<String>,
+    /// One of these hosts: a name, or `*.example.com` for all below it. Ports do not count.
+    pub hosts: Vec<String>,
+    /// One of these paths: exact, with `*` for one segment, or with `/*` at the end for everything below.
+    pub paths: Vec<String>,
+    /// Request headers.
+    pub headers: Vec<(String, Condition)>,
+    /// Identities.
+    pub identities: Vec<(String, Condition)>,
+    /// From where the client comes.
+    pub network: Option<Networks>,
+}
+
+/// What is asked of a value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// That there is one.
+    Present,
+    /// That there is none.
+    Absent,
+    /// That it is one of these.
+    OneOf(Vec<TextPattern>),
+}
+
+/// From where a client comes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Networks {
+    /// Private, loopback and link-local addresses.
+    Internal,
+    /// One of these.
+    Among(Vec<IpNet>),
+}
+
+/// A text, in which `*` stands for anything (also nothing, also several characters).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TextPattern(pub String);
+
+impl TextPattern {
+    /// Whether it stands for more than one text.
+    #[must_use]
+    pub fn is_wildcard(&self) -> bool {
+        self.0.contains('*')
+    }
+
+    /// Whether `text` is meant.
+    #[must_use]
+    pub fn matches(&self, text: &[u8]) -> bool {
+        let mut parts = self.0.as_bytes().split(|byte| *byte == b'*');
+        let first = parts.next().unwrap_or_default();
+        let Some(mut rest) = text.strip_prefix(first) else { return false };
+        let Some(last) = parts.next_back() else { return rest.is_empty() };
+        // The leftmost place of each part leaves the most room for those after it.
+        for part in parts.filter(|part| !part.is_empty()) {
+            let Some(at) = rest.windows(part.len()).position(|window| window == part) else { return false };
+            rest = &rest[at + part.len()..];
+        }
+        rest.ends_with(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        let cases = [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a*", "a", true),
+            ("a*", "abc", true),
+            ("a*", "ba", false),
+            ("*", "", true),
+            ("*c", "abc", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c", false),
+            ("ab*ba", "aba", false),
+            ("", "", true),
+            ("", "a", false),
+        ];
+        for (pattern, text, meant) in cases {
+            assert_eq!(TextPattern(pattern.to_owned()).matches(text.as_bytes()), meant, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+use std::net::IpAddr;
+
+/// What a front end knows about a request. All of it is what the other end
+/// says, except for the peer's address.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The address at the other end of the connection.
+    pub peer: Option<IpAddr>,
+    /// The method; empty if it is not known.
+    pub method: &'a str,
+    /// The host, perhaps with a port.
+    pub host: Option<&'a str>,
+    /// The path as it was sent, perhaps with a query; empty if it is not known.
+    pub target: &'a str,
+    /// The header fields.
+    pub headers: &'a dyn Headers,
+    /// Identities that the caller sets directly, before any is looked for.
+    pub identities: &'a [(&'a str, &'a str)],
+    /// What the caller says it costs; 0 asks without charging.
+    pub cost: u64,
+    /// The time of day in seconds since 1970, for the validity of tokens; the system's where it is not given.
+    pub unix_time_s: Option<u64>,
+}
+
+/// Header fields, by name without regard to case.
+pub trait Headers {
+    /// The value of the line number `at`, counted from 0, among those of this name (given in lower case).
+    fn line(&self, name: &str, at: usize) -> Option<&[u8]>;
+}
+
+/// Header fields as pairs of name and value.
+impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
+    fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
+        self.iter()
+            .filter(|(known, _)| known.as_ref().eq_ignore_ascii_case(name))
+            .nth(at)
+            .map(|(_, value)| value.as_ref())
+    }
+}
+
+/// No header fields.
+impl Headers for () {
+    fn line(&self, _: &str, _: usize) -> Option<&[u8]> {
+        None
+    }
+}
+
+impl<'a> Request<'a> {
+    /// A request of which nothing is known but where it comes from.
+    #[must_use]
+    pub fn from_peer(peer: Option<IpAddr>) -> Request<'a> {
+        Request { peer, method: "", host: None, target: "", headers: &(), identities: &[], cost: 1, unix_time_s: None }
+    }
+}

@@ -94,7 +94,9 @@ impl Concurrency {
             u64::MAX => u64::MAX,
             until => until.min(self.until(now)).saturating_sub(now),
         };
-        Decision { verdict, limit: self.permits, remaining: self.permits.saturating_sub(used), reset_after }
+        let remaining = self.permits.saturating_sub(used);
+        // The next permit comes when somebody lets go.
+        Decision { verdict, limit: self.permits, remaining, next_after: 0, reset_after }
     }
 }
 

@@ -10,6 +10,9 @@ pub struct Decision {
     pub limit: u64,
     /// What could still pass now, one at a time, after this decision.
     pub remaining: u64,
+    /// Until one more remains if nobody spends; 0 if none is to come, or
+    /// nobody can know when.
+    pub next_after: u64,
     /// Until the key is as if untouched.
     pub reset_after: u64,
 }

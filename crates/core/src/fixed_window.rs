@@ -51,11 +51,14 @@ impl FixedWindow {
     }
 
     fn answer(&self, view: &WindowState, now: u64, verdict: Verdict) -> Decision {
+        let reset_after = if view.used == 0 { 0 } else { self.until_end(view, now) };
         Decision {
             verdict,
             limit: self.limit,
             remaining: self.limit - view.used,
-            reset_after: if view.used == 0 { 0 } else { self.until_end(view, now) },
+            // All that was used comes back at once.
+            next_after: reset_after,
+            reset_after,
         }
     }
 

@@ -111,10 +111,12 @@ impl SlidingCounter {
     }
 
     fn answer(&self, view: &CounterState, now: u64, verdict: Verdict) -> Decision {
+        let remaining = (self.room(view, now) / u128::from(self.window)) as u64;
         Decision {
             verdict,
             limit: self.limit,
-            remaining: (self.room(view, now) / u128::from(self.window)) as u64,
+            remaining,
+            next_after: if remaining >= self.limit { 0 } else { self.retry_after(view, now, remaining + 1) },
             reset_after: self.untouched_at(view).saturating_sub(now),
         }
     }

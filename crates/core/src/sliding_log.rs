@@ -50,30 +50,42 @@ impl SlidingLog {
         (entries.skip_while(move |(at, _)| this.has_left(*at, now)), used)
     }
 
-    fn verdict(&self, log: &Log, now: u64, cost: u64) -> (Verdict, u64) {
+    fn verdict(&self, log: &Log, now: u64, cost: u64) -> Verdict {
         let (entries, used) = self.in_force(log, now);
         let room = self.limit.saturating_sub(used);
         if cost > self.limit {
-            return (Verdict::Impossible, used);
+            return Verdict::Impossible;
         }
         if cost <= room {
-            return (Verdict::Allowed { delay: 0 }, used);
+            return Verdict::Allowed { delay: 0 };
         }
-        let mut missing = used + cost - self.limit;
+        let retry_after = self.until_freed(entries, used + cost - self.limit, now);
+        Verdict::Refused { retry_after: Some(retry_after) }
+    }
+
+    /// Until the entries, oldest first, have freed `missing`, which is no more than all of them hold.
+    fn until_freed(&self, entries: impl Iterator<Item = (u64, u64)>, mut missing: u64, now: u64) -> u64 {
         for (at, freed) in entries {
             missing = missing.saturating_sub(freed);
             if missing == 0 {
-                return (Verdict::Refused { retry_after: Some(at.saturating_add(self.window) - now) }, used);
+                return at.saturating_add(self.window) - now;
             }
         }
-        unreachable!("all entries together free the whole limit, and cost is at most that")
+        unreachable!("all entries together free the whole limit, and nobody misses more than that")
     }
 
-    fn answer(&self, verdict: Verdict, used: u64, newest: u64, now: u64) -> Decision {
+    /// The answer when `added` comes at `now` to what is in the log.
+    fn answer(&self, verdict: Verdict, log: &Log, added: u64, now: u64) -> Decision {
+        let (entries, held) = self.in_force(log, now);
+        let used = held + added;
+        let newest = if added > 0 { now } else { log.newest - log.ahead_of(now) };
+        let missing = used.saturating_sub(self.limit) + 1;
+        let entries = entries.chain((added > 0).then_some((now, added)));
         Decision {
             verdict,
             limit: self.limit,
             remaining: self.limit.saturating_sub(used),
+            next_after: if used == 0 { 0 } else { self.until_freed(entries, missing, now) },
             reset_after: if used == 0 { 0 } else { newest.saturating_add(self.window) - now },
         }
     }
@@ -185,13 +197,9 @@ impl Algorithm for SlidingLog {
     type State = Log;
 
     fn look(&self, log: &Log, now: u64, cost: u64) -> Decision {
-        let newest = log.newest.saturating_sub(log.ahead_of(now)).max(if cost > 0 { now } else { 0 });
-        let (verdict, used) = self.verdict(log, now, cost);
-        match verdict {
-            _ if cost == 0 => self.answer(Verdict::Allowed { delay: 0 }, used, newest, now),
-            Verdict::Allowed { .. } => self.answer(verdict, used + cost, newest, now),
-            _ => self.answer(verdict, used, log.newest - log.ahead_of(now), now),
-        }
+        let verdict = if cost == 0 { Verdict::Allowed { delay: 0 } } else { self.verdict(log, now, cost) };
+        let added = if matches!(verdict, Verdict::Allowed { .. }) { cost } else { 0 };
+        self.answer(verdict, log, added, now)
     }
 
     fn check(&self, log: &mut Log, now: u64, cost: u64) -> Decision {
@@ -199,11 +207,11 @@ impl Algorithm for SlidingLog {
             return self.look(log, now, 0);
         }
         self.tidy(log, now);
-        let (verdict, _) = self.verdict(log, now, cost);
-        if matches!(verdict, Verdict::Allowed { .. }) {
+        let decision = self.look(log, now, cost);
+        if decision.is_allowed() {
             log.push(now, cost);
         }
-        self.answer(verdict, log.used, log.newest, now)
+        decision
     }
 
     fn force(&self, log: &mut Log, now: u64, cost: u64) -> u64 {

@@ -109,6 +109,26 @@ impl Edge for RetryAfterIsExact {
     }
 }
 
+struct OneMoreRemainsAsTold;
+
+impl Edge for OneMoreRemainsAsTold {
+    fn holds<A: Algorithm>(&self, algorithm: &A, state: &A::State, now: u64, cost: u64) -> TestCaseResult
+    where
+        A::State: Clone + std::fmt::Debug + PartialEq,
+    {
+        let mut after = state.clone();
+        let told = algorithm.check(&mut after, now, cost);
+        let remaining_at = |time| algorithm.look(&after, time, 0).remaining;
+        if told.next_after == 0 {
+            prop_assert_eq!(told.remaining, told.limit);
+            return Ok(());
+        }
+        prop_assert!(remaining_at(now + told.next_after) > told.remaining);
+        prop_assert_eq!(remaining_at(now + told.next_after - 1), told.remaining);
+        Ok(())
+    }
+}
+
 struct LookingIsWhatCheckingAnswers;
 
 impl Edge for LookingIsWhatCheckingAnswers {
@@ -172,6 +192,11 @@ proptest! {
     #[test]
     fn a_cost_above_the_limit_is_impossible_and_no_other(setting in started(any_quota()), trace in any_trace(16)) {
         try_edge(setting, &trace, AboveTheLimitIsImpossible)?;
+    }
+
+    #[test]
+    fn one_more_remains_when_told_and_not_a_tick_before(setting in started(any_timed_quota()), trace in any_trace(20)) {
+        try_edge(setting, &trace, OneMoreRemainsAsTold)?;
     }
 
     #[test]

@@ -234,8 +234,18 @@ impl Bucket {
 
     #[inline(always)]
     fn answer(&self, verdict: Verdict, used: Span) -> Decision {
-        let room = self.minus(self.brim, used);
-        Decision { verdict, limit: self.limit, remaining: self.tokens(room), reset_after: used.ceil() }
+        let remaining = self.tokens(self.minus(self.brim, used));
+        let next_after = self.next_after(remaining, used);
+        Decision { verdict, limit: self.limit, remaining, next_after, reset_after: used.ceil() }
+    }
+
+    /// Until `used` has shrunk so far that one more than `remaining` fits.
+    #[inline(always)]
+    fn next_after(&self, remaining: u64, used: Span) -> u64 {
+        if remaining >= self.limit {
+            return 0;
+        }
+        self.minus(self.plus(used, self.times(remaining + 1)), self.brim).ceil()
     }
 
     #[inline(always)]

@@ -72,8 +72,11 @@ pub struct WholeSteps<'a> {
 impl WholeSteps<'_> {
     #[inline(always)]
     fn answer(self, verdict: Verdict, used: u64) -> Decision {
-        let remaining = self.bucket.whole_tokens(self.bucket.free.ticks.saturating_sub(used));
-        Decision { verdict, limit: self.bucket.limit, remaining, reset_after: used }
+        let bucket = self.bucket;
+        let remaining = bucket.whole_tokens(bucket.free.ticks.saturating_sub(used));
+        // Where something is used, less than the burst remains, and the next token is one of it.
+        let next_after = if used == 0 { 0 } else { (remaining + 1) * bucket.token.ticks + used - bucket.free.ticks };
+        Decision { verdict, limit: bucket.limit, remaining, next_after, reset_after: used }
     }
 }
 

@@ -65,10 +65,13 @@ impl TokenBucket {
     }
 
     fn answer(&self, verdict: Verdict) -> Decision {
+        let remaining = not_negative(self.level.floor());
+        let next = if remaining == self.burst { whole(0) } else { &remaining + whole(1) - &self.level };
         Decision {
             verdict,
             limit: to_u64(&self.burst),
-            remaining: to_u64(&not_negative(self.level.floor())),
+            remaining: to_u64(&remaining),
+            next_after: to_u64(&(next / &self.tokens_per_tick).ceil()),
             reset_after: to_u64(&((&self.burst - &self.level) / &self.tokens_per_tick).ceil()),
         }
     }

@@ -13,7 +13,8 @@ use crate::receipt::Receipt;
 use crate::table::Place;
 
 /// Stands where an answer will be. No answer to a known charge is this one.
-const UNANSWERED: Decision = Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, reset_after: 0 };
+const UNANSWERED: Decision =
+    Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 };
 
 impl<C: Clock> MemoryStore<C> {
     /// Makes several charges, all or none. `decisions` receives the answer to

@@ -309,6 +309,6 @@ impl<C: Clock> MemoryStore<C> {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
         let quota = limit.quota();
         let most = quota.burst().max(quota.amount());
-        Decision { verdict: Verdict::NoRoom, limit: most, remaining: 0, reset_after: 0 }
+        Decision { verdict: Verdict::NoRoom, limit: most, remaining: 0, next_after: 0, reset_after: 0 }
     }
 }

@@ -13,5 +13,9 @@ mod request;
 
 pub use checked::{CheckedPolicy, PolicyErrors};
 pub use model::Policy;
+pub use plan::{
+    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, Plan, PlannedCharge, PlannedQuota,
+    PlannedRule, RuleOutcome,
+};
 pub use problem::{Place, Problem, Step};
 pub use request::{Headers, Request};

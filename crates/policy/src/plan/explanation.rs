@@ -1,0 +1,81 @@
+//! What a plan makes of a request, told to people.
+
+use std::net::IpAddr;
+
+use super::Access;
+
+/// What a plan makes of a request, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// How it fares before any rule.
+    pub access: Access,
+    /// The entry of a list that decided, such as `client_ip 192.0.2.0/24`.
+    pub decided_by: Option<String>,
+    /// Whose request it is taken for, by address.
+    pub client_ip: Option<IpAddr>,
+    /// The path as it was matched; `None` where it is not known.
+    pub path: Option<String>,
+    /// The identities that are present, by name, with their values.
+    pub identities: Vec<(String, String)>,
+    /// The tier.
+    pub tier: Option<String>,
+    /// Each rule in turn. Empty unless the rules decide.
+    pub rules: Vec<ExplainedRule>,
+}
+
+/// One rule of an [`Explanation`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainedRule {
+    /// Its position among [`Plan::rules`](crate::Plan::rules).
+    pub rule: u32,
+    /// Its name.
+    pub name: String,
+    /// Whether it applies.
+    pub outcome: RuleOutcome,
+}
+
+/// Whether a rule applies, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RuleOutcome {
+    /// It does.
+    Applies(Application),
+    /// It does not.
+    NotApplied {
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+/// How a rule applies to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Application {
+    /// The key; empty where everybody is counted together.
+    pub key: String,
+    /// The quotas, as positions among [`Plan::quotas`](crate::Plan::quotas). None: unlimited.
+    pub quotas: Vec<u32>,
+    /// What the request costs.
+    pub cost: u64,
+    /// The pattern that the path matched.
+    pub route: Option<String>,
+    /// Where the grant comes from.
+    pub grant: GrantSource,
+}
+
+/// Where a grant comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GrantSource {
+    /// It is the rule's own, the same for everybody.
+    Rule,
+    /// It is that of this tier.
+    Tier(String),
+    /// It is that of an override for this pattern.
+    Override(String),
+}
+
+impl Application {
+    /// Whether nothing is charged.
+    #[must_use]
+    pub fn is_unlimited(&self) -> bool {
+        self.quotas.is_empty()
+    }
+}

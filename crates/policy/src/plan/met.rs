@@ -1,0 +1,51 @@
+//! What a request meets.
+
+use smallvec::SmallVec;
+
+/// How a request fares before any rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The rules decide.
+    Rules,
+    /// It passes without meeting any rule.
+    Allowed,
+    /// It is turned away.
+    Denied,
+}
+
+/// What a request meets: what is to be charged, all or nothing.
+#[derive(Clone, Debug)]
+pub struct Met {
+    /// How it fares before any rule. Unless the rules decide there are no charges.
+    pub access: Access,
+    /// The charges, in the order of the rules.
+    pub charges: SmallVec<[PlannedCharge; 4]>,
+    /// The keys, one behind the other.
+    pub(super) keys: SmallVec<[u8; 128]>,
+}
+
+/// A cost to be charged to a key under a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedCharge {
+    /// The position of the rule among [`Plan::rules`](crate::Plan::rules).
+    pub rule: u32,
+    /// The position of the quota among [`Plan::quotas`](crate::Plan::quotas).
+    pub quota: u32,
+    /// What it costs; 0 asks without charging.
+    pub cost: u64,
+    pub(super) key_start: u32,
+    pub(super) key_end: u32,
+}
+
+impl Met {
+    pub(super) fn new(access: Access) -> Met {
+        Met { access, charges: SmallVec::new(), keys: SmallVec::new() }
+    }
+
+    /// The key of one of these charges, as text that a person can read. Empty
+    /// where a rule counts everybody together.
+    #[must_use]
+    pub fn key(&self, charge: &PlannedCharge) -> &[u8] {
+        self.keys.get(charge.key_start as usize..charge.key_end as usize).unwrap_or_default()
+    }
+}

@@ -1,0 +1,43 @@
+//! What a verdict needs to know of a rule, and what a store needs to know of a quota.
+
+use std::sync::Arc;
+
+use tollgate_core::Quota;
+
+use crate::model::{OnFailure, OnLimit};
+
+/// A rule as verdicts see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedRule {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Counted and reported, never refusing.
+    pub shadow: bool,
+    /// Whether clients are told of it.
+    pub publish: bool,
+    /// What happens beyond the limit, if it is not a plain refusal.
+    pub on_limit: Option<OnLimit>,
+    /// What happens when the store fails: what the rule says, else what the store's settings say.
+    pub on_failure: OnFailure,
+    /// Whether anybody's grant limits how many are under way at once.
+    pub concurrency: bool,
+    /// The response header that tells the true cost afterwards.
+    pub settled_by: Option<String>,
+    /// Whether the cost is read from the request or guessed.
+    pub variable_cost: bool,
+    /// Whether the rule has a cost of its own, whatever the caller says.
+    pub own_cost: bool,
+}
+
+/// A quota under the scope in which it counts. Tiers and overrides of a rule
+/// that limit over the same period have the same scope, so that a client which
+/// moves between them keeps its count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedQuota {
+    /// The rule's position.
+    pub rule: u32,
+    /// The rule's name; with the period behind it where a grant has several quotas.
+    pub scope: String,
+    /// How much.
+    pub quota: Quota,
+}

@@ -39,6 +39,8 @@ mod pages;
 #[cfg(not(loom))]
 mod receipt;
 #[cfg(not(loom))]
+mod store;
+#[cfg(not(loom))]
 mod tables;
 #[cfg(not(loom))]
 mod timer;
@@ -59,9 +61,10 @@ pub use tollgate_core::{
 pub use timer::TokioTimer;
 #[cfg(not(loom))]
 pub use {
-    charge::Charge,
+    charge::{Charge, Mode},
     memory::{MemoryStore, Stats},
     receipt::Receipt,
+    store::{KeyedCharge, LocalStore, Outcome, Source, Store},
     timer::{ManualSleep, Timer},
     wait::{Acquired, NotAcquired, Wait},
 };

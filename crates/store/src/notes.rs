@@ -21,6 +21,14 @@ impl Notes {
         self.len += 1;
     }
 
+    /// Replaces what was noted at `at`.
+    pub(crate) fn set(&mut self, at: usize, charged: Charged) {
+        match self.few.get_mut(at) {
+            Some(place) => *place = charged,
+            None => self.more[at - Notes::FEW] = charged,
+        }
+    }
+
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Charged> + ExactSizeIterator {
         (0..self.len).map(|at| self.few.get(at).copied().unwrap_or_else(|| self.more[at - Notes::FEW]))
     }

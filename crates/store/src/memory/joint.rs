@@ -13,7 +13,7 @@ use crate::receipt::Receipt;
 use crate::table::Place;
 
 /// Stands where an answer will be. No answer to a known charge is this one.
-const UNANSWERED: Decision =
+pub(super) const UNANSWERED: Decision =
     Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 };
 
 impl<C: Clock> MemoryStore<C> {
@@ -21,6 +21,8 @@ impl<C: Clock> MemoryStore<C> {
     /// each; where the whole is refused, an allowed one was not charged, and
     /// says what remains.
     pub fn check_all(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>) -> bool {
+        decisions.clear();
+        decisions.resize(charges.len(), UNANSWERED);
         self.check_all_noting(charges, decisions, &mut Notes::default())
     }
 
@@ -31,56 +33,82 @@ impl<C: Clock> MemoryStore<C> {
         decisions: &mut Vec<Decision>,
     ) -> Option<Vec<Receipt>> {
         let mut notes = Notes::default();
-        let receipt = |(charge, charged): (&Charge<'_>, Charged)| {
-            (charge.cost > 0).then(|| Receipt { limit: charge.limit.clone(), hash: charge.hash, charged })
-        };
-        self.check_all_noting(charges, decisions, &mut notes)
-            .then(|| charges.iter().zip(notes.iter()).filter_map(receipt).collect())
+        decisions.clear();
+        decisions.resize(charges.len(), UNANSWERED);
+        self.check_all_noting(charges, decisions, &mut notes).then(|| {
+            let made = charges.iter().zip(notes.iter()).filter(|(_, charged)| charged.cost > 0);
+            made.map(|(charge, charged)| receipt(charge, charged)).collect()
+        })
     }
 
     /// The time is read once for all: for a known key an older one only
-    /// charges more, and every other case reads its own.
-    fn check_all_noting(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>, notes: &mut Notes) -> bool {
+    /// charges more, and every other case reads its own. `decisions` has a
+    /// place for each charge, unanswered. A note of a charge that was not made
+    /// has a cost of 0.
+    pub(super) fn check_all_noting(
+        &self,
+        charges: &[Charge<'_>],
+        decisions: &mut [Decision],
+        notes: &mut Notes,
+    ) -> bool {
         let now = self.clock.now_ns();
-        decisions.clear();
         // Look first: a refusal then writes nothing at all, and nobody meets a charge that is taken back.
-        if !charges.iter().all(|charge| self.passes(charge, now)) {
-            charges.iter().for_each(|charge| decisions.push(self.look(charge, now)));
+        if !charges.iter().all(|charge| !charge.binds() || self.passes(charge, now)) {
+            charges.iter().zip(decisions).for_each(|(charge, decision)| *decision = self.look(charge, now));
             return false;
         }
-        decisions.resize(charges.len(), UNANSWERED);
         // A peek says what remained before.
-        for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost == 0) {
+        for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| !charge.is_made()) {
             *decision = self.look(charge, now);
         }
         for (at, charge) in charges.iter().enumerate() {
-            notes.push(if charge.cost == 0 {
-                Charged::default()
-            } else {
+            notes.push(if charge.is_made() {
                 self.charge_into(&mut decisions[at], charge, now)
+            } else {
+                Charged::default()
             });
-            if !decisions[at].is_allowed() {
-                // Last first: of the places in a queue only the last can be taken back.
-                let made = charges[..at].iter().zip(notes.iter()).filter(|(charge, _)| charge.cost > 0);
-                for (made, charged) in made.rev() {
-                    self.give_back(made.limit, made.hash, &charged);
-                }
-                for (charge, decision) in charges.iter().zip(&mut *decisions) {
-                    let answer = *decision;
-                    if answer.is_allowed() || answer == UNANSWERED {
-                        *decision = self.look(charge, now);
-                    }
-                    // What was made, or would have been, was allowed: only one stood in the way.
-                    if answer.is_allowed() {
-                        decision.verdict = answer.verdict;
-                    } else if answer == UNANSWERED && !decision.is_allowed() {
-                        decision.verdict = Verdict::Allowed { delay: 0 };
-                    }
-                }
+            if charge.binds() && !decisions[at].is_allowed() {
+                self.undo(&charges[..at], notes);
+                self.answer_refused(charges, decisions, now);
                 return false;
             }
         }
+        self.charge_shadows(charges, decisions, notes, now);
         true
+    }
+
+    fn undo(&self, charges: &[Charge<'_>], notes: &Notes) {
+        // Last first: of the places in a queue only the last can be taken back.
+        let made = charges.iter().zip(notes.iter()).filter(|(charge, _)| charge.is_made());
+        for (made, charged) in made.rev() {
+            self.give_back(made.limit, made.hash, &charged);
+        }
+    }
+
+    /// What is said of each charge when one of them turned out not to fit after all.
+    fn answer_refused(&self, charges: &[Charge<'_>], decisions: &mut [Decision], now: u64) {
+        for (charge, decision) in charges.iter().zip(decisions).filter(|(charge, _)| charge.is_made()) {
+            let answer = *decision;
+            if answer.is_allowed() || answer == UNANSWERED {
+                *decision = self.look(charge, now);
+            }
+            // What was made, or would have been, was allowed: only one stood in the way.
+            if answer.is_allowed() {
+                decision.verdict = answer.verdict;
+            } else if answer == UNANSWERED && !decision.is_allowed() {
+                decision.verdict = Verdict::Allowed { delay: 0 };
+            }
+        }
+    }
+
+    /// Each on its own, once the others are made.
+    fn charge_shadows(&self, charges: &[Charge<'_>], decisions: &mut [Decision], notes: &mut Notes, now: u64) {
+        for (at, charge) in charges.iter().enumerate().filter(|(_, charge)| !charge.binds() && charge.cost > 0) {
+            let charged = self.charge_into(&mut decisions[at], charge, now);
+            if decisions[at].is_allowed() {
+                notes.set(at, charged);
+            }
+        }
     }
 
     /// Makes a charge, and answers it. (Written in place: moving a decision that
@@ -124,4 +152,8 @@ impl<C: Clock> MemoryStore<C> {
         let charged = self.apply(limit, hash, &ChargeNoted { cost });
         charged.unwrap_or_else(|Full| (self.no_room(limit), Charged::default()))
     }
+}
+
+pub(super) fn receipt(charge: &Charge<'_>, charged: Charged) -> Receipt {
+    Receipt { limit: charge.limit.clone(), hash: charge.hash, charged }
 }

@@ -1,3 +1,4 @@
+mod as_store;
 mod joint;
 
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_core::{Charged, Decision, Quota, Settled, Verdict};
 
 use crate::cell::Cell;
-use crate::charge::Charge;
+use crate::charge::{Charge, Mode};
 use crate::clock::{Clock, RealClock};
 use crate::full::Full;
 use crate::key::{Key, ScopeHasher};
@@ -165,7 +166,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(always)]
     pub fn charge<'a, K: Key + ?Sized>(&self, limit: &'a Limit, key: &K, cost: u64) -> Charge<'a> {
         assert!(limit.0.store == self.id, "a limit can only be used in the store that made it");
-        Charge { limit, hash: limit.hash(key), cost }
+        Charge { limit, hash: limit.hash(key), cost, mode: Mode::Enforce }
     }
 
     /// Decides many charges, each on its own, in order. Fetches what they need
@@ -253,7 +254,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     fn check_any(&self, limit: &Limit, hash: u64, cost: u64) -> Decision {
         if cost == 0 {
-            return self.look(&Charge { limit, hash, cost }, self.clock.now_ns());
+            return self.look(&Charge { limit, hash, cost, mode: Mode::Enforce }, self.clock.now_ns());
         }
         self.apply(limit, hash, &Check { cost }).unwrap_or_else(|Full| self.no_room(limit))
     }

@@ -1,0 +1,63 @@
+//! The memory store behind the interface that all stores share.
+
+use std::error::Error;
+use std::future::Future;
+
+use smallvec::{SmallVec, smallvec};
+use tollgate_core::{Quota, Settled};
+
+use super::MemoryStore;
+use super::joint::{UNANSWERED, receipt};
+use crate::charge::Charge;
+use crate::clock::Clock;
+use crate::limit::Limit;
+use crate::notes::Notes;
+use crate::receipt::Receipt;
+use crate::store::{KeyedCharge, LocalStore, Outcome, Source, Store};
+
+impl<C: Clock + 'static> Store for MemoryStore<C> {
+    type Limit = Limit;
+    type Receipt = Receipt;
+
+    fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        Ok(MemoryStore::limit(self, scope, quota)?)
+    }
+
+    fn decide(&self, charges: &[KeyedCharge<'_, Limit>]) -> impl Future<Output = Outcome<Receipt>> + Send {
+        async move { self.decide_now(charges) }
+    }
+
+    fn give_back(&self, receipt: Receipt) {
+        self.refund(receipt);
+    }
+
+    fn settle(&self, receipt: Receipt, true_cost: u64) -> impl Future<Output = Settled> + Send {
+        async move { MemoryStore::settle(self, receipt, true_cost) }
+    }
+
+    fn renew(&self, receipt: &Receipt) -> impl Future<Output = bool> + Send {
+        async move { MemoryStore::renew(self, receipt) }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+}
+
+impl<C: Clock + 'static> LocalStore for MemoryStore<C> {}
+
+impl<C: Clock> MemoryStore<C> {
+    fn decide_now(&self, charges: &[KeyedCharge<'_, Limit>]) -> Outcome<Receipt> {
+        let prepared: SmallVec<[Charge<'_>; 4]> =
+            charges.iter().map(|asked| self.charge(asked.limit, asked.key, asked.cost).with_mode(asked.mode)).collect();
+        let mut decisions = smallvec![UNANSWERED; charges.len()];
+        let mut notes = Notes::default();
+        let passed = self.check_all_noting(&prepared, &mut decisions, &mut notes);
+        let mut receipts = Vec::new();
+        if passed && charges.iter().any(|asked| asked.receipt) {
+            let made = notes.iter().enumerate().filter(|(at, charged)| charges[*at].receipt && charged.cost > 0);
+            receipts.extend(made.map(|(at, charged)| (at, receipt(&prepared[at], charged))));
+        }
+        Outcome { passed, decisions, receipts, source: Source::Exact }
+    }
+}

@@ -1,0 +1,155 @@
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate_core::{Decision, Quota, Settled};
+
+use crate::charge::Mode;
+
+/// Where counters live: the interface that every front end and every limiter
+/// goes through, so that memory, a shared server or a store of one's own are
+/// exchangeable.
+///
+/// # What an implementation promises
+///
+/// - [`decide`](Store::decide) is one atomic step over all its charges: where
+///   one that binds is refused, none is made. It may refuse what would have
+///   passed while another step is under way; it never lets pass what is over a
+///   limit.
+/// - Two limits of the same scope share their counters, also when their quotas
+///   differ: what was used under one stays used under the other.
+/// - A key that was never seen is untouched. Keys of different scopes, and
+///   different bytes within a scope, never share a counter.
+/// - A cost of 0 is allowed and changes nothing.
+/// - A receipt gives back at most what it was made for, once, less what time
+///   has given back already.
+/// - No call panics or waits for ever. A store that cannot answer says so with
+///   [`Verdict::NoRoom`](tollgate_core::Verdict::NoRoom), which is its trouble and not the client's.
+///
+/// The algorithms themselves are in `tollgate-core`, as functions of a state,
+/// the time and a cost: an implementation keeps the states and calls them.
+pub trait Store: Send + Sync + 'static {
+    /// A quota that is ready to be charged.
+    type Limit: Clone + fmt::Debug + Send + Sync + 'static;
+    /// Proof of a charge.
+    type Receipt: fmt::Debug + Send + Sync + 'static;
+
+    /// Prepares a quota whose keys are counted under `scope`.
+    fn limit(&self, scope: &str, quota: Quota) -> Result<Self::Limit, Box<dyn Error + Send + Sync>>;
+
+    /// Makes charges, all or none.
+    fn decide(&self, charges: &[KeyedCharge<'_, Self::Limit>]) -> impl Future<Output = Outcome<Self::Receipt>> + Send;
+
+    /// Gives a charge back, or lets go of a permit. It returns at once; a store
+    /// that has to tell another machine does so in its own time.
+    fn give_back(&self, receipt: Self::Receipt);
+
+    /// Replaces an estimated cost by the true one.
+    fn settle(&self, receipt: Self::Receipt, true_cost: u64) -> impl Future<Output = Settled> + Send;
+
+    /// Extends the lease of a permit to its full length from now. `false` if it was lost, or is none.
+    fn renew(&self, receipt: &Self::Receipt) -> impl Future<Output = bool> + Send;
+
+    /// The time by which this store decides, in nanoseconds since 1970.
+    fn now_ns(&self) -> u64;
+}
+
+/// A store in this process: the futures of its calls are ready when they are
+/// first polled, so that nobody has to be asynchronous to use it.
+pub trait LocalStore: Store {}
+
+/// A charge to a key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyedCharge<'a, L> {
+    /// Under which limit.
+    pub limit: &'a L,
+    /// Whose counter.
+    pub key: &'a [u8],
+    /// How much.
+    pub cost: u64,
+    /// What it is to the others.
+    pub mode: Mode,
+    /// Whether a receipt is wanted.
+    pub receipt: bool,
+}
+
+/// What became of charges that were to be made together.
+#[derive(Debug)]
+pub struct Outcome<R> {
+    /// Whether the whole passed.
+    pub passed: bool,
+    /// The answer to each charge, in order. Where the whole is refused, an
+    /// allowed one was not made, and says what remains.
+    pub decisions: SmallVec<[Decision; 4]>,
+    /// The receipts that were wanted, of charges that were made, each with the position of its charge.
+    pub receipts: Vec<(usize, R)>,
+    /// Where the answer comes from.
+    pub source: Source,
+}
+
+/// Where an answer comes from, which says how exact it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// From the counters themselves.
+    #[default]
+    Exact,
+    /// From a refusal that is remembered because it still holds.
+    Cached,
+    /// From a share that this instance took in advance.
+    Leased,
+    /// From this region's share.
+    Regional,
+    /// From counters of this instance alone, as the policy wants it.
+    Local,
+    /// From what the policy says should happen when the store fails.
+    Fallback,
+}
+
+impl Source {
+    /// Its name in answers and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Source::Exact => "exact",
+            Source::Cached => "cached",
+            Source::Leased => "leased",
+            Source::Regional => "regional",
+            Source::Local => "local",
+            Source::Fallback => "fallback",
+        }
+    }
+}
+
+/// Several owners may share a store.
+impl<S: Store> Store for Arc<S> {
+    type Limit = S::Limit;
+    type Receipt = S::Receipt;
+
+    fn limit(&self, scope: &str, quota: Quota) -> Result<S::Limit, Box<dyn Error + Send + Sync>> {
+        (**self).limit(scope, quota)
+    }
+
+    fn decide(&self, charges: &[KeyedCharge<'_, S::Limit>]) -> impl Future<Output = Outcome<S::Receipt>> + Send {
+        (**self).decide(charges)
+    }
+
+    fn give_back(&self, receipt: S::Receipt) {
+        (**self).give_back(receipt);
+    }
+
+    fn settle(&self, receipt: S::Receipt, true_cost: u64) -> impl Future<Output = Settled> + Send {
+        (**self).settle(receipt, true_cost)
+    }
+
+    fn renew(&self, receipt: &S::Receipt) -> impl Future<Output = bool> + Send {
+        (**self).renew(receipt)
+    }
+
+    fn now_ns(&self) -> u64 {
+        (**self).now_ns()
+    }
+}
+
+impl<S: LocalStore> LocalStore for Arc<S> {}

@@ -4,6 +4,7 @@
 //! then checked. Nothing here keeps state or knows a store: a plan names, for
 //! each request, the quotas, keys and costs that somebody else then charges.
 
+mod builder;
 mod check;
 mod checked;
 pub mod model;
@@ -11,6 +12,7 @@ mod plan;
 mod problem;
 mod request;
 
+pub use builder::{PolicyBuilder, RuleBuilder, rule};
 pub use checked::{CheckedPolicy, PolicyErrors};
 pub use model::Policy;
 pub use plan::{

@@ -19,6 +19,8 @@ pub enum Mode {
     Guard,
     /// It is made if the others are and there is room for it; it stands in nobody's way.
     Shadow,
+    /// It is neither made nor in anybody's way: only what the answer would be.
+    Watch,
 }
 
 impl<'a> Charge<'a> {
@@ -30,7 +32,7 @@ impl<'a> Charge<'a> {
 
     /// Whether it can refuse the whole.
     pub(crate) fn binds(&self) -> bool {
-        self.mode != Mode::Shadow
+        matches!(self.mode, Mode::Enforce | Mode::Guard)
     }
 
     /// Whether it is made where the whole passes, and undone where it does not.

@@ -1,6 +1,26 @@
 //! Exact rate limiting inside a Rust program: nothing else to run.
 //!
 //! ```
+//! use tollgate::{Limiter, Request, rule};
+//!
+//! let limiter = Limiter::builder().rule(rule("per-ip").per("client_ip").limit("100/min")).build()?;
+//! let request = Request::from_peer(Some("203.0.113.9".parse()?));
+//! assert!(limiter.check(&request).is_allowed());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - A [`Limiter`] is a policy and the counters behind it. The policy is put together in the program, or
+//!   read from a file (feature `yaml`). A [`Request`] is what is known of who asks; a [`Verdict`] says what
+//!   to do, which [rule](Verdict::rule) decided and how all of them stand, and renders itself as response
+//!   [fields](Verdict::fields) and as a [problem](Verdict::problem_json).
+//! - A [`Permit`] holds what limits how many are under way, and lets go of it. A [`Receipt`] refunds a
+//!   request or settles it to its true cost.
+//! - The feature `tower` has a layer for axum, hyper and tonic services.
+//! - Counters live in a [`Store`]: a [`MemoryStore`], or one of one's own.
+//!
+//! Below a policy there are plain limits, for programs that know their keys:
+//!
+//! ```
 //! use tollgate::{MemoryStore, Quota};
 //!
 //! let store = MemoryStore::new();
@@ -16,36 +36,49 @@
 //! - A [`MemoryStore`] counts by [`Key`]: a name, an address, or several parts together. It is shared by
 //!   all threads, exact among them, and never takes more memory than its [`Capacity`]; what happens when
 //!   that is full of live keys is [`WhenFull`].
-//! - A [`Decision`] says whether a request may pass, what remains and when to come back. Its times are
+//! - A [`Decision`] says whether a charge may be made, what remains and when to come back. Its times are
 //!   in nanoseconds.
-//! - A [`Receipt`] gives a charge back, settles it to its true cost, or releases a permit: once.
+//! - A [`ChargeReceipt`] gives a charge back, settles it to its true cost, or releases a permit: once.
 //! - [`acquire`](MemoryStore::acquire) waits for its turn, under a leaky bucket with a [`Queue`] or a
 //!   bucket with reservations. It needs a [`Timer`]; the feature `tokio` brings tokio's.
 //!
 //! Tests bring a [`ManualClock`] and move it themselves:
 //!
 //! ```
-//! use tollgate::{ManualClock, MemoryOptions, MemoryStore, Quota};
+//! use tollgate::{AlgorithmKind, Limiter, ManualClock, Request, rule};
 //!
 //! let clock = ManualClock::at(1_000_000_000);
-//! let store = MemoryStore::with(MemoryOptions::default(), clock.clone())?;
-//! let login = store.limit("login", Quota::sliding_window_log("1/min".parse()?)?)?;
-//! assert!(store.check(&login, "alice", 1).is_allowed());
-//!
-//! let refused = store.check(&login, "alice", 1);
-//! assert_eq!(refused.retry_after(), Some(60_000_000_000));
+//! let login = rule("login").per("client_ip").limit("1/min").algorithm(AlgorithmKind::SlidingWindowLog);
+//! let limiter = Limiter::builder().rule(login).build_with_clock(clock.clone())?;
+//! let request = Request::from_peer(Some("203.0.113.9".parse()?));
+//! assert!(limiter.check(&request).is_allowed());
+//! assert_eq!(limiter.check(&request).retry_after(), Some(std::time::Duration::from_secs(60)));
 //! clock.advance(60_000_000_000);
-//! assert!(store.check(&login, "alice", 1).is_allowed());
+//! assert!(limiter.check(&request).is_allowed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod facts;
+mod fields;
+mod limiter;
+mod permit;
+mod receipt;
+mod verdict;
+
+pub use fields::{Field, PROBLEM_JSON};
+pub use limiter::{Limiter, LimiterBuilder, LimiterError};
+pub use permit::Permit;
+pub use receipt::Receipt;
 pub use tollgate_core::{
     AlgorithmKind, Decision, MAX_AMOUNT, MAX_SPAN_NS, ParseRateError, Queue, Quota, QuotaError, Rate, RateError,
-    Settled, Verdict, most_admitted,
+    Settled, Verdict as ChargeVerdict, most_admitted,
 };
+pub use tollgate_policy::{self as policy, CheckedPolicy, Headers, Policy, PolicyBuilder, Request, RuleBuilder, rule};
 #[cfg(feature = "tokio")]
 pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{
-    Acquired, BuildError, Capacity, Charge, Clock, Key, KeyHasher, Limit, LimitError, ManualClock, ManualSleep,
-    MemoryOptions, MemoryStore, NotAcquired, RealClock, Receipt, Stats, Timer, Wait, WhenFull,
+    Acquired, BuildError, Capacity, Charge, Clock, Key, KeyHasher, KeyedCharge, Limit, LimitError, LocalStore,
+    ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired, Outcome, RealClock,
+    Receipt as ChargeReceipt, Source, Stats, Store, Timer, Wait, WhenFull,
 };
+pub use verdict::{Action, RuleState, Verdict};

@@ -34,6 +34,8 @@ pub enum IdentitySource {
     Jwt(String),
     /// The same for everybody.
     Value(String),
+    /// Only what the caller of a limiter or of the service says it is.
+    Given,
     /// The first of these identities that is present, kept apart by name.
     First(Vec<String>),
 }

@@ -1,7 +1,6 @@
 //! The memory store behind the interface that all stores share.
 
 use std::error::Error;
-use std::future::Future;
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Quota, Settled};
@@ -23,20 +22,20 @@ impl<C: Clock + 'static> Store for MemoryStore<C> {
         Ok(MemoryStore::limit(self, scope, quota)?)
     }
 
-    fn decide(&self, charges: &[KeyedCharge<'_, Limit>]) -> impl Future<Output = Outcome<Receipt>> + Send {
-        async move { self.decide_now(charges) }
+    async fn decide(&self, charges: &[KeyedCharge<'_, Limit>]) -> Outcome<Receipt> {
+        self.decide_now(charges)
     }
 
     fn give_back(&self, receipt: Receipt) {
         self.refund(receipt);
     }
 
-    fn settle(&self, receipt: Receipt, true_cost: u64) -> impl Future<Output = Settled> + Send {
-        async move { MemoryStore::settle(self, receipt, true_cost) }
+    async fn settle(&self, receipt: Receipt, true_cost: u64) -> Settled {
+        MemoryStore::settle(self, receipt, true_cost)
     }
 
-    fn renew(&self, receipt: &Receipt) -> impl Future<Output = bool> + Send {
-        async move { MemoryStore::renew(self, receipt) }
+    async fn renew(&self, receipt: &Receipt) -> bool {
+        MemoryStore::renew(self, receipt)
     }
 
     fn now_ns(&self) -> u64 {

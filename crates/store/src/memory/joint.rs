@@ -3,7 +3,7 @@
 use tollgate_core::{BucketState, Charged, Decision, Verdict};
 
 use super::MemoryStore;
-use crate::charge::Charge;
+use crate::charge::{Charge, Mode};
 use crate::clock::Clock;
 use crate::full::Full;
 use crate::limit::{Limit, Rule};
@@ -103,7 +103,9 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Each on its own, once the others are made.
     fn charge_shadows(&self, charges: &[Charge<'_>], decisions: &mut [Decision], notes: &mut Notes, now: u64) {
-        for (at, charge) in charges.iter().enumerate().filter(|(_, charge)| !charge.binds() && charge.cost > 0) {
+        for (at, charge) in
+            charges.iter().enumerate().filter(|(_, charge)| charge.mode == Mode::Shadow && charge.cost > 0)
+        {
             let charged = self.charge_into(&mut decisions[at], charge, now);
             if decisions[at].is_allowed() {
                 notes.set(at, charged);

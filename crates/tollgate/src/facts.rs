@@ -1,0 +1,77 @@
+use std::sync::Arc;
+
+use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, Quota, Tick};
+use tollgate_policy::Plan;
+
+/// What is said of the policy in force, apart from any request: shared by its verdicts.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) rules: Vec<RuleFacts>,
+    pub(crate) quotas: Vec<QuotaFacts>,
+}
+
+/// What the road of a request needs of a rule.
+#[derive(Debug)]
+pub(crate) struct RuleFacts {
+    pub(crate) shadow: bool,
+    pub(crate) publish: bool,
+    pub(crate) variable_cost: bool,
+    pub(crate) own_cost: bool,
+}
+
+/// What is told of a quota.
+#[derive(Debug)]
+pub(crate) struct QuotaFacts {
+    pub(crate) is_concurrency: bool,
+    pub(crate) lease_ns: u64,
+    /// Its item of `RateLimit-Policy`.
+    pub(crate) policy_item: String,
+    /// Its item of `RateLimit` up to the number that remains.
+    pub(crate) state_item: String,
+}
+
+const S_NS: u64 = 1_000_000_000;
+
+/// The largest integer that a structured field can carry: 15 digits.
+pub(crate) const MAX_FIELD_INTEGER: u64 = 999_999_999_999_999;
+
+impl Facts {
+    pub(crate) fn new(plan: Plan) -> Facts {
+        let rules = plan.rules().iter().map(|rule| RuleFacts {
+            shadow: rule.shadow,
+            publish: rule.publish && !rule.shadow,
+            variable_cost: rule.variable_cost,
+            own_cost: rule.own_cost,
+        });
+        let quotas = plan.quotas().iter().map(|planned| QuotaFacts::new(&planned.scope, &planned.quota));
+        Facts { rules: rules.collect(), quotas: quotas.collect(), plan: Arc::new(plan) }
+    }
+}
+
+impl QuotaFacts {
+    fn new(name: &str, quota: &Quota) -> QuotaFacts {
+        let is_concurrency = quota.kind() == AlgorithmKind::Concurrency;
+        // Names of rules are printable and have neither quotes nor backslashes.
+        let (limit, refill_s) = limit_and_refill_s(quota);
+        let policy_item = if is_concurrency {
+            format!("\"{name}\";q={limit};qu=\"concurrent-requests\"")
+        } else {
+            format!("\"{name}\";q={limit};w={refill_s}")
+        };
+        QuotaFacts { is_concurrency, lease_ns: quota.period_ns(), policy_item, state_item: format!("\"{name}\";r=") }
+    }
+}
+
+/// The largest that can remain, and the whole seconds it takes to come back.
+fn limit_and_refill_s(quota: &Quota) -> (u64, u64) {
+    let (limit, refill_ns) = match Bucket::new(quota, Tick::Nanosecond) {
+        Some(bucket) => {
+            let limit = bucket.look(&BucketState::default(), 0, 0).limit;
+            (limit, u128::from(limit) * u128::from(quota.period_ns()) / u128::from(quota.amount()))
+        }
+        None => (quota.amount(), u128::from(quota.period_ns())),
+    };
+    let refill_s = u64::try_from(refill_ns.div_ceil(u128::from(S_NS))).unwrap_or(u64::MAX);
+    (limit.min(MAX_FIELD_INTEGER), refill_s.clamp(1, MAX_FIELD_INTEGER))
+}

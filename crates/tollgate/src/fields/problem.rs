@@ -1,0 +1,77 @@
+//! A refusal as problem details (RFC 9457).
+
+use super::date::rfc3339;
+use super::json::Object;
+use crate::verdict::{Action, RuleState, Verdict};
+
+/// The media type of [`Verdict::problem_json`].
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+const REGISTRY: &str = "https://iana.org/assignments/http-problem-types#";
+const MS_NS: u64 = 1_000_000;
+const S_NS: u64 = 1_000_000_000;
+
+impl Verdict {
+    /// The body of a refusal, of the type [`PROBLEM_JSON`]. It names what the policy publishes.
+    #[must_use]
+    pub fn problem_json(&self) -> String {
+        let (kind, title) = self.kind_and_title();
+        let jitter_ns = self.jitter_ns();
+        let mut object = Object::new();
+        match kind {
+            Some(kind) => object.text("type", &format!("{REGISTRY}{kind}")),
+            None => object.text("type", "about:blank"),
+        }
+        object.text("title", title);
+        object.number("status", u64::from(self.status()));
+        object.text("detail", &self.detail(jitter_ns));
+        if self.action != Action::Deny {
+            object.texts("violated-policies", self.violated());
+        }
+        if let Some(state) = self.told() {
+            object.text("rule", self.rule_name(state));
+            object.number("limit", state.decision.limit);
+            if state.decision.reset_after < u64::MAX {
+                let reset_ns = self.now_ns.saturating_add(state.decision.reset_after);
+                object.text("reset_at", &rfc3339(reset_ns.div_ceil(S_NS)));
+            }
+        }
+        if let Some(retry_ns) = self.retry_after_ns() {
+            object.number("retry_after_ms", retry_ns.saturating_add(jitter_ns).div_ceil(MS_NS));
+        }
+        object.finish()
+    }
+
+    fn kind_and_title(&self) -> (Option<&'static str>, &'static str) {
+        match self.action {
+            Action::Deny => (None, "Forbidden"),
+            Action::Block => (Some("abnormal-usage-detected"), "Blocked for a time"),
+            _ if self.is_trouble() => (Some("temporary-reduced-capacity"), "Temporarily reduced capacity"),
+            _ => (Some("quota-exceeded"), "Too many requests"),
+        }
+    }
+
+    fn detail(&self, jitter_ns: u64) -> String {
+        let what = match self.action {
+            Action::Deny => return "requests from here are not accepted".to_owned(),
+            Action::Block => "too many requests beyond the limit",
+            _ if self.is_trouble() => "the request could not be counted",
+            _ => "the limit is reached",
+        };
+        match self.retry_after_s(jitter_ns) {
+            Some(1) => format!("{what}; try again in 1 second"),
+            Some(seconds) => format!("{what}; try again in {seconds} seconds"),
+            None => what.to_owned(),
+        }
+    }
+
+    /// The names of the limits that refuse, as far as clients may know them.
+    fn violated(&self) -> impl Iterator<Item = &str> {
+        let deciding = self.told();
+        let refuses = move |state: &&RuleState| {
+            let publish = self.facts.rules[state.rule as usize].publish;
+            publish && (!state.decision.is_allowed() || deciding == Some(*state))
+        };
+        self.states.iter().filter(refuses).map(|state| self.limit_name(state))
+    }
+}

@@ -1,0 +1,76 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Quota, QuotaError, Rate};
+use tollgate_policy::model::OnLimit;
+use tollgate_policy::{CheckedPolicy, Plan};
+use tollgate_store::Store;
+
+use super::LimiterError;
+use crate::facts::Facts;
+
+/// The policy in force, made ready for one store.
+pub(super) struct Active<L> {
+    pub(super) facts: Arc<Facts>,
+    /// For each quota of the plan, its limit.
+    pub(super) limits: Vec<L>,
+    /// For each rule of the plan, how it deals with violations.
+    pub(super) graduated: Vec<Option<Graduated<L>>>,
+}
+
+/// How a rule deals with those who go on beyond its limit.
+pub(super) struct Graduated<L> {
+    pub(super) warn_first: u64,
+    /// Counts violations; what it refuses is too many of them.
+    pub(super) violations: Option<L>,
+    /// A bucket of one token that takes as long to come back as a block lasts: empty, it blocks.
+    pub(super) block: Option<L>,
+}
+
+impl<L> Active<L> {
+    pub(super) fn prepare<S: Store<Limit = L>>(policy: &CheckedPolicy, store: &S) -> Result<Active<L>, LimiterError> {
+        let plan = Plan::compile(policy).map_err(LimiterError::Compile)?;
+        let limit = |scope: &str, quota: Quota| {
+            store.limit(scope, quota).map_err(|error| LimiterError::Limit { scope: scope.to_owned(), error })
+        };
+        let limits =
+            plan.quotas().iter().map(|planned| limit(&planned.scope, planned.quota)).collect::<Result<_, _>>()?;
+        let graduated = plan
+            .rules()
+            .iter()
+            .map(|rule| rule.on_limit.map(|on_limit| Graduated::prepare(&rule.name, &on_limit, &limit)).transpose())
+            .collect::<Result<_, _>>()?;
+        Ok(Active { facts: Arc::new(Facts::new(plan)), limits, graduated })
+    }
+}
+
+impl<L> Graduated<L> {
+    fn prepare(
+        rule: &str,
+        on_limit: &OnLimit,
+        limit: &impl Fn(&str, Quota) -> Result<L, LimiterError>,
+    ) -> Result<Graduated<L>, LimiterError> {
+        let prepare = |what: &str, quota: Result<Quota, QuotaError>| {
+            let scope = format!("{rule}/{what}");
+            let quota = quota.map_err(|error| LimiterError::Limit { scope: scope.clone(), error: error.into() })?;
+            limit(&scope, quota)
+        };
+        let most = on_limit.block.map_or(on_limit.warn_first, |block| block.after.max(on_limit.warn_first));
+        let violations = (most > 0).then(|| prepare("violations", violations(most, on_limit.span_ns)));
+        let block = on_limit.block.map(|block| prepare("block", one_in(block.duration_ns)));
+        Ok(Graduated {
+            warn_first: on_limit.warn_first,
+            violations: violations.transpose()?,
+            block: block.transpose()?,
+        })
+    }
+}
+
+/// Exact, because people are told after how many violations what happens.
+fn violations(most: u64, span_ns: u64) -> Result<Quota, QuotaError> {
+    Quota::sliding_window_log(Rate::new(most, Duration::from_nanos(span_ns))?)
+}
+
+fn one_in(duration_ns: u64) -> Result<Quota, QuotaError> {
+    Quota::token_bucket(Rate::new(1, Duration::from_nanos(duration_ns))?.with_burst(1)?)
+}

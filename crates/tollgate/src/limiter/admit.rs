@@ -1,0 +1,209 @@
+//! The road of a request: what the policy says of it, one step in the store, the verdict.
+
+use smallvec::SmallVec;
+use tollgate_core::Decision;
+use tollgate_policy::{Access, Met, PlannedCharge, Request};
+use tollgate_store::{KeyedCharge, Mode, Outcome, Store};
+
+use super::Limiter;
+use super::active::Active;
+use super::violations::Step;
+use crate::receipt::{Held, Receipt};
+use crate::verdict::{Action, RuleState, Verdict};
+
+/// What somebody wants to know.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// May it pass? Charges it.
+    Check,
+    /// Like `Check`, with permits and receipts.
+    Admit,
+    /// Would it pass? Charges nothing.
+    Look,
+}
+
+/// The charges of a request, and before them the guards of its rules that can block.
+pub(super) struct Laid<'a, L> {
+    entries: SmallVec<[KeyedCharge<'a, L>; 4]>,
+    /// For each entry, the position of its charge; of a guard, that of the first charge of its rule.
+    charges: SmallVec<[usize; 4]>,
+    guards: usize,
+}
+
+impl<S: Store> Limiter<S> {
+    pub(super) async fn ask(&self, request: &Request<'_>, asking: Asking) -> (Verdict, Receipt<S>) {
+        let active = self.shared.active.load_full();
+        let met = active.facts.plan.meet(request);
+        let now_ns = self.shared.store.now_ns();
+        let mut verdict = Verdict::new(&active.facts, now_ns);
+        match met.access {
+            Access::Denied => verdict.action = Action::Deny,
+            Access::Allowed => {}
+            Access::Rules if met.charges.is_empty() => {}
+            Access::Rules => {
+                let laid = lay(&active, &met, asking, |_| true);
+                let outcome = self.shared.store.decide(&laid.entries).await;
+                if !outcome.passed {
+                    return self.refused(&active, &met, asking, &laid, outcome, verdict).await;
+                }
+                let receipt = passed(&active, &met, &laid, outcome, &mut verdict);
+                return (verdict, receipt);
+            }
+        }
+        (verdict, Receipt::nothing())
+    }
+
+    /// Counts violations, and lets pass after all what is only warned.
+    async fn refused(
+        &self,
+        active: &Active<S::Limit>,
+        met: &Met,
+        asking: Asking,
+        laid: &Laid<'_, S::Limit>,
+        outcome: Outcome<S::Receipt>,
+        mut verdict: Verdict,
+    ) -> (Verdict, Receipt<S>) {
+        note_states(active, met, laid, &outcome, &mut verdict);
+        if let Some((rule, left_ns)) = blocked_by(met, laid, &outcome.decisions) {
+            verdict.refuse_until(Action::Block, rule, Some(left_ns));
+            return (verdict, Receipt::nothing());
+        }
+        let refusing = refusing_rules(active, met, laid, &outcome.decisions);
+        let mut only_warned = true;
+        for &(rule, at) in &refusing {
+            match self.violation(active, met, &met.charges[at], asking).await {
+                Step::Warn => verdict.warned.push(rule),
+                Step::Reject => only_warned = false,
+                Step::Block { for_ns } => {
+                    verdict.refuse_until(Action::Block, rule, Some(for_ns));
+                    return (verdict, Receipt::nothing());
+                }
+            }
+        }
+        if !only_warned {
+            verdict.warned.clear();
+            verdict.reject();
+            return (verdict, Receipt::nothing());
+        }
+        // A warned request passes uncharged by the rules that warn, and meets all others.
+        let warned = verdict.warned.clone();
+        let rest = lay(active, met, asking, |charge| !warned.contains(&charge.rule));
+        let outcome = self.shared.store.decide(&rest.entries).await;
+        verdict.states.retain(|state| warned.contains(&state.rule));
+        if outcome.passed {
+            let receipt = passed(active, met, &rest, outcome, &mut verdict);
+            verdict.action = Action::Warn;
+            return (verdict, receipt);
+        }
+        note_states(active, met, &rest, &outcome, &mut verdict);
+        verdict.warned.clear();
+        verdict.reject();
+        (verdict, Receipt::nothing())
+    }
+}
+
+/// Lays out the entries for the store. `wanted` chooses among the charges.
+fn lay<'a, L>(
+    active: &'a Active<L>,
+    met: &'a Met,
+    asking: Asking,
+    wanted: impl Fn(&PlannedCharge) -> bool,
+) -> Laid<'a, L> {
+    let mut laid = Laid { entries: SmallVec::new(), charges: SmallVec::new(), guards: 0 };
+    let chosen = || met.charges.iter().enumerate().filter(|(_, charge)| wanted(charge));
+    let rules = &active.facts.rules;
+    let mut last_rule = None;
+    for (at, charge) in chosen() {
+        let rule = charge.rule as usize;
+        let is_first_of_rule = last_rule.replace(rule) != Some(rule);
+        if !is_first_of_rule || rules[rule].shadow || charge.cost == 0 {
+            continue;
+        }
+        if let Some(limit) = active.graduated[rule].as_ref().and_then(|graduated| graduated.block.as_ref()) {
+            laid.entries.push(KeyedCharge { limit, key: met.key(charge), cost: 1, mode: Mode::Guard, receipt: false });
+            laid.charges.push(at);
+        }
+    }
+    laid.guards = laid.entries.len();
+    for (at, charge) in chosen() {
+        laid.entries.push(KeyedCharge {
+            limit: &active.limits[charge.quota as usize],
+            key: met.key(charge),
+            cost: charge.cost,
+            mode: mode(active, charge, asking),
+            receipt: asking == Asking::Admit,
+        });
+        laid.charges.push(at);
+    }
+    laid
+}
+
+fn mode<L>(active: &Active<L>, charge: &PlannedCharge, asking: Asking) -> Mode {
+    // A permit that nobody will give back is only looked at.
+    let holds_permits = active.facts.quotas[charge.quota as usize].is_concurrency;
+    let is_made = asking == Asking::Admit || asking == Asking::Check && !holds_permits;
+    match (active.facts.rules[charge.rule as usize].shadow, is_made) {
+        (false, true) => Mode::Enforce,
+        (false, false) => Mode::Guard,
+        (true, true) => Mode::Shadow,
+        (true, false) => Mode::Watch,
+    }
+}
+
+fn passed<S: Store>(
+    active: &Active<S::Limit>,
+    met: &Met,
+    laid: &Laid<'_, S::Limit>,
+    outcome: Outcome<S::Receipt>,
+    verdict: &mut Verdict,
+) -> Receipt<S> {
+    note_states(active, met, laid, &outcome, verdict);
+    verdict.pass();
+    if outcome.receipts.is_empty() {
+        return Receipt::nothing();
+    }
+    Receipt::new(outcome.receipts.into_iter().map(|(entry, receipt)| {
+        let charge = &met.charges[laid.charges[entry]];
+        let (rule, quota) = (&active.facts.rules[charge.rule as usize], &active.facts.quotas[charge.quota as usize]);
+        Held {
+            receipt,
+            lease_ns: quota.is_concurrency.then_some(quota.lease_ns),
+            is_estimate: rule.variable_cost,
+            follows_request: !rule.own_cost,
+        }
+    }))
+}
+
+fn note_states<L, R>(active: &Active<L>, met: &Met, laid: &Laid<'_, L>, outcome: &Outcome<R>, verdict: &mut Verdict) {
+    verdict.source = outcome.source;
+    for (at, decision) in laid.charges[laid.guards..].iter().zip(&outcome.decisions[laid.guards..]) {
+        let charge = &met.charges[*at];
+        let shadow = active.facts.rules[charge.rule as usize].shadow;
+        verdict.states.push(RuleState { rule: charge.rule, quota: charge.quota, decision: *decision, shadow });
+    }
+}
+
+/// The rule whose block is in force longest, and for how long.
+fn blocked_by<L>(met: &Met, laid: &Laid<'_, L>, decisions: &[Decision]) -> Option<(u32, u64)> {
+    let guards = laid.charges[..laid.guards].iter().zip(decisions);
+    let blocking = guards.filter_map(|(at, decision)| Some((met.charges[*at].rule, decision.retry_after()?)));
+    blocking.max_by_key(|(_, left_ns)| *left_ns)
+}
+
+/// The rules that refuse, each with the position of a charge of it.
+fn refusing_rules<L>(
+    active: &Active<L>,
+    met: &Met,
+    laid: &Laid<'_, L>,
+    decisions: &[Decision],
+) -> SmallVec<[(u32, usize); 4]> {
+    let mut refusing: SmallVec<[(u32, usize); 4]> = SmallVec::new();
+    for (at, decision) in laid.charges[laid.guards..].iter().zip(&decisions[laid.guards..]) {
+        let rule = met.charges[*at].rule;
+        let is_new = refusing.last().is_none_or(|(last, _)| *last != rule);
+        if !decision.is_allowed() && is_new && !active.facts.rules[rule as usize].shadow {
+            refusing.push((rule, *at));
+        }
+    }
+    refusing
+}

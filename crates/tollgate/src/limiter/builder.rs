@@ -1,0 +1,40 @@
+use tollgate_policy::model::{IdentitySource, Policy};
+use tollgate_policy::{PolicyBuilder, RuleBuilder};
+use tollgate_store::{Clock, MemoryStore};
+
+use super::{Limiter, LimiterError};
+
+/// Puts a limiter together in the program: a policy without a file.
+#[derive(Clone, Debug, Default)]
+#[must_use = "it is finished by `build`"]
+pub struct LimiterBuilder {
+    policy: PolicyBuilder,
+}
+
+impl LimiterBuilder {
+    /// Adds a rule: see [`rule`](crate::rule).
+    pub fn rule(self, rule: RuleBuilder) -> LimiterBuilder {
+        LimiterBuilder { policy: self.policy.rule(rule) }
+    }
+
+    /// Says where an identity is found. One that is used and not declared is
+    /// what the caller gives with the request.
+    pub fn identity(self, name: &str, source: IdentitySource) -> LimiterBuilder {
+        LimiterBuilder { policy: self.policy.identity(name, source) }
+    }
+
+    /// Changes anything else of the policy: trusted proxies, tiers, lists, settings.
+    pub fn with(self, change: impl FnOnce(&mut Policy)) -> LimiterBuilder {
+        LimiterBuilder { policy: self.policy.with(change) }
+    }
+
+    /// The limiter, with a memory store.
+    pub fn build(self) -> Result<Limiter, LimiterError> {
+        Limiter::new(&self.policy.build().map_err(LimiterError::Policy)?)
+    }
+
+    /// The limiter, with a memory store that goes by a clock of one's own.
+    pub fn build_with_clock<C: Clock + 'static>(self, clock: C) -> Result<Limiter<MemoryStore<C>>, LimiterError> {
+        Limiter::in_memory(&self.policy.build().map_err(LimiterError::Policy)?, clock)
+    }
+}

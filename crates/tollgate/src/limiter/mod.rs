@@ -1,0 +1,316 @@
+mod active;
+mod admit;
+mod builder;
+mod immediate;
+mod violations;
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tollgate_policy::model::{MemorySettings, StoreSettings, WhenFull as WhenFullSetting};
+use tollgate_policy::{CheckedPolicy, CompileError, Plan, PolicyErrors, Request};
+use tollgate_store::{
+    BuildError, Capacity, Clock, LocalStore, MemoryOptions, MemoryStore, RealClock, Settled, Store, Timer, WhenFull,
+};
+
+use crate::permit::Permit;
+use crate::receipt::Receipt;
+use crate::verdict::Verdict;
+use active::Active;
+use admit::Asking;
+use immediate::immediately;
+
+pub use builder::LimiterBuilder;
+
+/// A policy and the counters behind it: may this request pass?
+///
+/// Cloning is cheap, and all clones share the same counters and the same
+/// policy. Make one when the program starts and hand out clones; a layer that
+/// made its own for each connection would limit nothing.
+///
+/// ```
+/// use tollgate::{Limiter, Request, rule};
+///
+/// let limiter = Limiter::builder().rule(rule("per-user").per("user").limit("2/min")).build()?;
+/// let alice = Request { identities: &[("user", "alice")], ..Request::from_peer(None) };
+/// assert!(limiter.check(&alice).is_allowed());
+/// assert!(limiter.check(&alice).is_allowed());
+///
+/// let refused = limiter.check(&alice);
+/// assert_eq!(refused.rule(), Some("per-user"));
+/// assert_eq!(refused.retry_after().map(|wait| wait.as_secs_f32().ceil()), Some(30.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Limiter<S: Store = MemoryStore> {
+    shared: Arc<Shared<S>>,
+}
+
+struct Shared<S: Store> {
+    store: S,
+    active: ArcSwap<Active<S::Limit>>,
+}
+
+/// Why a limiter cannot be made, or cannot take a policy.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LimiterError {
+    /// The policy has errors.
+    Policy(PolicyErrors),
+    /// The policy's file has errors, or cannot be read.
+    #[cfg(feature = "yaml")]
+    File(tollgate_policy::LoadError),
+    /// The policy cannot be compiled.
+    Compile(CompileError),
+    /// The store cannot be built.
+    Store(BuildError),
+    /// The policy wants a store that must be given: see [`Limiter::with_store`].
+    OtherStore,
+    /// The store does not take one of the policy's quotas.
+    Limit {
+        /// The scope of the quota.
+        scope: String,
+        /// What the store says.
+        error: Box<dyn Error + Send + Sync>,
+    },
+}
+
+impl Limiter {
+    /// Puts a policy together in the program.
+    pub fn builder() -> LimiterBuilder {
+        LimiterBuilder::default()
+    }
+
+    /// A limiter for a policy, with the memory store that the policy's settings describe.
+    pub fn new(policy: &CheckedPolicy) -> Result<Limiter, LimiterError> {
+        Limiter::in_memory(policy, RealClock::new())
+    }
+
+    /// Reads a policy file.
+    #[cfg(feature = "yaml")]
+    pub fn from_file(path: impl AsRef<std::path::Path>) -> Result<Limiter, LimiterError> {
+        let loaded = tollgate_policy::load(path.as_ref()).map_err(LimiterError::File)?;
+        Limiter::new(&loaded.policy)
+    }
+
+    /// Reads a policy from text, as it would stand in a file.
+    #[cfg(feature = "yaml")]
+    pub fn from_yaml(text: &str) -> Result<Limiter, LimiterError> {
+        let loaded = tollgate_policy::parse(text, "policy", None)
+            .map_err(|report| LimiterError::File(tollgate_policy::LoadError::Invalid(report)))?;
+        Limiter::new(&loaded.policy)
+    }
+}
+
+impl<C: Clock + 'static> Limiter<MemoryStore<C>> {
+    /// Like [`Limiter::new`], with a clock of one's own.
+    pub fn in_memory(policy: &CheckedPolicy, clock: C) -> Result<Limiter<MemoryStore<C>>, LimiterError> {
+        let StoreSettings::Memory(settings) = &policy.store else { return Err(LimiterError::OtherStore) };
+        let store = MemoryStore::with(memory_options(settings), clock).map_err(LimiterError::Store)?;
+        Limiter::with_store(policy, store)
+    }
+}
+
+fn memory_options(settings: &MemorySettings) -> MemoryOptions {
+    MemoryOptions {
+        capacity: Capacity::Entries(usize::try_from(settings.entries).unwrap_or(usize::MAX)),
+        when_full: match settings.when_full {
+            WhenFullSetting::Evict => WhenFull::EvictFullest,
+            WhenFullSetting::Refuse => WhenFull::RefuseNew,
+        },
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// A limiter over a store of one's own.
+    pub fn with_store(policy: &CheckedPolicy, store: S) -> Result<Limiter<S>, LimiterError> {
+        let active = Active::prepare(policy, &store)?;
+        Ok(Limiter { shared: Arc::new(Shared { store, active: ArcSwap::from_pointee(active) }) })
+    }
+
+    /// Replaces the policy for this limiter and all its clones, between two
+    /// requests. Counters stay: a rule of the same name goes on where it was,
+    /// under its new limit. (The store's settings are those it was made with.)
+    pub fn set_policy(&self, policy: &CheckedPolicy) -> Result<(), LimiterError> {
+        let active = Active::prepare(policy, &self.shared.store)?;
+        self.shared.active.store(Arc::new(active));
+        Ok(())
+    }
+
+    /// The plan that is in force.
+    #[must_use]
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.shared.active.load().facts.plan)
+    }
+
+    /// The store behind it.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.shared.store
+    }
+
+    /// Decides, and charges if it may pass. Permits are looked at and not
+    /// taken, because nobody would give them back: see
+    /// [`admit`](Limiter::admit).
+    pub async fn decide(&self, request: &Request<'_>) -> Verdict {
+        self.ask(request, Asking::Check).await.0
+    }
+
+    /// What the answer would be, charging nothing.
+    pub async fn look(&self, request: &Request<'_>) -> Verdict {
+        self.ask(request, Asking::Look).await.0
+    }
+
+    /// Decides, charges, and takes permits where rules limit how many are under
+    /// way. The guard lets go of them when it is dropped; until then the
+    /// charges can also be refunded or settled through it. `None` if it was refused.
+    pub async fn admit(&self, request: &Request<'_>) -> (Verdict, Option<Permit<S>>) {
+        let (verdict, receipt) = self.ask(request, Asking::Admit).await;
+        let permit = verdict.is_allowed().then(|| Permit::new(self.clone(), receipt));
+        (verdict, permit)
+    }
+
+    /// Like [`admit`](Limiter::admit), waiting up to `max_wait` for its turn.
+    ///
+    /// A queueing rule's place is waited for in order. Under other rules it
+    /// tries again when the refusal says so, and somebody else may have come
+    /// first. Where it is clear that it would take longer, the answer is the
+    /// refusal, at once. Dropping the future gives back what it was waiting for.
+    pub async fn acquire<T: Timer>(
+        &self,
+        request: &Request<'_>,
+        max_wait: Duration,
+        timer: T,
+    ) -> Result<(Verdict, Permit<S>), Verdict> {
+        let begun_ns = self.shared.store.now_ns();
+        let deadline_ns = begun_ns.saturating_add(u64::try_from(max_wait.as_nanos()).unwrap_or(u64::MAX));
+        loop {
+            let (verdict, permit) = self.admit(request).await;
+            let wait_ns = if verdict.is_allowed() { Some(verdict.delay_ns()) } else { verdict.retry_after_ns() };
+            let now_ns = self.shared.store.now_ns();
+            let in_time = wait_ns.is_some_and(|wait| now_ns.saturating_add(wait) <= deadline_ns);
+            match (permit, wait_ns) {
+                (Some(permit), Some(wait_ns)) if in_time => {
+                    let waiting = permit.refunded_unless_kept();
+                    if wait_ns > 0 {
+                        timer.sleep(wait_ns).await;
+                    }
+                    return Ok((verdict, waiting.keep()));
+                }
+                (None, Some(wait_ns)) if in_time => timer.sleep(wait_ns).await,
+                (permit, _) => {
+                    if let Some(permit) = permit {
+                        permit.refund();
+                    }
+                    return Err(verdict);
+                }
+            }
+        }
+    }
+
+    /// Decides like [`admit`](Limiter::admit), for somebody who keeps the receipt where a guard cannot go.
+    pub async fn decide_with_receipt(&self, request: &Request<'_>) -> (Verdict, Option<Receipt<S>>) {
+        let (verdict, receipt) = self.ask(request, Asking::Admit).await;
+        let receipt = verdict.is_allowed().then_some(receipt);
+        (verdict, receipt)
+    }
+
+    /// Gives back everything that a receipt is for.
+    pub fn refund(&self, receipt: Receipt<S>) {
+        receipt.into_all().for_each(|held| self.shared.store.give_back(held));
+    }
+
+    /// Lets go of permits; what was charged stays charged.
+    pub fn release(&self, receipt: Receipt<S>) {
+        receipt.into_permits().for_each(|held| self.shared.store.give_back(held));
+    }
+
+    /// Replaces the estimated cost by the true one, and lets go of permits.
+    /// Rules with a fixed cost of their own keep it.
+    pub async fn settle_by(&self, receipt: Receipt<S>, true_cost: u64) -> Settled {
+        let (permits, estimates) = receipt.into_permits_and_estimates();
+        permits.into_iter().for_each(|held| self.shared.store.give_back(held));
+        let mut overrun = 0;
+        for held in estimates {
+            overrun = overrun.max(self.shared.store.settle(held, true_cost).await.overrun);
+        }
+        Settled { overrun }
+    }
+
+    /// Extends the leases of a receipt's permits. `false` if one was lost.
+    pub async fn renew(&self, receipt: &Receipt<S>) -> bool {
+        let mut kept = true;
+        for held in receipt.permits() {
+            kept &= self.shared.store.renew(held).await;
+        }
+        kept
+    }
+}
+
+/// The same without waiting, for stores that answer at once.
+impl<S: LocalStore> Limiter<S> {
+    /// Decides, and charges if it may pass. Permits are looked at and not
+    /// taken, because nobody would give them back: see [`permit`](Limiter::permit).
+    #[must_use]
+    pub fn check(&self, request: &Request<'_>) -> Verdict {
+        immediately(self.decide(request))
+    }
+
+    /// What the answer would be, charging nothing.
+    #[must_use]
+    pub fn peek(&self, request: &Request<'_>) -> Verdict {
+        immediately(self.look(request))
+    }
+
+    /// Decides, charges, and takes permits, with a guard that lets go of them.
+    /// The refusal if it may not pass.
+    pub fn permit(&self, request: &Request<'_>) -> Result<Permit<S>, Box<Verdict>> {
+        match immediately(self.admit(request)) {
+            (_, Some(permit)) => Ok(permit),
+            (verdict, None) => Err(Box::new(verdict)),
+        }
+    }
+
+    /// Decides with a receipt, for what can only be settled or refunded later.
+    pub fn check_with_receipt(&self, request: &Request<'_>) -> (Verdict, Option<Receipt<S>>) {
+        immediately(self.decide_with_receipt(request))
+    }
+
+    /// Replaces the estimated cost by the true one, and lets go of permits.
+    pub fn settle(&self, receipt: Receipt<S>, true_cost: u64) -> Settled {
+        immediately(self.settle_by(receipt, true_cost))
+    }
+}
+
+impl<S: Store> Clone for Limiter<S> {
+    fn clone(&self) -> Limiter<S> {
+        Limiter { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S: Store> fmt::Debug for Limiter<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plan = self.plan();
+        f.debug_struct("Limiter").field("rules", &plan.rules().len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for LimiterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LimiterError::Policy(errors) => errors.fmt(f),
+            #[cfg(feature = "yaml")]
+            LimiterError::File(error) => error.fmt(f),
+            LimiterError::Compile(error) => error.fmt(f),
+            LimiterError::Store(error) => error.fmt(f),
+            LimiterError::OtherStore => {
+                f.write_str("the policy does not keep its counters in memory: give the store with Limiter::with_store")
+            }
+            LimiterError::Limit { scope, error } => write!(f, "{scope}: {error}"),
+        }
+    }
+}
+
+impl Error for LimiterError {}

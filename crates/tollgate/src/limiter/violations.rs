@@ -1,0 +1,53 @@
+//! What becomes of those who go on beyond a limit: warned, rejected, blocked.
+
+use tollgate_core::{Decision, Verdict};
+use tollgate_policy::{Met, PlannedCharge};
+use tollgate_store::{KeyedCharge, Mode, Store};
+
+use super::Limiter;
+use super::active::Active;
+use super::admit::Asking;
+
+/// What a violation leads to.
+pub(super) enum Step {
+    Warn,
+    Reject,
+    Block { for_ns: u64 },
+}
+
+impl<S: Store> Limiter<S> {
+    /// Counts one violation of the rule of `charge`, and says what it leads to.
+    pub(super) async fn violation(
+        &self,
+        active: &Active<S::Limit>,
+        met: &Met,
+        charge: &PlannedCharge,
+        asking: Asking,
+    ) -> Step {
+        let Some(graduated) = &active.graduated[charge.rule as usize] else { return Step::Reject };
+        let Some(violations) = &graduated.violations else { return Step::Reject };
+        let key = met.key(charge);
+        let mode = if asking == Asking::Look { Mode::Guard } else { Mode::Enforce };
+        let counted = self.one(violations, key, mode).await;
+        match (counted.verdict, &graduated.block) {
+            (Verdict::Allowed { .. }, _) => {
+                // One that is only looked at is not among those that were counted.
+                let looked = u64::from(mode == Mode::Guard);
+                let so_many = counted.limit - counted.remaining + looked;
+                if so_many <= graduated.warn_first { Step::Warn } else { Step::Reject }
+            }
+            (Verdict::Refused { .. }, Some(block)) => {
+                let begun = self.one(block, key, mode).await;
+                // Somebody else may have begun it a moment ago. What is merely looked at has not begun.
+                let for_ns = begun.retry_after().unwrap_or(begun.reset_after.max(begun.next_after));
+                Step::Block { for_ns }
+            }
+            _ => Step::Reject,
+        }
+    }
+
+    async fn one(&self, limit: &S::Limit, key: &[u8], mode: Mode) -> Decision {
+        let charge = KeyedCharge { limit, key, cost: 1, mode, receipt: false };
+        self.shared.store.decide(&[charge]).await.decisions[0]
+    }
+}

@@ -1,0 +1,236 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate_core::{Decision, Verdict as CoreVerdict};
+use tollgate_store::Source;
+
+use crate::facts::Facts;
+
+/// The answer to a request: what to do with it, which rule decided, and how
+/// every rule it met stands.
+#[derive(Clone)]
+pub struct Verdict {
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) action: Action,
+    /// The position of the deciding state.
+    deciding: Option<usize>,
+    pub(crate) states: SmallVec<[RuleState; 4]>,
+    pub(crate) source: Source,
+    /// When it was decided, in nanoseconds since 1970.
+    pub(crate) now_ns: u64,
+    /// Until the request would pass; `None` if nobody knows, or it never will.
+    retry_after_ns: Option<u64>,
+    /// The rules that let it pass with a warning.
+    pub(crate) warned: SmallVec<[u32; 2]>,
+}
+
+/// What to do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It passes.
+    Allow,
+    /// It passes, and is told that it should not have.
+    Warn,
+    /// It passes after a delay.
+    Delay,
+    /// It is refused.
+    Reject,
+    /// It is refused for what came before it.
+    Block,
+    /// It is refused for who sends it.
+    Deny,
+}
+
+/// How a rule stands towards a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleState {
+    pub(crate) rule: u32,
+    pub(crate) quota: u32,
+    /// What its limit says.
+    pub decision: Decision,
+    /// Whether it is only watched.
+    pub shadow: bool,
+}
+
+impl Action {
+    /// Its name in answers and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Action::Allow => "allow",
+            Action::Warn => "warn",
+            Action::Delay => "delay",
+            Action::Reject => "reject",
+            Action::Block => "block",
+            Action::Deny => "deny",
+        }
+    }
+
+    /// Whether the request passes.
+    #[must_use]
+    pub const fn is_allowed(self) -> bool {
+        matches!(self, Action::Allow | Action::Warn | Action::Delay)
+    }
+}
+
+impl Verdict {
+    pub(crate) fn new(facts: &Arc<Facts>, now_ns: u64) -> Verdict {
+        Verdict {
+            facts: Arc::clone(facts),
+            action: Action::Allow,
+            deciding: None,
+            states: SmallVec::new(),
+            source: Source::Exact,
+            now_ns,
+            retry_after_ns: None,
+            warned: SmallVec::new(),
+        }
+    }
+
+    /// Whether the request passes, at once or after its delay.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.action.is_allowed()
+    }
+
+    /// What to do with the request.
+    #[must_use]
+    pub fn action(&self) -> Action {
+        self.action
+    }
+
+    /// The rule that decided; of an allowed request the one closest to its limit; `None` if none applies.
+    #[must_use]
+    pub fn rule(&self) -> Option<&str> {
+        self.deciding().map(|state| self.rule_name(state))
+    }
+
+    /// How the deciding rule stands.
+    #[must_use]
+    pub fn deciding(&self) -> Option<&RuleState> {
+        self.states.get(self.deciding?)
+    }
+
+    /// How each rule stands that the request met. A rule with several limits has as many states.
+    #[must_use]
+    pub fn states(&self) -> &[RuleState] {
+        &self.states
+    }
+
+    /// The name of a state's rule.
+    #[must_use]
+    pub fn rule_name(&self, state: &RuleState) -> &str {
+        &self.facts.plan.rules()[state.rule as usize].name
+    }
+
+    /// The name under which clients know a state's limit: that of the rule,
+    /// with the period where a rule has several limits.
+    #[must_use]
+    pub fn limit_name(&self, state: &RuleState) -> &str {
+        &self.facts.plan.quotas()[state.quota as usize].scope
+    }
+
+    /// The names of the rules that let it pass with a warning.
+    pub fn warned_by(&self) -> impl Iterator<Item = &str> {
+        self.warned.iter().map(|rule| &*self.facts.plan.rules()[*rule as usize].name)
+    }
+
+    /// Where the answer comes from.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// Whether it is refused because of the store's trouble, and not for anything the client did.
+    #[must_use]
+    pub fn is_trouble(&self) -> bool {
+        let no_room = |state: &RuleState| !state.shadow && state.decision.verdict == CoreVerdict::NoRoom;
+        !self.is_allowed()
+            && self.action == Action::Reject
+            && (self.source == Source::Fallback || self.states.iter().any(no_room))
+    }
+
+    /// How long an allowed request waits before it goes on.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        Duration::from_nanos(self.delay_ns())
+    }
+
+    /// Until a refused request would pass; `None` if nobody knows, or it never will.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after_ns.map(Duration::from_nanos)
+    }
+
+    /// The HTTP status: 200, 429 (limited), 403 (on the deny list) or 503 (the store's trouble).
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self.action {
+            Action::Allow | Action::Warn | Action::Delay => 200,
+            Action::Deny => 403,
+            Action::Reject if self.is_trouble() => 503,
+            Action::Reject | Action::Block => 429,
+        }
+    }
+
+    pub(crate) fn delay_ns(&self) -> u64 {
+        if !self.is_allowed() {
+            return 0;
+        }
+        self.enforced().map(|(_, state)| state.decision.delay()).max().unwrap_or(0)
+    }
+
+    pub(crate) fn retry_after_ns(&self) -> Option<u64> {
+        self.retry_after_ns
+    }
+
+    fn enforced(&self) -> impl Iterator<Item = (usize, &RuleState)> {
+        self.states.iter().enumerate().filter(|(_, state)| !state.shadow)
+    }
+
+    /// Lets it pass: the rule closest to its limit decides what is told.
+    pub(crate) fn pass(&mut self) {
+        let tightest = self.enforced().min_by(|(_, one), (_, other)| by_share_left(&one.decision, &other.decision));
+        self.deciding = tightest.map(|(at, _)| at);
+        self.action = if self.delay_ns() > 0 { Action::Delay } else { Action::Allow };
+    }
+
+    /// Refuses it: the rule that stands in the way longest decides.
+    pub(crate) fn reject(&mut self) {
+        let refusing = self.enforced().filter(|(_, state)| !state.decision.is_allowed());
+        let longest = refusing.max_by_key(|(_, state)| state.decision.retry_after().unwrap_or(u64::MAX));
+        self.deciding = longest.map(|(at, _)| at);
+        self.retry_after_ns = self.deciding().and_then(|state| state.decision.retry_after());
+        self.action = Action::Reject;
+    }
+
+    /// Refuses it on account of one rule, until then.
+    pub(crate) fn refuse_until(&mut self, action: Action, rule: u32, retry_after_ns: Option<u64>) {
+        self.action = action;
+        self.warned.clear();
+        self.deciding = self.states.iter().position(|state| state.rule == rule);
+        // When the block ends, the limit may still stand in the way.
+        let limit = self.deciding().and_then(|state| state.decision.retry_after()).unwrap_or(0);
+        self.retry_after_ns = retry_after_ns.map(|left| left.max(limit));
+    }
+}
+
+/// Whose remaining share of its limit is smaller.
+fn by_share_left(one: &Decision, other: &Decision) -> std::cmp::Ordering {
+    let left = u128::from(one.remaining) * u128::from(other.limit);
+    left.cmp(&(u128::from(other.remaining) * u128::from(one.limit)))
+}
+
+impl fmt::Debug for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verdict")
+            .field("action", &self.action)
+            .field("rule", &self.rule())
+            .field("retry_after", &self.retry_after())
+            .field("source", &self.source)
+            .field("states", &self.states)
+            .finish_non_exhaustive()
+    }
+}

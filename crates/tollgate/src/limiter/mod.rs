@@ -242,7 +242,8 @@ impl<S: Store> Limiter<S> {
     /// Extends the leases of a receipt's permits. `false` if one was lost.
     pub fn renew(&self, receipt: &Receipt<S>) -> bool {
         // Not `all`: those after a lost one are renewed too.
-        receipt.permits().fold(true, |kept, held| self.shared.store.renew(held) && kept)
+        let lost = receipt.permits().filter(|held| !self.shared.store.renew(held)).count();
+        lost == 0
     }
 
     /// Whether anything depends on where a request comes from.

@@ -10,8 +10,13 @@ pub mod model;
 mod plan;
 mod problem;
 mod request;
+#[cfg(feature = "yaml")]
+mod yaml;
 
+pub use check::codes::{ERROR_CODES, WARNING_CODES};
 pub use checked::{CheckedPolicy, PolicyErrors};
 pub use model::Policy;
 pub use problem::{Place, Problem, Step};
 pub use request::{Headers, Request};
+#[cfg(feature = "yaml")]
+pub use yaml::{Diagnostic, LoadError, Loaded, Report, Severity, json_schema, load, parse};

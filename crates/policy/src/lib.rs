@@ -11,8 +11,11 @@ pub mod model;
 mod plan;
 mod problem;
 mod request;
+#[cfg(feature = "yaml")]
+mod yaml;
 
 pub use builder::{PolicyBuilder, RuleBuilder, rule};
+pub use check::codes::{ERROR_CODES, WARNING_CODES};
 pub use checked::{CheckedPolicy, PolicyErrors};
 pub use model::Policy;
 pub use plan::{
@@ -21,3 +24,5 @@ pub use plan::{
 };
 pub use problem::{Place, Problem, Step};
 pub use request::{Headers, Request};
+#[cfg(feature = "yaml")]
+pub use yaml::{Diagnostic, LoadError, Loaded, Report, Severity, json_schema, load, parse};

@@ -11,6 +11,9 @@ use crate::verdict::{Action, Verdict};
 /// The fields of a verdict, ready to be put into a response.
 pub(super) struct Fields(SmallVec<[(Field, HeaderValue); 6]>);
 
+/// The fields that tell of one limit only.
+const X_FIELDS: [Field; 3] = [Field::XRateLimitLimit, Field::XRateLimitRemaining, Field::XRateLimitReset];
+
 /// Left in a response by a layer, so that one further out adds to its fields.
 #[derive(Clone, Copy)]
 struct Told;
@@ -52,10 +55,19 @@ impl Fields {
     }
 
     fn add(self, headers: &mut HeaderMap) {
-        let is_tighter = self.remaining() < number(headers.get(name(Field::XRateLimitRemaining)));
+        let replaces_x_fields = self.is_tighter_than(headers);
+        if replaces_x_fields {
+            // They are about one limit: one of them that we have not must not stay beside ours.
+            X_FIELDS.into_iter().for_each(|field| drop(headers.remove(name(field))));
+        }
         for (field, value) in self.0 {
             let known = headers.get(name(field)).cloned();
             match (field, known) {
+                (Field::XRateLimitLimit | Field::XRateLimitRemaining | Field::XRateLimitReset, _) => {
+                    if replaces_x_fields {
+                        headers.insert(name(field), value);
+                    }
+                }
                 (_, None) => {
                     headers.insert(name(field), value);
                 }
@@ -68,13 +80,14 @@ impl Fields {
                         headers.insert(name(field), value);
                     }
                 }
-                (Field::XRateLimitLimit | Field::XRateLimitRemaining | Field::XRateLimitReset, Some(_)) => {
-                    if is_tighter {
-                        headers.insert(name(field), value);
-                    }
-                }
             }
         }
+    }
+
+    /// Whether less remains than what a layer further in has told, if it has told anything.
+    fn is_tighter_than(&self, headers: &HeaderMap) -> bool {
+        let Some(ours) = self.remaining() else { return false };
+        number(headers.get(name(Field::XRateLimitRemaining))).is_none_or(|theirs| ours < theirs)
     }
 
     fn remaining(&self) -> Option<u64> {

@@ -124,7 +124,7 @@ fn stand(limiter: &Manual) -> Vec<RuleState> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn a_refused_request_charges_nothing(shapes in vec(shapes(), 1..5), steps in vec(steps(), 1..80)) {

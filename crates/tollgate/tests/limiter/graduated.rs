@@ -112,7 +112,7 @@ fn check(verdict: &Verdict, expected: Action, past: &Past, now_ns: u64) -> Resul
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn steps_come_as_the_oracle_says(

@@ -2,6 +2,8 @@
 //! way around the rule. None of it may work. The names of advisories stand
 //! beside what they taught.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 mod plan_support;
 
 use plan_support::{

@@ -1,6 +1,6 @@
 //! Policies and requests in few words.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of it, and may fail in it")]
 
 use std::net::IpAddr;
 

@@ -1,5 +1,7 @@
 //! From a checked policy to a plan.
 
+use std::collections::HashMap;
+
 use tollgate_core::AlgorithmKind;
 
 use super::access::PlannedAccess;
@@ -10,7 +12,7 @@ use super::identity::{Identities, IdentityId};
 use super::matcher::Matcher;
 use super::scopes::Scopes;
 use super::words::Words;
-use super::{CompileError, Plan, PlannedQuota, PlannedRule};
+use super::{CompileError, Plan, PlannedRule};
 use crate::checked::CheckedPolicy;
 use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings};
 
@@ -18,6 +20,8 @@ use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings};
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) key: Vec<IdentityId>,
+    /// Rules with the same parts in their keys have the same number, unless the pattern that matched is one of them.
+    pub(super) shape: Option<u32>,
     /// Whether the key depends on the pattern that matched.
     pub(super) uses_route: bool,
     pub(super) grants: Grants,
@@ -32,17 +36,19 @@ impl Plan {
         let mut scopes = Scopes::default();
         let conditions: Vec<Conditions> =
             policy.rules.iter().map(|rule| Conditions::compile(&rule.when, &mut identities)).collect();
-        let bodies: Vec<Body> =
+        let mut bodies: Vec<Body> =
             (0..).zip(&policy.rules).map(|(at, rule)| Body::compile(at, rule, &mut identities, &mut scopes)).collect();
+        number_shapes(&mut bodies);
         let deny = PlannedAccess::compile(&policy.deny, &mut identities);
         let allow = PlannedAccess::compile(&policy.allow, &mut identities);
         let matcher = Matcher::compile(&policy.rules, &conditions, &identities);
         let needs_client_ip = needs_peer(&conditions, &bodies, &[&deny, &allow], &identities);
+        let mut rules: Vec<PlannedRule> = policy.rules.iter().map(|rule| planned(rule, &policy.store)).collect();
+        for quota in scopes.quotas.iter().filter(|quota| quota.quota.kind() == AlgorithmKind::Concurrency) {
+            rules[quota.rule as usize].concurrency = true;
+        }
         Ok(Plan {
-            rules: (0..)
-                .zip(&policy.rules)
-                .map(|(at, rule)| planned(at, rule, &scopes.quotas, &policy.store))
-                .collect(),
+            rules,
             quotas: scopes.quotas,
             fields: policy.fields.clone(),
             needs_client_ip,
@@ -61,6 +67,7 @@ impl Body {
     fn compile(at: u32, rule: &Rule, identities: &mut Identities, scopes: &mut Scopes) -> Body {
         let key: Vec<IdentityId> = rule.key.iter().map(|name| identities.id(name)).collect();
         Body {
+            shape: None,
             uses_route: key.iter().any(|id| identities.known(*id).per_rule),
             grants: Grants::compile(at, rule, &key, identities, scopes),
             cost: PlannedCost::compile(&rule.cost, identities),
@@ -69,19 +76,27 @@ impl Body {
     }
 }
 
-fn planned(at: u32, rule: &Rule, quotas: &[PlannedQuota], store: &StoreSettings) -> PlannedRule {
+fn number_shapes(bodies: &mut [Body]) {
+    let mut known: HashMap<Vec<IdentityId>, u32> = HashMap::new();
+    for body in bodies.iter_mut().filter(|body| !body.uses_route) {
+        let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        body.shape = Some(*known.entry(body.key.clone()).or_insert(next));
+    }
+}
+
+/// What a verdict needs of a rule; whether it has permits is seen from its quotas.
+fn planned(rule: &Rule, store: &StoreSettings) -> PlannedRule {
     let of_store = match store {
         StoreSettings::Memory(_) => OnFailure::default(),
         StoreSettings::Redis(settings) => settings.on_failure,
     };
-    let is_permit = |quota: &PlannedQuota| quota.rule == at && quota.quota.kind() == AlgorithmKind::Concurrency;
     PlannedRule {
         name: rule.name.as_str().into(),
         shadow: rule.shadow,
         publish: rule.publish,
         on_limit: rule.on_limit,
         on_failure: rule.on_failure.unwrap_or(of_store),
-        concurrency: quotas.iter().any(is_permit),
+        concurrency: false,
         settled_by: rule.cost.settled_by.clone(),
         variable_cost: matches!(rule.cost.source, CostSource::Header { .. } | CostSource::Estimate(_)),
         own_cost: !matches!(rule.cost.source, CostSource::OfTheRequest),

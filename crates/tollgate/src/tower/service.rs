@@ -143,7 +143,7 @@ fn let_pass<In, S: Store>(
     mut parts: Parts,
     body: In,
 ) -> (Request<In>, Under) {
-    let fields = Fields::of(&verdict);
+    let fields = Fields::of(&verdict, is_inner(&parts));
     let mut under = Under { fields, guard: None, settled_by: None };
     if let Some(permit) = permit {
         let true_cost = TrueCost::of(&mut parts.extensions);
@@ -161,6 +161,11 @@ fn estimates(verdict: &Verdict) -> bool {
     verdict.states.iter().any(|state| verdict.facts.rules[state.rule as usize].variable_cost)
 }
 
+/// Whether a layer further out has let the request pass.
+fn is_inner(parts: &Parts) -> bool {
+    parts.extensions.get::<Verdict>().is_some()
+}
+
 impl<S: Store> Options<S> {
     async fn ask(&self, parts: &Parts, peer: Option<IpAddr>) -> (Verdict, Option<Permit<S>>) {
         let headers = HeaderLines(&parts.headers);
@@ -176,7 +181,7 @@ impl<S: Store> Options<S> {
             Some(respond) => respond(verdict).map(TollgateBody::refused),
             None => refusal(verdict, is_grpc(&parts.headers)),
         };
-        Fields::of(verdict).put(&mut response);
+        Fields::of(verdict, is_inner(parts)).put(&mut response);
         response
     }
 }

@@ -100,7 +100,8 @@ fn built_rule(name: &str, shape: &Shape) -> RuleBuilder {
         Key::UserAndTeam => rule.per("user").per("team"),
     };
     if let Some(cost) = shape.cost {
-        rule = rule.cost(cost);
+        // A cost that can never fit is no policy.
+        rule = rule.cost(cost.min(shape.amount));
     }
     if shape.shadow { rule.shadow() } else { rule }
 }

@@ -207,11 +207,3 @@ fn a_peek_foresees_the_length_of_a_block() {
     let foreseen = limiter.peek(&request);
     assert_eq!((foreseen.action(), foreseen.retry_after()), (Action::Block, Some(Duration::from_secs(3))));
 }
-
-/// Whoever is to be blocked after none is blocked by the first violation.
-#[test]
-#[ignore = "a rule that blocks after 0 violations never blocks"]
-fn a_block_may_follow_the_first_violation() {
-    let steps = Steps { warn_first: 0, span_ms: 10_000, block: Some((0, 3_000)) };
-    assert_eq!(actions(steps, [0, 0]), [Action::Allow, Action::Block]);
-}

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use axum::body::Body;
+use http::Request;
+use tollgate::policy::model::CostSource;
 use tollgate::{AlgorithmKind, Limiter, rule};
 
-use crate::support::{Client, S_NS, Server, check_fields, clock, get, hello, item};
+use crate::support::{Client, S_NS, Server, ask_from, changed, check_fields, clock, get, hello, item};
 
 const ALGORITHMS: [AlgorithmKind; 5] = [
     AlgorithmKind::TokenBucket,
@@ -70,6 +73,20 @@ async fn of_several_rules_it_is_the_longest() {
     assert_eq!(get(&app, "/").await.number("retry-after"), Some(90));
     clock.advance(90 * S_NS);
     assert_eq!(get(&app, "/").await.status, 200);
+}
+
+/// Who asks for more than the limit ever holds is not told to come back.
+#[tokio::test]
+async fn what_will_never_pass_has_no_time() {
+    let limiter = changed(rule("only").limit("5/min"), |rule| {
+        rule.cost.source = CostSource::Header { name: "x-cost".to_owned(), default: 1 };
+    });
+    let request = Request::get("/").header("x-cost", "6").body(Body::empty()).unwrap();
+    let reply = ask_from(&hello(&limiter), "203.0.113.9", request).await;
+    check_fields(&reply);
+    assert_eq!((reply.status, reply.field("retry-after")), (429, None));
+    assert_eq!(reply.json().get("retry_after_ms"), None);
+    assert_eq!(reply.number("x-ratelimit-remaining"), Some(5));
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! Stores of one's own, written from outside.
 
 use std::error::Error;
-use std::future::Future;
 
 use tollgate::{
     Capacity, ChargeReceipt, ChargeVerdict, Decision, KeyedCharge, Limit, Limiter, ManualClock, MemoryOptions,
@@ -80,11 +79,9 @@ impl Store for Hesitant {
         self.0.give_back(receipt);
     }
 
-    fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> impl Future<Output = Settled> + Send {
-        async move {
-            tokio::task::yield_now().await;
-            Store::settle(&self.0, receipt, true_cost).await
-        }
+    async fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> Settled {
+        tokio::task::yield_now().await;
+        Store::settle(&self.0, receipt, true_cost).await
     }
 
     fn renew(&self, receipt: &ChargeReceipt) -> bool {

@@ -1,6 +1,6 @@
 //! The published schema says what the reader says.
 
-#![cfg(feature = "yaml")]
+#![cfg(all(feature = "yaml", feature = "jwt"))]
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

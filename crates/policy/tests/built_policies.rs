@@ -44,10 +44,10 @@ fn errors(policy: Policy) -> Vec<Problem> {
 fn wrong(change: impl FnOnce(&mut Rule)) -> Vec<String> {
     let mut own = rule("a");
     change(&mut own);
-    told(errors(policy(own)))
+    told(&errors(policy(own)))
 }
 
-fn told(problems: Vec<Problem>) -> Vec<String> {
+fn told(problems: &[Problem]) -> Vec<String> {
     problems.iter().map(|problem| format!("{} {}", problem.place, problem.code)).collect()
 }
 
@@ -89,7 +89,7 @@ fn tiers() {
         "rules[0].tiers.pro duplicate-name",
         "rules[0].tiers default-tier-missing",
     ];
-    assert_eq!(told(errors(policy)), expected);
+    assert_eq!(told(&errors(policy)), expected);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn identities() {
         "identity.client_ip.ipv4_prefix out-of-range",
         "deny.client_ip misplaced-member",
     ];
-    assert_eq!(told(errors(policy)), expected);
+    assert_eq!(told(&errors(policy)), expected);
 }
 
 #[test]
@@ -177,5 +177,5 @@ fn stores() {
         "store.redis.fallback_share bad-share",
         "store.redis.database bad-store",
     ];
-    assert_eq!(told(errors(policy)), expected);
+    assert_eq!(told(&errors(policy)), expected);
 }

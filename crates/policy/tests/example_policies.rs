@@ -159,6 +159,32 @@ fn all_mistakes_are_told_at_once_and_none_twice() {
 }
 
 #[test]
+fn what_cannot_be_read_is_not_missed_elsewhere() {
+    for (text, expected) in [
+        ("identity: [user]\nrules: [{name: a, key: user, limit: 1/s}]", "wrong-type"),
+        ("identity: {tier: 7}\nrules: [{name: a, key: tier, tiers: {x: 1/s}}]", "wrong-type"),
+        (
+            "jwt: {algorithm: HS1, key_env: PATH}\nidentity: {user: {jwt: sub}}\nrules: [{name: a, limit: 1/s}]",
+            "unknown-word",
+        ),
+        ("identity: {user: 7}\nrules: [{name: a, key: user, limit: 1/s}]", "wrong-type"),
+        ("rules: [{name: a, limit: x, cost: 5, on_limit: [{first: 1, action: warn}]}]", "bad-rate"),
+    ] {
+        let report = parse(&format!("version: 1\n{text}\n"), "a", None).unwrap_err();
+        let codes: Vec<&str> = report.errors.iter().map(|error| error.code).collect();
+        assert_eq!(codes, [expected], "{report}");
+    }
+}
+
+#[test]
+fn a_truth_is_no_text() {
+    let text = "version: 1\nidentity: {user: {header: true}, other: {header: 'true'}, third: {value: 42}}\n";
+    let report = parse(text, "a", None).unwrap_err();
+    assert_eq!(report.errors.len(), 1, "{report}");
+    assert!(report.to_string().contains("put it in quotes"), "{report}");
+}
+
+#[test]
 fn a_mistake_behind_an_alias_is_told_once() {
     let text = "version: 1\nrules:\n- {name: a, limit: &l 5/x}\n- {name: b, limit: *l}\n- {name: c, limit: *l}\n";
     assert_eq!(parse(text, "a", None).unwrap_err().errors.len(), 1);

@@ -93,6 +93,15 @@ fn long_lines_and_control_characters() {
 }
 
 #[test]
+fn control_characters_in_names() {
+    let text =
+        "version: 1\nidentity: { \"use\\u0005\": { peer: true } }\nrules: [{ name: a, key: user, limit: 1/s }]\n";
+    let shown = refused(text).to_string();
+    assert!(shown.contains("did you mean"), "{shown}");
+    assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+}
+
+#[test]
 fn nothing_at_all() {
     for text in ["", "\n", "---\n", "---\n...\n", "\u{feff}", "null", "~", "# a comment"] {
         assert_eq!(codes(&refused(text)), ["empty-file"], "{text:?}");

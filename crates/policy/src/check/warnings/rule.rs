@@ -110,7 +110,7 @@ fn unused_tiers<'r>(tiers: impl Iterator<Item = &'r str>, policy: &Policy, place
     for name in tiers.filter(|name| !all.contains(name)) {
         let message = format!("nobody is in the tier {}", quoted(name));
         let meant = super::super::nearest::nearest(name, all.iter().copied());
-        let hint = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`?"));
+        let hint = meant.map_or_else(String::new, |meant| format!("did you mean {}?", quoted(meant)));
         problems.add(codes::UNUSED_TIER, place.member(name), message, hint);
     }
 }

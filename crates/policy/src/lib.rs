@@ -10,6 +10,7 @@ mod checked;
 pub mod model;
 mod plan;
 mod problem;
+pub mod promise;
 mod request;
 
 pub use builder::{PolicyBuilder, RuleBuilder, rule};

@@ -12,8 +12,11 @@ mod plan;
 mod problem;
 pub mod promise;
 mod request;
+#[cfg(feature = "yaml")]
+mod yaml;
 
 pub use builder::{PolicyBuilder, RuleBuilder, rule};
+pub use check::codes::{ERROR_CODES, WARNING_CODES};
 pub use checked::{CheckedPolicy, PolicyErrors};
 pub use model::Policy;
 pub use plan::{
@@ -22,3 +25,5 @@ pub use plan::{
 };
 pub use problem::{Place, Problem, Step};
 pub use request::{Headers, Request};
+#[cfg(feature = "yaml")]
+pub use yaml::{Diagnostic, LoadError, Loaded, Report, Severity, json_schema, load, parse};

@@ -1,5 +1,10 @@
 //! What must hold between the parts of a policy, and what is legal but likely wrong.
 
+pub(crate) mod codes;
+pub(crate) mod nearest;
+pub(crate) mod periods;
+pub(crate) mod words;
+
 use crate::model::Policy;
 use crate::problem::Problem;
 

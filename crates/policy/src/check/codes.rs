@@ -1,0 +1,101 @@
+//! The short names of everything that can be said about a policy.
+//!
+//! Each is a heading in `docs/policy-messages.md`, and each has a file among
+//! the fixtures that draws it; a test compares the three.
+
+macro_rules! codes {
+    ($(#[$about:meta])* $list:ident { $($name:ident = $code:literal,)* }) => {
+        $(#[allow(dead_code, reason = "some are of files only")] pub(crate) const $name: &str = $code;)*
+        $(#[$about])*
+        pub const $list: &[&str] = &[$($code),*];
+    };
+}
+
+codes! {
+    /// The codes of errors: a policy with one of them is refused.
+    ERROR_CODES {
+        // Of the file as YAML.
+        SYNTAX = "syntax",
+        FILE_TOO_LARGE = "file-too-large",
+        TOO_DEEP = "too-deep",
+        TOO_MANY_VALUES = "too-many-values",
+        SEVERAL_DOCUMENTS = "several-documents",
+        EMPTY_FILE = "empty-file",
+        DUPLICATE_MEMBER = "duplicate-member",
+        MERGE_KEY = "merge-key",
+        TAG = "tag",
+        BAD_KEY = "bad-key",
+        // Of its members, one by one.
+        UNKNOWN_MEMBER = "unknown-member",
+        MISSING_MEMBER = "missing-member",
+        MISPLACED_MEMBER = "misplaced-member",
+        CHOOSE_ONE = "choose-one",
+        WRONG_TYPE = "wrong-type",
+        UNKNOWN_WORD = "unknown-word",
+        UNSUPPORTED_VERSION = "unsupported-version",
+        OUT_OF_RANGE = "out-of-range",
+        EMPTY_LIST = "empty-list",
+        BAD_RATE = "bad-rate",
+        BAD_DURATION = "bad-duration",
+        BAD_QUOTA = "bad-quota",
+        BAD_NETWORK = "bad-network",
+        BAD_SHARE = "bad-share",
+        BAD_STEP = "bad-step",
+        UNREADABLE_FILE = "unreadable-file",
+        BAD_TIER_FILE = "bad-tier-file",
+        MISSING_SECRET = "missing-secret",
+        SECRET_IN_FILE = "secret-in-file",
+        // Of what it says; these a policy that was built in a program can have too.
+        BAD_NAME = "bad-name",
+        RESERVED_NAME = "reserved-name",
+        DUPLICATE_NAME = "duplicate-name",
+        UNKNOWN_IDENTITY = "unknown-identity",
+        CIRCULAR_FIRST = "circular-first",
+        TIERS_WITHOUT_TIER = "tiers-without-tier",
+        DEFAULT_TIER_MISSING = "default-tier-missing",
+        JWT_WITHOUT_KEY = "jwt-without-key",
+        OVERRIDE_PARTS = "override-parts",
+        COST_NEVER_FITS = "cost-never-fits",
+        EQUAL_PERIODS = "equal-periods",
+        BAD_TEXT = "bad-text",
+        BAD_HEADER_NAME = "bad-header-name",
+        BAD_METHOD = "bad-method",
+        BAD_HOST = "bad-host",
+        BAD_PATH = "bad-path",
+        BAD_NODE = "bad-node",
+        BAD_STORE = "bad-store",
+    }
+}
+
+codes! {
+    /// The codes of warnings: legal, but likely not what was meant.
+    WARNING_CODES {
+        NO_RULES = "no-rules",
+        ONLY_SHADOW = "only-shadow",
+        LIMITS_CAN_BE_AVOIDED = "limits-can-be-avoided",
+        NEVER_APPLIES = "never-applies",
+        UNKNOWN_METHOD = "unknown-method",
+        UNLIMITED_FOR_ALL = "unlimited-for-all",
+        COST_ABOVE_LIMIT = "cost-above-limit",
+        COST_FROM_CLIENT = "cost-from-client",
+        COST_WITHOUT_MAX = "cost-without-max",
+        FIXED_WINDOW_ON_LOGIN = "fixed-window-on-login",
+        LARGE_LOG = "large-log",
+        QUEUE_LONGER_THAN_WAIT = "queue-longer-than-wait",
+        WARNS_ABOVE_LIMIT = "warns-above-limit",
+        CONCURRENCY_ELSEWHERE = "concurrency-elsewhere",
+        UNUSED_TIER = "unused-tier",
+        UNTRUSTED_IDENTITY = "untrusted-identity",
+        UNTRUSTED_TIER = "untrusted-tier",
+        ADDRESS_FROM_HEADER = "address-from-header",
+        HEADER_WITHOUT_PROXIES = "header-without-proxies",
+        PROXIES_EVERYWHERE = "proxies-everywhere",
+        LONG_IPV6_PREFIX = "long-ipv6-prefix",
+        ALLOW_COVERS_PROXIES = "allow-covers-proxies",
+        DENY_AND_ALLOW = "deny-and-allow",
+    }
+}
+
+/// A policy that needs the feature `jwt` in a program built without it.
+#[cfg(not(feature = "jwt"))]
+pub(crate) const JWT_NOT_BUILT: &str = "jwt-not-built";

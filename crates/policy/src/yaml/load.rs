@@ -1,0 +1,103 @@
+//! A policy out of a file.
+
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use super::{Loaded, MAX_FILE_BYTES, Report, parse};
+use crate::check::words::printable;
+
+/// Why there is no policy.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file cannot be read.
+    Io {
+        /// Its name.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// It is a directory.
+    Directory {
+        /// Its name.
+        path: PathBuf,
+    },
+    /// It is larger than 4 MiB.
+    TooLarge {
+        /// Its name.
+        path: PathBuf,
+    },
+    /// It is not text in UTF-8.
+    NotText {
+        /// Its name.
+        path: PathBuf,
+        /// The line, counted from 1, where it stops being text.
+        line: usize,
+    },
+    /// It was read, and is wrong.
+    Invalid(Report),
+}
+
+/// Reads and checks the policy in a file. Files that it names are looked for beside it.
+pub fn load(path: &Path) -> Result<Loaded, LoadError> {
+    let text = read(path)?;
+    let beside = path.parent().unwrap_or(Path::new(""));
+    parse(&text, &path.display().to_string(), Some(beside)).map_err(LoadError::Invalid)
+}
+
+fn read(path: &Path) -> Result<String, LoadError> {
+    let owned = || path.to_owned();
+    let io = |error| LoadError::Io { path: owned(), error };
+    let file = File::open(path).map_err(io)?;
+    let metadata = file.metadata().map_err(io)?;
+    if metadata.is_dir() {
+        return Err(LoadError::Directory { path: owned() });
+    }
+    // Said before anything is read; a pipe has no size, so what comes out of it is measured too.
+    let mut bytes = Vec::new();
+    if metadata.len() <= MAX_FILE_BYTES {
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
+    }
+    if metadata.len().max(bytes.len() as u64) > MAX_FILE_BYTES {
+        return Err(LoadError::TooLarge { path: owned() });
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        LoadError::NotText { path: owned(), line: 1 + good.iter().filter(|byte| **byte == b'\n').count() }
+    })
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |path: &Path| path.display().to_string().chars().map(printable).collect::<String>();
+        match self {
+            LoadError::Io { path, error } => write!(f, "{}: error: the file cannot be read: {error}", shown(path)),
+            LoadError::Directory { path } => {
+                write!(f, "{}: error: this is a directory, not a policy file\nhint: name the file in it", shown(path))
+            }
+            LoadError::TooLarge { path } => write!(
+                f,
+                "{}: error: the file is larger than 4 MiB, which no policy needs to be\nhint: tiers of many clients go into a `file:` of their own",
+                shown(path)
+            ),
+            LoadError::NotText { path, line } => write!(
+                f,
+                "{}:{line}: error: the file is not text in UTF-8 from this line on\nhint: save it as UTF-8; is it a policy file at all?",
+                shown(path)
+            ),
+            LoadError::Invalid(report) => report.fmt(f),
+        }
+    }
+}
+
+impl Error for LoadError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            LoadError::Io { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Policies as files: YAML in, a checked policy or a list of what is wrong out.
+//!
+//! The file becomes a small tree in which every value knows its place
+//! (`compose`), the tree is read member by member into the model (`reader`),
+//! and the model is checked like any other. What is wrong is told all at once,
+//! each with its line and a caret.
+
+mod compose;
+mod diagnostic;
+mod found;
+mod json;
+mod load;
+mod places;
+mod reader;
+mod report;
+mod schema;
+mod shape;
+mod source;
+mod tree;
+
+use std::path::Path;
+
+pub use diagnostic::{Diagnostic, Severity};
+pub use load::{LoadError, load};
+pub use report::Report;
+pub use schema::json_schema;
+
+use crate::check::{self, codes};
+use crate::checked::CheckedPolicy;
+use crate::problem::Problem;
+use diagnostic::Said;
+use found::Findings;
+use reader::{Broken, Read};
+use source::{Source, Span};
+use tree::Node;
+
+/// A million rules would fit, and nobody writes them.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+
+/// A policy that was read and checked.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The policy.
+    pub policy: CheckedPolicy,
+    /// What is legal but likely wrong.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Reads and checks a policy out of a text.
+///
+/// `file_name` is what messages call it. Files that the policy names are
+/// looked for in `base_dir`; without one, naming a file is an error.
+pub fn parse(text: &str, file_name: &str, base_dir: Option<&Path>) -> Result<Loaded, Report> {
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(too_large(file_name));
+    }
+    // Some editors put a byte order mark first. It is no part of the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let source = Source::new(text);
+    let mut findings = Findings::default();
+    let Some(root) = compose::compose(text, &mut findings) else {
+        if findings.is_empty() {
+            nothing_there(&mut findings);
+        }
+        return Err(report(findings, file_name, &source, Vec::new()));
+    };
+    if root.scalar().is_some_and(|scalar| scalar.is_null()) {
+        nothing_there(&mut findings);
+        return Err(report(findings, file_name, &source, Vec::new()));
+    }
+    let Read { policy, broken } = reader::read(&root, base_dir, &mut findings);
+    let said = |problems: &[Problem]| warnings(problems, &root, file_name, &source);
+    let was_read = findings.is_empty();
+    for problem in check::errors(&policy).into_iter().filter(|problem| !is_consequence(problem, broken)) {
+        findings.error(
+            problem.code,
+            places::span_of(&root, &problem.place),
+            problem.message,
+            problem.hint.unwrap_or_default(),
+        );
+    }
+    if !findings.is_empty() {
+        // What is missing because it could not be read is no reason to warn.
+        let warnings = if was_read { said(&check::warnings(&policy)) } else { Vec::new() };
+        return Err(report(findings, file_name, &source, warnings));
+    }
+    match policy.check() {
+        Ok(policy) => Ok(Loaded { warnings: said(policy.warnings()), policy }),
+        Err(errors) => {
+            for problem in errors.0 {
+                findings.error(
+                    problem.code,
+                    places::span_of(&root, &problem.place),
+                    problem.message,
+                    problem.hint.unwrap_or_default(),
+                );
+            }
+            Err(report(findings, file_name, &source, Vec::new()))
+        }
+    }
+}
+
+/// Whether something is wrong only because a part that it needs could not be read.
+fn is_consequence(problem: &Problem, broken: Broken) -> bool {
+    match problem.code {
+        codes::TIERS_WITHOUT_TIER | codes::DEFAULT_TIER_MISSING => broken.tier,
+        codes::JWT_WITHOUT_KEY => broken.jwt,
+        // Only one that says that the tier is unknown.
+        codes::UNKNOWN_IDENTITY => broken.tier && problem.message.contains("`tier`"),
+        _ => false,
+    }
+}
+
+fn report(findings: Findings, file: &str, source: &Source<'_>, warnings: Vec<Diagnostic>) -> Report {
+    let (errors, omitted) = findings.into_diagnostics(file, source);
+    Report { errors, warnings, omitted }
+}
+
+fn warnings(problems: &[Problem], root: &Node, file: &str, source: &Source<'_>) -> Vec<Diagnostic> {
+    let mut warnings: Vec<Diagnostic> = problems
+        .iter()
+        .map(|problem| {
+            let span = places::span_of(root, &problem.place);
+            let (message, hint) = (problem.message.clone(), problem.hint.clone());
+            let said = Said { severity: Severity::Warning, code: problem.code, message, hint };
+            Diagnostic::new(said, file, span, source.line(span.line))
+        })
+        .collect();
+    warnings.sort_by_key(|warning| (warning.line, warning.column));
+    warnings
+}
+
+const START: Span = Span { line: 1, column: 1, width: 1 };
+
+fn nothing_there(findings: &mut Findings) {
+    findings.error(
+        codes::EMPTY_FILE,
+        START,
+        "the file says nothing",
+        "a policy begins with `version: 1`, followed by `rules:`",
+    );
+}
+
+fn too_large(file: &str) -> Report {
+    let mut findings = Findings::default();
+    let hint = "tiers of many clients go into a `file:` of their own";
+    findings.error(codes::FILE_TOO_LARGE, START, "the file is larger than 4 MiB, which no policy needs to be", hint);
+    report(findings, file, &Source::new(""), Vec::new())
+}

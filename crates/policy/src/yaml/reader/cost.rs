@@ -1,0 +1,78 @@
+use tollgate_core::MAX_AMOUNT;
+
+use super::Reader;
+use super::members::Members;
+use crate::check::codes;
+use crate::model::{Cost, CostSource};
+use crate::yaml::shape;
+use crate::yaml::tree::Node;
+
+impl Reader<'_> {
+    pub(super) fn cost(&mut self, node: &Node) -> Cost {
+        self.cost_if_readable(node).unwrap_or_default()
+    }
+
+    fn cost_if_readable(&mut self, node: &Node) -> Option<Cost> {
+        if node.scalar().is_some() {
+            let source = CostSource::Fixed(self.number(node, 1..=MAX_AMOUNT)?);
+            return Some(Cost { source, ..Cost::default() });
+        }
+        if node.member("header").is_some() {
+            return self.cost_header(node);
+        }
+        if node.member("method").is_some() {
+            return self.cost_method(node);
+        }
+        if node.member("estimate").is_some() {
+            return self.cost_estimate(node);
+        }
+        let message =
+            format!("expected a number or a map with `header`, `method` or `estimate`, found {}", node.described());
+        self.error(
+            codes::CHOOSE_ONE,
+            node.span,
+            message,
+            "for example `cost: 5`, or `cost: { header: X-Cost, max: 100 }`",
+        );
+        None
+    }
+
+    fn cost_header(&mut self, node: &Node) -> Option<Cost> {
+        let members = self.members(node, &shape::COST_HEADER)?;
+        let name = self.text(members.get("header")?, "the name of a header")?.to_ascii_lowercase();
+        let default = self.amount(&members, "default").unwrap_or(1);
+        Some(Cost { source: CostSource::Header { name, default }, max: self.cost_max(&members), settled_by: None })
+    }
+
+    fn cost_method(&mut self, node: &Node) -> Option<Cost> {
+        let members = self.members(node, &shape::COST_METHOD)?;
+        let methods = members.get("method")?;
+        if !methods.is_map() {
+            self.wrong_type(methods, "a map of methods and costs, such as { GET: 1, POST: 5 }");
+        }
+        self.refuse_empty(methods);
+        let costs = methods.members().iter().filter_map(|member| {
+            let cost = self.number(&member.value, 1..=MAX_AMOUNT)?;
+            Some((member.name.to_ascii_uppercase(), cost))
+        });
+        let costs = costs.collect();
+        let default = self.amount(&members, "default").unwrap_or(1);
+        Some(Cost { source: CostSource::Methods { costs, default }, ..Cost::default() })
+    }
+
+    fn cost_estimate(&mut self, node: &Node) -> Option<Cost> {
+        let members = self.members(node, &shape::COST_ESTIMATE)?;
+        let source = CostSource::Estimate(self.amount(&members, "estimate")?);
+        let settled_by = members.get("settle").and_then(|node| self.text(node, "the name of a response header"));
+        let settled_by = settled_by.map(|name| name.to_ascii_lowercase());
+        Some(Cost { source, max: self.cost_max(&members), settled_by })
+    }
+
+    fn cost_max(&mut self, members: &Members<'_>) -> u64 {
+        self.amount(members, "max").unwrap_or(MAX_AMOUNT)
+    }
+
+    fn amount(&mut self, members: &Members<'_>, name: &str) -> Option<u64> {
+        members.get(name).and_then(|node| self.number(node, 1..=MAX_AMOUNT))
+    }
+}

@@ -1,0 +1,149 @@
+//! What happens beyond the limit, step by step.
+
+use tollgate_core::MAX_AMOUNT;
+
+use super::Reader;
+use super::members::Members;
+use crate::check::codes;
+use crate::check::periods;
+use crate::model::{Allowance, Block, OnLimit};
+use crate::yaml::shape;
+use crate::yaml::tree::{Node, Value};
+
+/// The steps, as they are read.
+#[derive(Default)]
+struct Steps {
+    first: Option<u64>,
+    then: bool,
+    after: Option<(Option<u64>, Block)>,
+    span_ns: Option<u64>,
+}
+
+impl Reader<'_> {
+    pub(super) fn on_limit(&mut self, rule: &Members<'_>, allowance: Option<&Allowance>) -> Option<OnLimit> {
+        let node = rule.get("on_limit")?;
+        let steps = self.steps(node)?;
+        if steps.first.is_none() && steps.after.is_none() {
+            return None;
+        }
+        let Some(period_ns) = allowance.map(periods::longest_ns) else {
+            // What the limit is was told to be unreadable.
+            return None;
+        };
+        let Some(period_ns) = period_ns else {
+            let hint = "leave `on_limit` out, or give the rule a limit";
+            self.misplaced(
+                rule.name_span("on_limit"),
+                "`on_limit` needs a limit, and this rule grants everything",
+                hint,
+            );
+            return None;
+        };
+        Some(OnLimit {
+            warn_first: steps.first.unwrap_or(0),
+            span_ns: steps.span_ns.unwrap_or(period_ns),
+            block: steps.after.map(|(_, block)| block),
+        })
+    }
+
+    fn steps(&mut self, node: &Node) -> Option<Steps> {
+        let Value::List(items) = &node.value else {
+            self.wrong_type(node, "a list of steps, such as [ { first: 2, action: warn }, { then: reject } ]");
+            return None;
+        };
+        self.refuse_empty(node);
+        let mut steps = Steps::default();
+        for item in items.iter() {
+            self.step(item, &mut steps);
+        }
+        Some(steps)
+    }
+
+    fn step(&mut self, node: &Node, steps: &mut Steps) {
+        let kind = ["first", "then", "after"].into_iter().find(|name| node.member(name).is_some());
+        let (is_late, is_twice) = match kind {
+            Some("first") => (steps.then || steps.after.is_some(), steps.first.is_some()),
+            Some("then") => (steps.after.is_some(), steps.then),
+            _ => (false, steps.after.is_some()),
+        };
+        if let Some(kind) = kind.filter(|_| is_late || is_twice) {
+            let what = if is_twice { "is there twice" } else { "comes too late" };
+            let hint = "the order is `first`, `then`, `after`, each at most once";
+            self.error(codes::BAD_STEP, node.span, format!("the step `{kind}` {what}"), hint);
+        }
+        match kind {
+            Some("first") => steps.first = Some(self.step_first(node).unwrap_or(1)),
+            Some("then") => {
+                steps.then = true;
+                self.step_then(node);
+            }
+            Some(_) => {
+                let step = self.step_after(node);
+                steps.span_ns = step.and_then(|(span_ns, _)| span_ns);
+                steps.after = step.or(Some((None, Block { after: 1, duration_ns: 1 })));
+            }
+            None => {
+                let message = format!("expected a step with `first`, `then` or `after`, found {}", node.described());
+                let hint = "such as { first: 2, action: warn }, { then: reject } or { after: 20 in 10min, action: block 15min }";
+                self.error(codes::BAD_STEP, node.span, message, hint);
+            }
+        }
+    }
+
+    fn step_first(&mut self, node: &Node) -> Option<u64> {
+        let members = self.members(node, &shape::STEP_FIRST)?;
+        if let Some(action) = members.get("action") {
+            self.word(action, &[("warn", ())]);
+        }
+        self.number(members.get("first")?, 1..=MAX_AMOUNT)
+    }
+
+    fn step_then(&mut self, node: &Node) {
+        let then = self.members(node, &shape::STEP_THEN).and_then(|members| members.get("then"));
+        if let Some(then) = then {
+            self.word(then, &[("reject", ())]);
+        }
+    }
+
+    /// `{ after: 20 in 10min, action: block 15min }`
+    fn step_after(&mut self, node: &Node) -> Option<(Option<u64>, Block)> {
+        let members = self.members(node, &shape::STEP_AFTER)?;
+        let duration_ns = members.get("action").and_then(|node| self.block(node));
+        let (after, span_ns) = self.after(members.get("after")?)?;
+        Some((span_ns, Block { after, duration_ns: duration_ns? }))
+    }
+
+    fn block(&mut self, node: &Node) -> Option<u64> {
+        let text = self.text(node, "`block` and a duration, such as block 15min")?;
+        match text.strip_prefix("block").filter(|rest| rest.starts_with([' ', '\t'])) {
+            Some(rest) => self.duration_in(rest.trim(), leading(&text, rest), node),
+            None => {
+                let message =
+                    format!("expected `block` and a duration, such as block 15min, found {}", node.described());
+                self.error(codes::BAD_STEP, node.span, message, "");
+                None
+            }
+        }
+    }
+
+    /// `20`, or `20 in 10min`
+    fn after(&mut self, node: &Node) -> Option<(u64, Option<u64>)> {
+        let text = self.text(node, "a number of violations, such as 20 or 20 in 10min")?;
+        let Some((count, span)) = text.split_once(" in ") else {
+            return Some((self.number(node, 1..=MAX_AMOUNT)?, None));
+        };
+        let after = count.trim().replace('_', "").parse().ok().filter(|after| (1..=MAX_AMOUNT).contains(after));
+        if after.is_none() {
+            let message =
+                format!("expected a whole number from 1 before `in`, as in 20 in 10min, found {}", node.described());
+            self.error(codes::BAD_STEP, node.span, message, "");
+        }
+        let span_ns = self.duration_in(span.trim(), leading(&text, span), node);
+        Some((after?, Some(span_ns?)))
+    }
+}
+
+/// How many characters of `text` come before the first word of `rest`, which is its end.
+fn leading(text: &str, rest: &str) -> usize {
+    text.chars().count() - rest.trim_start().chars().count()
+}

@@ -1,0 +1,166 @@
+use std::time::Duration;
+
+use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue};
+
+use super::Reader;
+use super::grant::{Counting, DEFAULT_LEASE};
+use super::members::Members;
+use super::store::ON_FAILURE;
+use crate::model::{Allowance, Cost, Grant, Override, Rule, TextPattern, When};
+use crate::yaml::shape;
+use crate::yaml::tree::{Node, Value};
+
+const ALGORITHMS: [(&str, AlgorithmKind); 5] = [
+    ("token-bucket", AlgorithmKind::TokenBucket),
+    ("leaky-bucket", AlgorithmKind::LeakyBucket),
+    ("fixed-window", AlgorithmKind::FixedWindow),
+    ("sliding-window-log", AlgorithmKind::SlidingWindowLog),
+    ("sliding-window-counter", AlgorithmKind::SlidingWindowCounter),
+];
+
+impl Reader<'_> {
+    pub(super) fn rules(&mut self, top: &Members<'_>) -> Vec<Rule> {
+        let Some(node) = top.get("rules") else { return Vec::new() };
+        let Value::List(items) = &node.value else {
+            self.wrong_type(node, "a list of rules, each beginning with `- name: ..`");
+            return Vec::new();
+        };
+        items.iter().enumerate().map(|(at, item)| self.rule(item, at)).collect()
+    }
+
+    fn rule(&mut self, node: &Node, at: usize) -> Rule {
+        // The place of a rule in the model is its place in the file.
+        let Some(members) = self.members(node, &shape::RULE) else { return unreadable(at) };
+        let counting = self.counting(&members);
+        let allowance = self.allowance(&members, counting);
+        let name = members.get("name").and_then(|node| self.text(node, "the name of a rule"));
+        Rule {
+            name: name.unwrap_or_else(|| unreadable_name(at)),
+            when: self.when(members.get("when")),
+            key: members.get("key").map_or_else(Vec::new, |node| self.texts(node, "the name of an identity")),
+            cost: members.get("cost").map_or_else(Cost::default, |node| self.cost(node)),
+            on_limit: self.on_limit(&members, allowance.as_ref()),
+            shadow: members.get("shadow").and_then(|node| self.bool(node)).unwrap_or(false),
+            publish: members.get("publish").and_then(|node| self.bool(node)).unwrap_or(true),
+            overrides: members.get("overrides").map_or_else(Vec::new, |node| self.overrides(node, counting)),
+            on_failure: members.get("on_failure").and_then(|node| self.word(node, &ON_FAILURE)),
+            allowance: allowance.unwrap_or(Allowance::Same(Grant::Unlimited)),
+        }
+    }
+
+    fn counting(&mut self, members: &Members<'_>) -> Counting {
+        let algorithm = members.get("algorithm").and_then(|node| self.word(node, &ALGORITHMS));
+        let queue = members.get("queue").and_then(|node| self.queue(node));
+        if let Some(node) = members.get("concurrency") {
+            for name in ["algorithm", "queue"] {
+                if members.get(name).is_some() {
+                    let message = format!("`{name}` goes with a limit of rates, not with `concurrency`");
+                    self.misplaced(members.name_span(name), &message, "leave it out");
+                }
+            }
+            return Counting::Permits { lease: self.lease(node) };
+        }
+        // An algorithm that could not be read may have been the right one.
+        let is_known = algorithm.is_some() || members.get("algorithm").is_none();
+        let algorithm = algorithm.unwrap_or(AlgorithmKind::TokenBucket);
+        if members.get("queue").is_some() && is_known && algorithm != AlgorithmKind::LeakyBucket {
+            let message = format!("`queue` goes with the leaky bucket only, not with {algorithm}");
+            self.misplaced(members.name_span("queue"), &message, "add `algorithm: leaky-bucket`, or leave out `queue`");
+        }
+        Counting::Rates { algorithm, queue }
+    }
+
+    fn queue(&mut self, node: &Node) -> Option<Queue> {
+        let members = self.members(node, &shape::QUEUE)?;
+        let max_wait = members.get("max_wait").and_then(|node| self.duration(node)).map(Duration::from_nanos);
+        let size = members.get("size").and_then(|node| self.number(node, 1..=MAX_AMOUNT - 1));
+        Some(Queue { size: size?, max_wait })
+    }
+
+    /// The lease of `concurrency: { permits: 3, lease: 1min }`.
+    fn lease(&mut self, node: &Node) -> Duration {
+        let lease = node.member("permits").and(node.member("lease"));
+        lease.and_then(|lease| self.duration(&lease.value)).map_or(DEFAULT_LEASE, Duration::from_nanos)
+    }
+
+    fn allowance(&mut self, members: &Members<'_>, counting: Counting) -> Option<Allowance> {
+        if let Some(node) = members.get("limit") {
+            return self.grant(node, counting).map(Allowance::Same);
+        }
+        if let Some(node) = members.get("tiers") {
+            return self.tiers(node, counting);
+        }
+        if let Some(node) = members.get("concurrency") {
+            return self.concurrency(node, counting);
+        }
+        self.only_true(members.get("unlimited")?);
+        Some(Allowance::Same(Grant::Unlimited))
+    }
+
+    fn tiers(&mut self, node: &Node, counting: Counting) -> Option<Allowance> {
+        if !node.is_map() {
+            self.wrong_type(node, "a map of tiers and rates, such as { free: 60/min, pro: 600/min }");
+            return None;
+        }
+        self.refuse_empty(node);
+        // A tier whose rate cannot be read still exists.
+        let mut tier = |member: &Node| self.grant(member, counting).unwrap_or(Grant::Unlimited);
+        let tiers: Vec<_> =
+            node.members().iter().map(|member| (member.name.to_string(), tier(&member.value))).collect();
+        (!tiers.is_empty()).then_some(Allowance::Tiers(tiers))
+    }
+
+    /// `3`, `{ permits: 3, lease: 1min }`, or permits by tier.
+    fn concurrency(&mut self, node: &Node, counting: Counting) -> Option<Allowance> {
+        if !node.is_map() {
+            return self.grant(node, counting).map(Allowance::Same);
+        }
+        if node.member("permits").is_none() && node.member("lease").is_none() {
+            return self.tiers(node, counting);
+        }
+        let members = self.members(node, &shape::PERMITS)?;
+        self.grant(members.get("permits")?, counting).map(Allowance::Same)
+    }
+
+    fn overrides(&mut self, node: &Node, counting: Counting) -> Vec<Override> {
+        self.refuse_empty(node);
+        match &node.value {
+            Value::Map(members) => {
+                let one = |name: &str| vec![TextPattern(name.to_owned())];
+                let grants = members.iter().map(|member| (one(&member.name), self.grant(&member.value, counting)));
+                grants.map(|(key, grant)| Override { key, grant: grant.unwrap_or(Grant::Unlimited) }).collect()
+            }
+            Value::List(items) => items.iter().filter_map(|item| self.one_override(item, counting)).collect(),
+            Value::Scalar(_) => {
+                self.wrong_type(node, "a map of keys and rates, or a list of { key, limit }");
+                Vec::new()
+            }
+        }
+    }
+
+    fn one_override(&mut self, node: &Node, counting: Counting) -> Option<Override> {
+        let members = self.members(node, &shape::OVERRIDE)?;
+        let key = members.get("key").map(|node| self.patterns(node));
+        let grant = members.get("limit").and_then(|node| self.grant(node, counting));
+        Some(Override { key: key?, grant: grant.unwrap_or(Grant::Unlimited) })
+    }
+}
+
+fn unreadable_name(at: usize) -> String {
+    format!("unreadable-rule-{at}")
+}
+
+fn unreadable(at: usize) -> Rule {
+    Rule {
+        name: unreadable_name(at),
+        when: When::default(),
+        key: Vec::new(),
+        allowance: Allowance::Same(Grant::Unlimited),
+        cost: Cost::default(),
+        on_limit: None,
+        shadow: false,
+        publish: true,
+        overrides: Vec::new(),
+        on_failure: None,
+    }
+}

@@ -1,0 +1,93 @@
+use super::Reader;
+use super::members::Members;
+use crate::check::codes;
+use crate::model::{MemorySettings, OnFailure, RedisMode, RedisSettings, Secret, StoreSettings, WhenFull};
+use crate::yaml::shape;
+use crate::yaml::tree::Node;
+
+pub(super) const ON_FAILURE: [(&str, OnFailure); 3] =
+    [("open", OnFailure::Open), ("closed", OnFailure::Closed), ("local", OnFailure::Local)];
+/// Within one machine room, Redis answers in less than a millisecond.
+const DEFAULT_DEADLINE_NS: u64 = 20_000_000;
+const DEFAULT_SHARE: (u32, u32) = (1, 2);
+const DEFAULT_PREFIX: &str = "tollgate:";
+
+impl Reader<'_> {
+    pub(super) fn store(&mut self, node: Option<&Node>) -> StoreSettings {
+        let Some(node) = node else { return StoreSettings::default() };
+        if node.scalar().is_some() {
+            self.word(node, &[("memory", ())]);
+            return StoreSettings::default();
+        }
+        let Some(members) = self.members(node, &shape::STORE) else { return StoreSettings::default() };
+        if let Some(node) = members.get("redis") {
+            return self.redis(node).map_or_else(StoreSettings::default, StoreSettings::Redis);
+        }
+        members.get("memory").map_or_else(StoreSettings::default, |node| StoreSettings::Memory(self.memory(node)))
+    }
+
+    fn memory(&mut self, node: &Node) -> MemorySettings {
+        let mut memory = MemorySettings::default();
+        let Some(members) = self.members(node, &shape::MEMORY) else { return memory };
+        let entries = members.get("entries").and_then(|node| self.number(node, 1..=shape::MAX_ENTRIES));
+        memory.entries = entries.unwrap_or(memory.entries);
+        let words = [("evict", WhenFull::Evict), ("refuse", WhenFull::Refuse)];
+        let when_full = members.get("when_full").and_then(|node| self.word(node, &words));
+        memory.when_full = when_full.unwrap_or(memory.when_full);
+        memory
+    }
+
+    fn redis(&mut self, node: &Node) -> Option<RedisSettings> {
+        let members = self.members(node, &shape::REDIS)?;
+        let nodes = self.texts(members.get("nodes")?, "a node such as redis.internal:6379");
+        let modes =
+            [("standalone", RedisMode::Standalone), ("sentinel", RedisMode::Sentinel), ("cluster", RedisMode::Cluster)];
+        let database = members.get("database").and_then(|node| self.number(node, 0..=65_535)).unwrap_or(0);
+        Some(RedisSettings {
+            nodes,
+            mode: members.get("mode").and_then(|node| self.word(node, &modes)).unwrap_or_default(),
+            deadline_ns: members.get("deadline").and_then(|node| self.duration(node)).unwrap_or(DEFAULT_DEADLINE_NS),
+            on_failure: members.get("on_failure").and_then(|node| self.word(node, &ON_FAILURE)).unwrap_or_default(),
+            fallback_share: members.get("fallback_share").and_then(|node| self.share(node)).unwrap_or(DEFAULT_SHARE),
+            prefix: self.optional_text(&members, "prefix").unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
+            database: u32::try_from(database).unwrap_or(0),
+            username: self.optional_text(&members, "username"),
+            password: self.password(&members),
+            tls: members.get("tls").and_then(|node| self.bool(node)).unwrap_or(false),
+            sentinel_primary: self.optional_text(&members, "sentinel_primary"),
+        })
+    }
+
+    fn optional_text(&mut self, members: &Members<'_>, name: &str) -> Option<String> {
+        members.get(name).and_then(|node| self.text(node, "a text"))
+    }
+
+    /// Where the password is. Who connects reads it, each time anew.
+    fn password(&mut self, members: &Members<'_>) -> Option<Secret> {
+        let variable = self.optional_text(members, "password_env").map(Secret::Environment);
+        let file = self.optional_text(members, "password_file").map(|name| self.password_file(name));
+        if variable.is_some() && file.is_some() {
+            let message = "`password_file` cannot stand beside `password_env`";
+            self.error(codes::CHOOSE_ONE, members.name_span("password_file"), message, "keep exactly one of the two");
+        }
+        variable.or(file)
+    }
+
+    /// Names of files are relative to the policy's own place.
+    fn password_file(&self, name: String) -> Secret {
+        let Some(base_dir) = self.base_dir else { return Secret::File(name) };
+        Secret::File(base_dir.join(&name).to_str().map_or(name, str::to_owned))
+    }
+
+    fn share(&mut self, node: &Node) -> Option<(u32, u32)> {
+        let text = self.text(node, "a share such as 1/2")?;
+        let share = text
+            .split_once('/')
+            .and_then(|(part, whole)| Some((part.trim().parse().ok()?, whole.trim().parse().ok()?)));
+        if share.is_none() {
+            let message = format!("expected a share such as 1/2, found {}", node.described());
+            self.error(codes::BAD_SHARE, node.span, message, "write two whole numbers with a `/` between them");
+        }
+        share
+    }
+}

@@ -1,0 +1,136 @@
+use std::collections::HashSet;
+
+use super::Reader;
+use super::members::Members;
+use crate::check::codes;
+use crate::check::words::quoted;
+use crate::model::{Tier, TierSource};
+use crate::yaml::found::OtherLine;
+use crate::yaml::shape;
+use crate::yaml::source::{Source, Span};
+use crate::yaml::tree::Node;
+
+impl Reader<'_> {
+    pub(super) fn tier(&mut self, node: &Node) -> Option<Tier> {
+        let members = self.members(node, &shape::TIER)?;
+        let default = members.get("default").and_then(|node| self.text(node, "the name of a tier"));
+        let trusted = members.get("trusted").and_then(|node| self.bool(node)).unwrap_or(false);
+        let source = match members.get("by") {
+            Some(by) => self.listed(by, &members),
+            None => self.direct(&members),
+        };
+        Some(Tier { source: source?, default: default?, trusted })
+    }
+
+    fn direct(&mut self, members: &Members<'_>) -> Option<TierSource> {
+        for name in ["map", "file"] {
+            if members.get(name).is_some() {
+                let hint = "say with `by` to which identity the values belong, as in `by: user`";
+                self.misplaced(members.name_span(name), &format!("`{name}` goes with `by`"), hint);
+            }
+        }
+        self.source(members).map(TierSource::Direct)
+    }
+
+    fn listed(&mut self, by: &Node, members: &Members<'_>) -> Option<TierSource> {
+        let by = self.text(by, "the name of an identity");
+        let tiers = match (members.get("map"), members.get("file")) {
+            (Some(map), None) => self.tier_map(map),
+            (None, Some(file)) => self.tier_file(file)?,
+            (map, _) => {
+                let what = if map.is_some() {
+                    "`map` and `file` cannot stand beside each other"
+                } else {
+                    "`by` needs a list of tiers"
+                };
+                let hint = "add exactly one of `map` and `file`";
+                self.error(codes::CHOOSE_ONE, members.name_span(if map.is_some() { "file" } else { "by" }), what, hint);
+                return None;
+            }
+        };
+        Some(TierSource::Listed { by: by?, tiers })
+    }
+
+    fn tier_map(&mut self, node: &Node) -> Vec<(String, String)> {
+        if !node.is_map() {
+            self.wrong_type(node, "a map of values and tiers, such as { alice: pro }");
+        }
+        let tiers = node.members().iter();
+        tiers
+            .filter_map(|member| Some((member.name.to_string(), self.text(&member.value, "the name of a tier")?)))
+            .collect()
+    }
+
+    /// One value and its tier a line.
+    fn tier_file(&mut self, node: &Node) -> Option<Vec<(String, String)>> {
+        let name = self.text(node, "the name of a file")?;
+        let (path, bytes) = self.file(&name, node.span)?;
+        let file = path.display().to_string();
+        let Ok(text) = String::from_utf8(bytes) else {
+            let message = format!("the file {} is not text in UTF-8", quoted(&file));
+            self.error(codes::UNREADABLE_FILE, node.span, message, "");
+            return None;
+        };
+        let mut known = HashSet::new();
+        let mut tiers = Vec::new();
+        for (at, line) in Source::new(&text).lines().enumerate() {
+            match tier_line(line) {
+                Ok(None) => {}
+                Ok(Some((value, _))) if !known.insert(value.to_owned()) => {
+                    self.bad_line(&file, at, line, format!("{} is there twice", quoted(value)), "keep one of the two");
+                }
+                Ok(Some((value, tier))) => tiers.push((value.to_owned(), tier.to_owned())),
+                Err(message) => self.bad_line(&file, at, line, message, "a line is a value and its tier: `alice pro`"),
+            }
+        }
+        Some(tiers)
+    }
+
+    fn bad_line(&mut self, file: &str, at: usize, line: &str, message: impl Into<String>, hint: &str) {
+        let before = line.chars().take_while(|c| c.is_whitespace()).count();
+        let span = Span { line: at + 1, column: before + 1, width: line.trim().chars().count() };
+        let other = OtherLine { file: file.to_owned(), text: line.chars().take(1_000).collect() };
+        self.findings.error_in(other, codes::BAD_TIER_FILE, span, message, hint);
+    }
+}
+
+/// The value and the tier of a line, or nothing of an empty one. The value may
+/// have spaces in it: the last word is the tier.
+fn tier_line(line: &str) -> Result<Option<(&str, &str)>, &'static str> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let between = |c: char| c == ',' || c.is_whitespace();
+    let Some((value, tier)) = line.rsplit_once(between) else {
+        return Err("expected a value and its tier, found one word");
+    };
+    let value = value.trim_end_matches(between);
+    if value.is_empty() || tier.is_empty() {
+        Err("expected a value and its tier, one of them is missing")
+    } else {
+        Ok(Some((value, tier)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_is_the_tier() {
+        for (line, read) in [
+            ("alice pro", Ok(Some(("alice", "pro")))),
+            ("alice,pro", Ok(Some(("alice", "pro")))),
+            ("  alice , pro \r", Ok(Some(("alice", "pro")))),
+            ("Alice A. Smith\tpro", Ok(Some(("Alice A. Smith", "pro")))),
+            ("", Ok(None)),
+            ("# alice pro", Ok(None)),
+        ] {
+            assert_eq!(tier_line(line), read, "{line}");
+        }
+        assert!(tier_line("alice").is_err());
+        assert!(tier_line(", pro").is_err());
+        assert!(tier_line("alice,").is_err());
+    }
+}

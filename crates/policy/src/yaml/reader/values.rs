@@ -1,0 +1,224 @@
+//! Values that mean the same wherever they stand.
+
+use ipnet::IpNet;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use tollgate_core::Rate;
+
+use super::Reader;
+use crate::check::codes;
+use crate::check::nearest::nearest;
+use crate::check::words::{either, quoted};
+use crate::yaml::source::Span;
+use crate::yaml::tree::{Node, Value};
+
+impl Reader<'_> {
+    pub(super) fn wrong_type(&mut self, node: &Node, expected: &str) {
+        let message = format!("expected {expected}, found {}", node.described());
+        let is_nothing = node.scalar().is_some_and(|scalar| scalar.is_null());
+        let hint = if is_nothing { "leave the member out if there is nothing to say" } else { "" };
+        self.error(codes::WRONG_TYPE, node.span, message, hint);
+    }
+
+    /// A text that is not empty. Numbers are texts where one is expected.
+    pub(super) fn text(&mut self, node: &Node, expected: &str) -> Option<String> {
+        match node.scalar() {
+            Some(scalar) if !scalar.is_null() && !scalar.text.is_empty() => Some(scalar.text.to_string()),
+            _ => {
+                self.wrong_type(node, expected);
+                None
+            }
+        }
+    }
+
+    /// One text or a list of them.
+    pub(super) fn texts(&mut self, node: &Node, expected: &str) -> Vec<String> {
+        self.refuse_empty(node);
+        node.items().iter().filter_map(|item| self.text(item, expected)).collect()
+    }
+
+    pub(super) fn refuse_empty(&mut self, node: &Node) {
+        let is_empty = match &node.value {
+            Value::List(items) => items.is_empty(),
+            Value::Map(members) => members.is_empty(),
+            Value::Scalar(_) => false,
+        };
+        if is_empty {
+            self.error(codes::EMPTY_LIST, node.span, "expected at least one", "leave the member out if there is none");
+        }
+    }
+
+    pub(super) fn bool(&mut self, node: &Node) -> Option<bool> {
+        let scalar = node.scalar();
+        let value = scalar.and_then(|scalar| scalar.as_bool());
+        if value.is_none() {
+            let message = format!("expected true or false, found {}", node.described());
+            let hint = match scalar.map(|scalar| scalar.text.to_ascii_lowercase()).as_deref() {
+                Some("yes" | "on" | "1" | "true") => "write true, without quotes",
+                Some("no" | "off" | "0" | "false") => "write false, without quotes",
+                _ => "",
+            };
+            self.error(codes::WRONG_TYPE, node.span, message, hint);
+        }
+        value
+    }
+
+    /// A member that is `true` or not there.
+    pub(super) fn only_true(&mut self, node: &Node) {
+        if self.bool(node) == Some(false) {
+            let message = "expected true, found `false`";
+            self.error(codes::WRONG_TYPE, node.span, message, "leave the member out instead");
+        }
+    }
+
+    pub(super) fn number(&mut self, node: &Node, range: RangeInclusive<u64>) -> Option<u64> {
+        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        let text = node.scalar().filter(|scalar| !scalar.quoted).map(|scalar| &*scalar.text);
+        let Some(digits) = text.filter(|text| is_number(text)).map(|text| text.replace('_', "")) else {
+            self.wrong_type(node, &expected);
+            return None;
+        };
+        // What does not fit is out of range all the same.
+        let value = digits.parse().unwrap_or(u64::MAX);
+        if range.contains(&value) {
+            return Some(value);
+        }
+        let message = format!("expected {expected}, found {}", quoted(&digits));
+        self.error(codes::OUT_OF_RANGE, node.span, message, "");
+        None
+    }
+
+    /// One of some words, each with what it means.
+    pub(super) fn word<T: Copy>(&mut self, node: &Node, words: &[(&'static str, T)]) -> Option<T> {
+        let names = || words.iter().map(|(word, _)| *word);
+        let Some(text) = self.text(node, &either(names())) else { return None };
+        let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
+        if found.is_none() {
+            let message = format!("expected {}, found {}", either(names()), node.described());
+            let hint = nearest(&text, names()).map_or_else(String::new, |meant| format!("did you mean `{meant}`?"));
+            self.error(codes::UNKNOWN_WORD, node.span, message, hint);
+        }
+        found.map(|(_, meaning)| *meaning)
+    }
+
+    /// A length of time in nanoseconds.
+    pub(super) fn duration(&mut self, node: &Node) -> Option<u64> {
+        let text = self.text(node, "a duration such as 500ms, 2s or 10min")?;
+        self.duration_in(&text, 0, node)
+    }
+
+    /// The same, for a part of a scalar that begins at a character of it.
+    pub(super) fn duration_in(&mut self, text: &str, at: usize, node: &Node) -> Option<u64> {
+        match parse_duration(text) {
+            Ok(ns) => Some(ns),
+            Err((column, message)) => {
+                self.error(codes::BAD_DURATION, node.span_from(at + column), message, "");
+                None
+            }
+        }
+    }
+
+    /// Addresses and networks: one or a list of them.
+    pub(super) fn networks(&mut self, node: &Node) -> Vec<IpNet> {
+        self.refuse_empty(node);
+        node.items().iter().filter_map(|item| self.network(item)).collect()
+    }
+
+    fn network(&mut self, node: &Node) -> Option<IpNet> {
+        let text = self.text(node, "an address or a network such as 10.0.0.0/8")?;
+        match parse_network(&text) {
+            Ok(network) => Some(network),
+            Err(hint) => {
+                let message = format!("{} is neither an address nor a network", quoted(&text));
+                self.error(codes::BAD_NETWORK, node.span, message, hint);
+                None
+            }
+        }
+    }
+
+    pub(super) fn misplaced(&mut self, span: Span, message: &str, hint: &str) {
+        self.error(codes::MISPLACED_MEMBER, span, message, hint);
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')
+}
+
+/// Reads `10min` in nanoseconds, or says at which character it stops being a duration.
+fn parse_duration(text: &str) -> Result<u64, (usize, String)> {
+    const BEFORE: &str = "1 per ";
+    let general = "expected a whole number and a unit (ms, s, min, h, day, week, month, year), such as 2s or 10min";
+    if !text.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err((0, format!("not a duration: {general}")));
+    }
+    match Rate::from_str(&format!("{BEFORE}{text}")) {
+        Ok(rate) if rate.burst().is_none() => Ok(rate.period_ns()),
+        Ok(_) => Err((0, format!("not a duration: {general}"))),
+        Err(error) => {
+            let expected = error.expected();
+            let column = error.column().saturating_sub(BEFORE.len());
+            // What the core says of periods holds here as well; what it says of rates does not.
+            let fits = expected.contains("a minute or a month") || expected.starts_with("a period");
+            Err((column, format!("not a duration: {}", if fits { expected.as_str() } else { general })))
+        }
+    }
+}
+
+fn parse_network(text: &str) -> Result<IpNet, String> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(IpNet::from(address));
+    }
+    let Ok(network) = text.parse::<IpNet>() else {
+        return Err("write an address such as 203.0.113.9, or a network such as 10.0.0.0/8 or 2001:db8::/32".to_owned());
+    };
+    if network.trunc() != network {
+        return Err(format!("write {} for the network, or {} for the address", network.trunc(), network.addr()));
+    }
+    Ok(network)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        for (text, ms) in
+            [("500ms", 500), ("2s", 2_000), ("10min", 600_000), ("1 hour", 3_600_000), ("1day", 86_400_000)]
+        {
+            assert_eq!(parse_duration(text), Ok(ms * 1_000_000), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_says_where() {
+        for (text, column, part) in [
+            ("", 0, "whole number"),
+            ("s", 0, "whole number"),
+            ("-1s", 0, "whole number"),
+            ("2", 1, "unit"),
+            ("2m", 1, "minute or a month"),
+            ("1.5s", 1, "whole number"),
+            ("0s", 0, "at least 1ms"),
+            ("2s burst 3", 0, "whole number"),
+            ("2s x", 3, "whole number"),
+        ] {
+            let (at, message) = parse_duration(text).expect_err(text);
+            assert_eq!(at, column, "{text}: {message}");
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_network_has_no_bits_beyond_its_prefix() {
+        assert!(parse_network("10.0.0.0/8").is_ok());
+        assert!(parse_network("2001:db8::1").is_ok());
+        assert_eq!(
+            parse_network("10.1.2.3/8"),
+            Err("write 10.0.0.0/8 for the network, or 10.1.2.3 for the address".to_owned())
+        );
+        assert!(parse_network("10.0.0/8").is_err());
+    }
+}

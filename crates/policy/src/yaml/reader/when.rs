@@ -1,0 +1,53 @@
+use super::Reader;
+use crate::model::{Condition, Networks, When};
+use crate::yaml::shape;
+use crate::yaml::tree::Node;
+
+impl Reader<'_> {
+    pub(super) fn when(&mut self, node: Option<&Node>) -> When {
+        let mut when = When::default();
+        let Some(members) = node.and_then(|node| self.members(node, &shape::WHEN)) else { return when };
+        let mut texts =
+            |name: &str, expected| members.get(name).map_or_else(Vec::new, |node| self.texts(node, expected));
+        when.methods = texts("method", "a method such as GET").iter().map(|word| word.to_ascii_uppercase()).collect();
+        when.hosts =
+            texts("host", "a host such as api.example.com").iter().map(|host| host.to_ascii_lowercase()).collect();
+        when.paths = texts("path", "a path such as /login or /api/*");
+        when.headers = self.conditions(members.get("headers"));
+        for (name, _) in &mut when.headers {
+            name.make_ascii_lowercase();
+        }
+        when.identities = self.conditions(members.get("identity"));
+        when.network = members.get("network").and_then(|node| self.network_condition(node));
+        when
+    }
+
+    fn conditions(&mut self, node: Option<&Node>) -> Vec<(String, Condition)> {
+        let Some(node) = node else { return Vec::new() };
+        if !node.is_map() {
+            self.wrong_type(node, "a map of names and what is asked of them: true, false or texts");
+        }
+        self.refuse_empty(node);
+        let conditions = node.members().iter();
+        conditions.map(|member| (member.name.to_string(), self.condition(&member.value))).collect()
+    }
+
+    fn condition(&mut self, node: &Node) -> Condition {
+        match node.scalar().and_then(|scalar| scalar.as_bool()) {
+            Some(true) => Condition::Present,
+            Some(false) => Condition::Absent,
+            None => match self.patterns(node) {
+                // It was told already; presence contradicts nothing.
+                patterns if patterns.is_empty() => Condition::Present,
+                patterns => Condition::OneOf(patterns),
+            },
+        }
+    }
+
+    fn network_condition(&mut self, node: &Node) -> Option<Networks> {
+        if node.scalar().is_some_and(|scalar| &*scalar.text == "internal") {
+            return Some(Networks::Internal);
+        }
+        Some(self.networks(node)).filter(|networks| !networks.is_empty()).map(Networks::Among)
+    }
+}

@@ -1,0 +1,121 @@
+//! The JSON Schema of a policy file, for editors, out of the tables of `shape`.
+
+use super::json::Json;
+use super::shape::{self, Field, Kind, Shape};
+
+/// Where the schema is published. Editors compare it and never fetch it.
+const ID: &str = "https://tollgate.dev/policy.schema.json";
+
+/// The JSON Schema (draft 2020-12) of a policy file.
+///
+/// It knows the form of a file. What concerns several parts at once, such as
+/// whether an identity exists, only reading the file tells.
+#[must_use]
+pub fn json_schema() -> String {
+    let mut shapes = Vec::new();
+    collect(&shape::POLICY, &mut shapes);
+    let definitions = shapes.iter().map(|shape| (shape.name.to_owned(), object(shape))).collect();
+    let schema = Json::map([
+        ("$schema", Json::text("https://json-schema.org/draft/2020-12/schema")),
+        ("$id", Json::text(ID)),
+        ("title", Json::text("tollgate policy")),
+        ("$ref", reference(&shape::POLICY)),
+        ("$defs", Json::Map(definitions)),
+    ]);
+    schema.pretty()
+}
+
+/// Every shape that can be reached, in the order in which it is met.
+fn collect(shape: &'static Shape, into: &mut Vec<&'static Shape>) {
+    if into.iter().any(|known| known.name == shape.name) {
+        return;
+    }
+    into.push(shape);
+    for kind in shape.fields.iter().map(|field| &field.kind).chain(&shape.others) {
+        collect_kind(kind, into);
+    }
+}
+
+fn collect_kind(kind: &'static Kind, into: &mut Vec<&'static Shape>) {
+    match kind {
+        Kind::Object(shape) => collect(shape, into),
+        Kind::List(inner, _) | Kind::OneOrMore(inner) | Kind::Map(inner) => collect_kind(inner, into),
+        Kind::AnyOf(kinds) => kinds.iter().for_each(|kind| collect_kind(kind, into)),
+        _ => {}
+    }
+}
+
+fn reference(shape: &Shape) -> Json {
+    Json::Text(format!("#/$defs/{}", shape.name))
+}
+
+fn object(shape: &Shape) -> Json {
+    let properties = shape.fields.iter().map(|field| (field.name.to_owned(), property(field))).collect();
+    let required: Vec<Json> =
+        shape.fields.iter().filter(|field| field.required).map(|field| Json::text(field.name)).collect();
+    let mut members = vec![
+        ("type".to_owned(), Json::text("object")),
+        ("description".to_owned(), Json::text(shape.about)),
+        ("properties".to_owned(), Json::Map(properties)),
+        ("additionalProperties".to_owned(), shape.others.as_ref().map_or(Json::raw(false), value)),
+    ];
+    if !required.is_empty() {
+        members.push(("required".to_owned(), Json::List(required)));
+    }
+    if !shape.one_of.is_empty() {
+        let choices = shape.one_of.iter().map(|name| Json::map([("required", Json::List(vec![Json::text(*name)]))]));
+        members.push(("oneOf".to_owned(), Json::List(choices.collect())));
+    }
+    Json::Map(members)
+}
+
+fn property(field: &Field) -> Json {
+    let mut json = value(&field.kind);
+    if let Json::Map(members) = &mut json {
+        members.insert(0, ("description".to_owned(), Json::text(field.about)));
+        if let Some(default) = field.default {
+            members.push(("default".to_owned(), Json::raw(default)));
+        }
+    }
+    json
+}
+
+fn value(kind: &Kind) -> Json {
+    match kind {
+        // A number is a text where one is expected: `value: 42`.
+        Kind::Text => Json::map([("type", types(&["string", "number"])), ("minLength", Json::raw(1))]),
+        Kind::Pattern(pattern) => pattern_of(pattern),
+        Kind::Bool => Json::map([("type", Json::text("boolean"))]),
+        Kind::True => Json::map([("const", Json::raw(true))]),
+        Kind::Number { min, max } => {
+            Json::map([("type", Json::text("integer")), ("minimum", Json::raw(min)), ("maximum", Json::raw(max))])
+        }
+        Kind::Rate => pattern_of(
+            r"^\s*[0-9][0-9_]*\s*(/|[Pp][Ee][Rr]\b)\s*([0-9][0-9_]*)?\s*[A-Za-z]+(\s+[Bb][Uu][Rr][Ss][Tt]\s+[0-9][0-9_]*)?\s*$",
+        ),
+        Kind::Duration => pattern_of(r"^[0-9][0-9_]*\s*[A-Za-z]+\s*$"),
+        Kind::Network => pattern_of("^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"),
+        Kind::Words(words) => Json::map([("enum", Json::List(words.iter().map(|word| Json::text(*word)).collect()))]),
+        Kind::List(inner, least) => list(inner, *least),
+        Kind::OneOrMore(inner) => any_of([value(inner), list(inner, 1)]),
+        Kind::Map(inner) => Json::map([("type", Json::text("object")), ("additionalProperties", value(inner))]),
+        Kind::Object(shape) => Json::map([("$ref", reference(shape))]),
+        Kind::AnyOf(kinds) => any_of(kinds.iter().map(value)),
+    }
+}
+
+fn pattern_of(pattern: &str) -> Json {
+    Json::map([("type", Json::text("string")), ("pattern", Json::text(pattern))])
+}
+
+fn types(names: &[&str]) -> Json {
+    Json::List(names.iter().map(|name| Json::text(*name)).collect())
+}
+
+fn list(inner: &Kind, least: usize) -> Json {
+    Json::map([("type", Json::text("array")), ("items", value(inner)), ("minItems", Json::raw(least))])
+}
+
+fn any_of(choices: impl IntoIterator<Item = Json>) -> Json {
+    Json::map([("anyOf", Json::List(choices.into_iter().collect()))])
+}

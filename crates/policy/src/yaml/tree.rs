@@ -1,0 +1,107 @@
+//! What a YAML file consists of, each value with its place.
+
+use std::rc::Rc;
+
+use super::source::Span;
+use crate::check::words::quoted;
+
+/// A value. Cloning one shares what it consists of, so an alias costs nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) span: Span,
+    pub(super) value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Scalar(Scalar),
+    List(Rc<Vec<Node>>),
+    Map(Rc<Vec<Member>>),
+}
+
+/// What is neither a list nor a map. What it means depends on where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Scalar {
+    pub(super) text: Rc<str>,
+    /// Quotes make a text of anything.
+    pub(super) quoted: bool,
+}
+
+/// A name and its value in a map.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) name: Rc<str>,
+    pub(super) name_span: Span,
+    pub(super) value: Node,
+}
+
+impl Node {
+    pub(super) fn scalar(&self) -> Option<&Scalar> {
+        match &self.value {
+            Value::Scalar(scalar) => Some(scalar),
+            Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
+    /// The members of a map; of anything else there are none.
+    pub(super) fn members(&self) -> &[Member] {
+        match &self.value {
+            Value::Map(members) => members,
+            Value::Scalar(_) | Value::List(_) => &[],
+        }
+    }
+
+    pub(super) fn member(&self, name: &str) -> Option<&Member> {
+        self.members().iter().find(|member| &*member.name == name)
+    }
+
+    pub(super) fn is_map(&self) -> bool {
+        matches!(self.value, Value::Map(_))
+    }
+
+    /// The items of a list, or the value itself as the only one.
+    pub(super) fn items(&self) -> &[Node] {
+        match &self.value {
+            Value::List(items) => items,
+            Value::Scalar(_) | Value::Map(_) => std::slice::from_ref(self),
+        }
+    }
+
+    /// Where character number `at` of a scalar's text stands in the file, if
+    /// the text stands there as it is; else the whole of it.
+    pub(super) fn span_from(&self, at: usize) -> Span {
+        let Some(scalar) = self.scalar() else { return self.span };
+        let quotes = if scalar.quoted { 2 } else { 0 };
+        if self.span.width != scalar.text.chars().count() + quotes {
+            return self.span;
+        }
+        let from = self.span.from(at + quotes / 2);
+        Span { width: from.width.saturating_sub(quotes / 2).max(1), ..from }
+    }
+
+    /// What it is, to be put after "found".
+    pub(super) fn described(&self) -> String {
+        match &self.value {
+            Value::Scalar(scalar) if scalar.is_null() => "nothing".to_owned(),
+            Value::Scalar(scalar) if scalar.quoted => format!("the text {}", quoted(&scalar.text)),
+            Value::Scalar(scalar) => quoted(&scalar.text),
+            Value::List(_) => "a list".to_owned(),
+            Value::Map(_) => "a map".to_owned(),
+        }
+    }
+}
+
+impl Scalar {
+    pub(super) fn is_null(&self) -> bool {
+        !self.quoted && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
+    }
+
+    pub(super) fn as_bool(&self) -> Option<bool> {
+        match &*self.text {
+            _ if self.quoted => None,
+            "true" | "True" | "TRUE" => Some(true),
+            "false" | "False" | "FALSE" => Some(false),
+            _ => None,
+        }
+    }
+}

@@ -38,6 +38,27 @@ impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
     }
 }
 
+/// Header fields as a list of pairs.
+impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for Vec<(N, V)> {
+    fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
+        self.as_slice().line(name, at)
+    }
+}
+
+/// Header fields as so many pairs.
+impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize> Headers for [(N, V); COUNT] {
+    fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
+        self.as_slice().line(name, at)
+    }
+}
+
+/// Somebody else's header fields.
+impl<H: Headers + ?Sized> Headers for &H {
+    fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
+        (**self).line(name, at)
+    }
+}
+
 /// No header fields.
 impl Headers for () {
     fn line(&self, _: &str, _: usize) -> Option<&[u8]> {

@@ -1,18 +1,58 @@
 //! A policy compiled: which rules meet a request, with which key, quota and cost.
+//!
+//! [`Plan::compile`] resolves every name and builds the indexes; `meet` then
+//! walks one road: what is said is made comparable (`path`, `host`), lists are
+//! asked (`access`), the rules whose conditions hold are found (`matcher`), and
+//! each of them gives a key (`key`), a grant (`grants`) and a cost (`cost`).
+//! Who the client is, `identity` finds out, as late as possible and once.
+//! `explain` walks the same road and tells what it saw.
 
+mod access;
+mod address;
+mod address_text;
+mod bits;
+mod compile;
+mod conditions;
+mod cost;
 mod error;
+mod explain;
 mod explanation;
+mod forwarded;
+mod grants;
+mod host;
+mod hosts;
+mod identity;
+mod key;
+mod matcher;
 mod met;
+mod networks;
+mod path;
 mod planned;
+mod routes;
+mod scopes;
+mod sha256;
+mod texts;
+mod tier;
+mod words;
 
 pub use error::CompileError;
 pub use explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
 
-use crate::checked::CheckedPolicy;
+use smallvec::SmallVec;
+
 use crate::model::ResponseFields;
 use crate::request::Request;
+use access::PlannedAccess;
+use compile::Body;
+use conditions::Conditions;
+use grants::{Chosen, push_part};
+use identity::{Found, Identities, IdentityId, Look, Seen};
+use key::Keys;
+use matcher::Matcher;
+use routes::Matched;
+use words::Words;
 
 /// A checked policy, compiled once and then asked for every request.
 #[derive(Debug)]
@@ -20,14 +60,17 @@ pub struct Plan {
     rules: Vec<PlannedRule>,
     quotas: Vec<PlannedQuota>,
     fields: ResponseFields,
+    needs_client_ip: bool,
+    identities: Identities,
+    deny: PlannedAccess,
+    allow: PlannedAccess,
+    matcher: Matcher,
+    conditions: Vec<Conditions>,
+    bodies: Vec<Body>,
+    words: Vec<Words>,
 }
 
 impl Plan {
-    /// Compiles a policy.
-    pub fn compile(policy: &CheckedPolicy) -> Result<Plan, CompileError> {
-        Ok(Plan { rules: Vec::new(), quotas: Vec::new(), fields: policy.fields.clone() })
-    }
-
     /// The rules, in the order of the policy.
     #[must_use]
     pub fn rules(&self) -> &[PlannedRule] {
@@ -49,26 +92,85 @@ impl Plan {
     /// Whether anything depends on where a request comes from.
     #[must_use]
     pub fn needs_client_ip(&self) -> bool {
-        true
+        self.needs_client_ip
     }
 
     /// What a request meets.
     #[must_use]
-    pub fn meet(&self, _: &Request<'_>) -> Met {
-        Met::new(Access::Rules)
+    pub fn meet(&self, request: &Request<'_>) -> Met {
+        let seen = Seen::new(request, &self.identities);
+        let mut look = Look::new(&self.identities, request, &seen);
+        let matched = self.matched(&seen);
+        let mut met = Met::new(self.access(&mut look, &matched));
+        if met.access != Access::Rules {
+            return met;
+        }
+        self.matcher.each(&self.conditions, &mut look, &matched, |look, rule| {
+            self.charge(rule, look, &matched, &mut met);
+        });
+        met
     }
 
-    /// What a request meets, and why, for people.
-    #[must_use]
-    pub fn explain(&self, _: &Request<'_>) -> Explanation {
-        Explanation {
-            access: Access::Rules,
-            decided_by: None,
-            client_ip: None,
-            path: None,
-            identities: Vec::new(),
-            tier: None,
-            rules: Vec::new(),
+    /// The path patterns that a request matches.
+    fn matched(&self, seen: &Seen<'_>) -> Matched {
+        seen.path.as_ref().map(|path| self.matcher.routes.index.find(path)).unwrap_or_default()
+    }
+
+    /// Deny comes before allow, and both before the rules.
+    fn access<'a>(&'a self, look: &mut Look<'a>, matched: &[u32]) -> Access {
+        let route = self.matcher.any_route(matched);
+        if self.deny.means(look, route) {
+            Access::Denied
+        } else if self.allow.means(look, route) {
+            Access::Allowed
+        } else {
+            Access::Rules
         }
     }
+
+    /// Adds what a rule charges, if its key is there.
+    fn charge<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32], met: &mut Met) {
+        let start = met.keys.len();
+        let Ok(chosen) = self.apply(rule, look, matched, &mut met.keys) else { return };
+        if chosen.quotas.is_empty() {
+            return met.keys.truncate(start);
+        }
+        let cost = self.bodies[rule as usize].cost.of(look);
+        let (key_start, key_end) = (position(start), position(met.keys.len()));
+        for quota in chosen.quotas {
+            met.charges.push(PlannedCharge { rule, quota: *quota, cost, key_start, key_end });
+        }
+    }
+
+    /// Writes the key of a rule whose conditions hold, and chooses the grant. An
+    /// identity that is absent means that the rule does not apply; it is the error.
+    fn apply<'a>(
+        &'a self,
+        rule: u32,
+        look: &mut Look<'a>,
+        matched: &[u32],
+        keys: &mut Keys,
+    ) -> Result<Chosen<'a>, IdentityId> {
+        let body = &self.bodies[rule as usize];
+        let route = if body.uses_route { self.matcher.route(rule, matched) } else { None };
+        let start = keys.len();
+        let mut parts: SmallVec<[Found<'a>; 4]> = SmallVec::new();
+        for (at, id) in body.key.iter().enumerate() {
+            let Some(found) = look.find(*id, route) else {
+                keys.truncate(start);
+                return Err(*id);
+            };
+            push_part(keys, at, *id, found.id, look.text(found), &self.identities);
+            parts.push(found);
+        }
+        Ok(body.grants.choose(look, &keys[start..], &parts))
+    }
 }
+
+/// Keys are shorter than 2^32 bytes: values are shortened, and nobody writes millions of rules that all apply.
+fn position(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

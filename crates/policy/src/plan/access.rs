@@ -1,0 +1,70 @@
+//! Who is treated before any rule.
+
+use ipnet::IpNet;
+
+use super::identity::{Identities, IdentityId, Look};
+use super::networks::{NetworkMap, unmapped};
+use super::texts::{Pattern, TextMap};
+use crate::model::AccessList;
+
+/// A compiled list.
+#[derive(Debug)]
+pub(super) struct PlannedAccess {
+    networks: NetworkMap<Option<IpNet>>,
+    identities: Vec<(IdentityId, TextMap<Option<Pattern>>)>,
+}
+
+impl PlannedAccess {
+    pub(super) fn compile(list: &AccessList, identities: &mut Identities) -> PlannedAccess {
+        let mut networks = NetworkMap::new();
+        for network in &list.client_ip {
+            *networks.entry(*network) = Some(unmapped(*network));
+        }
+        let by_identity = |(name, patterns): &(String, Vec<_>)| {
+            let id = identities.id(name);
+            let mut map: TextMap<Option<Pattern>> = TextMap::new();
+            for pattern in patterns.iter().map(|pattern| identities.pattern(id, pattern)) {
+                map.entry(pattern.clone()).replace(pattern);
+            }
+            (id, map)
+        };
+        PlannedAccess { networks, identities: list.identities.iter().map(by_identity).collect() }
+    }
+
+    /// Whether the client is meant. Networks are asked about the whole address, not about its group.
+    pub(super) fn means<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> bool {
+        self.network(look).is_some() || self.identities.iter().any(|(id, map)| entry(look, *id, map, route).is_some())
+    }
+
+    /// The entry that means the client, in words.
+    pub(super) fn entry_text<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> Option<String> {
+        if let Some(network) = self.network(look) {
+            return Some(format!("client_ip {network}"));
+        }
+        self.identities.iter().find_map(|(id, map)| {
+            let pattern = entry(look, *id, map, route)?.text.0.clone();
+            Some(format!("{} {pattern}", look.identities.known(*id).name))
+        })
+    }
+
+    pub(super) fn needs_peer(&self, identities: &Identities) -> bool {
+        !self.networks.is_empty() || self.identities.iter().any(|(id, _)| identities.needs_peer(*id))
+    }
+
+    fn network(&self, look: &mut Look<'_>) -> Option<IpNet> {
+        if self.networks.is_empty() {
+            return None;
+        }
+        self.networks.find(look.client()?).find_map(|network| *network)
+    }
+}
+
+fn entry<'m, 'a>(
+    look: &mut Look<'a>,
+    id: IdentityId,
+    map: &'m TextMap<Option<Pattern>>,
+    route: Option<&'a [u8]>,
+) -> Option<&'m Pattern> {
+    let found = look.find(id, route)?;
+    map.find(found.id, look.text(found)).find_map(Option::as_ref)
+}

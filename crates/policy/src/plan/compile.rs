@@ -1,0 +1,98 @@
+//! From a checked policy to a plan.
+
+use tollgate_core::AlgorithmKind;
+
+use super::access::PlannedAccess;
+use super::conditions::Conditions;
+use super::cost::PlannedCost;
+use super::grants::Grants;
+use super::identity::{Identities, IdentityId};
+use super::matcher::Matcher;
+use super::scopes::Scopes;
+use super::words::Words;
+use super::{CompileError, Plan, PlannedQuota, PlannedRule};
+use crate::checked::CheckedPolicy;
+use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings};
+
+/// What happens once the conditions of a rule hold.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) key: Vec<IdentityId>,
+    /// Whether the key depends on the pattern that matched.
+    pub(super) uses_route: bool,
+    pub(super) grants: Grants,
+    pub(super) cost: PlannedCost,
+}
+
+impl Plan {
+    /// Compiles a policy.
+    pub fn compile(policy: &CheckedPolicy) -> Result<Plan, CompileError> {
+        let policy: &Policy = policy;
+        let mut identities = Identities::compile(policy)?;
+        let mut scopes = Scopes::default();
+        let conditions: Vec<Conditions> =
+            policy.rules.iter().map(|rule| Conditions::compile(&rule.when, &mut identities)).collect();
+        let bodies: Vec<Body> =
+            (0..).zip(&policy.rules).map(|(at, rule)| Body::compile(at, rule, &mut identities, &mut scopes)).collect();
+        let deny = PlannedAccess::compile(&policy.deny, &mut identities);
+        let allow = PlannedAccess::compile(&policy.allow, &mut identities);
+        let matcher = Matcher::compile(&policy.rules, &conditions, &identities);
+        let needs_client_ip = needs_peer(&conditions, &bodies, &[&deny, &allow], &identities);
+        Ok(Plan {
+            rules: (0..)
+                .zip(&policy.rules)
+                .map(|(at, rule)| planned(at, rule, &scopes.quotas, &policy.store))
+                .collect(),
+            quotas: scopes.quotas,
+            fields: policy.fields.clone(),
+            needs_client_ip,
+            identities,
+            deny,
+            allow,
+            matcher,
+            conditions,
+            bodies,
+            words: policy.rules.iter().map(|rule| Words::of(&rule.when)).collect(),
+        })
+    }
+}
+
+impl Body {
+    fn compile(at: u32, rule: &Rule, identities: &mut Identities, scopes: &mut Scopes) -> Body {
+        let key: Vec<IdentityId> = rule.key.iter().map(|name| identities.id(name)).collect();
+        Body {
+            uses_route: key.iter().any(|id| identities.known(*id).per_rule),
+            grants: Grants::compile(at, rule, &key, identities, scopes),
+            cost: PlannedCost::compile(&rule.cost, identities),
+            key,
+        }
+    }
+}
+
+fn planned(at: u32, rule: &Rule, quotas: &[PlannedQuota], store: &StoreSettings) -> PlannedRule {
+    let of_store = match store {
+        StoreSettings::Memory(_) => OnFailure::default(),
+        StoreSettings::Redis(settings) => settings.on_failure,
+    };
+    let is_permit = |quota: &PlannedQuota| quota.rule == at && quota.quota.kind() == AlgorithmKind::Concurrency;
+    PlannedRule {
+        name: rule.name.as_str().into(),
+        shadow: rule.shadow,
+        publish: rule.publish,
+        on_limit: rule.on_limit,
+        on_failure: rule.on_failure.unwrap_or(of_store),
+        concurrency: quotas.iter().any(is_permit),
+        settled_by: rule.cost.settled_by.clone(),
+        variable_cost: matches!(rule.cost.source, CostSource::Header { .. } | CostSource::Estimate(_)),
+        own_cost: !matches!(rule.cost.source, CostSource::OfTheRequest),
+    }
+}
+
+fn needs_peer(conditions: &[Conditions], bodies: &[Body], lists: &[&PlannedAccess], identities: &Identities) -> bool {
+    let asked = conditions.iter().flat_map(|conditions| conditions.tests.iter().map(|(id, _)| *id));
+    let keys = bodies.iter().flat_map(|body| body.key.iter().copied());
+    let tiers = bodies.iter().any(|body| body.grants.uses_tiers()).then(|| identities.tiers.source()).flatten();
+    conditions.iter().any(|conditions| conditions.network.is_some())
+        || asked.chain(keys).chain(tiers).any(|id| identities.needs_peer(id))
+        || lists.iter().any(|list| list.needs_peer(identities))
+}

@@ -1,0 +1,50 @@
+//! What one rule asks of a request, by itself: for the conditions that are not
+//! worth an index, and for telling people why a rule does not apply.
+
+use std::net::IpAddr;
+
+use super::identity::{Identities, IdentityId, Look};
+use super::networks::{NetworkMap, meant};
+use super::texts::Test;
+use crate::model::When;
+
+/// The conditions of a rule on values and addresses. Methods, hosts and paths are always indexed.
+#[derive(Debug)]
+pub(super) struct Conditions {
+    pub(super) tests: Vec<(IdentityId, Test)>,
+    pub(super) network: Option<NetworkMap<()>>,
+}
+
+impl Conditions {
+    pub(super) fn compile(when: &When, identities: &mut Identities) -> Conditions {
+        let mut tests = Vec::new();
+        for (name, condition) in &when.headers {
+            let id = identities.header(name);
+            tests.push((id, Test::compile(condition, |pattern| identities.pattern(id, pattern))));
+        }
+        for (name, condition) in &when.identities {
+            let id = identities.id(name);
+            tests.push((id, Test::compile(condition, |pattern| identities.pattern(id, pattern))));
+        }
+        let network = when.network.as_ref().map(|networks| {
+            let mut map = NetworkMap::new();
+            for network in meant(networks) {
+                map.entry(network);
+            }
+            map
+        });
+        Conditions { tests, network }
+    }
+
+    /// Whether the client comes from where the rule says.
+    pub(super) fn is_from(&self, client: Option<IpAddr>) -> bool {
+        let Some(network) = &self.network else { return true };
+        client.is_some_and(|client| network.contains(client))
+    }
+
+    /// Whether the test at a position holds.
+    pub(super) fn holds<'a>(&self, at: usize, look: &mut Look<'a>, route: Option<&'a [u8]>) -> bool {
+        let Some((id, test)) = self.tests.get(at) else { return true };
+        look.passes(*id, test, route)
+    }
+}

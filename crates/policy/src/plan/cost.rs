@@ -1,0 +1,82 @@
+//! What a request costs under a rule.
+
+use super::identity::{Identities, IdentityId, Look};
+use crate::model::{Cost, CostSource};
+
+/// A compiled cost.
+#[derive(Debug)]
+pub(super) enum PlannedCost {
+    OfTheRequest { max: u64 },
+    Fixed(u64),
+    Header { header: IdentityId, default: u64, max: u64 },
+    Methods { costs: Vec<(Vec<u8>, u64)>, default: u64 },
+}
+
+impl PlannedCost {
+    pub(super) fn compile(cost: &Cost, identities: &mut Identities) -> PlannedCost {
+        let max = cost.max.max(1);
+        match &cost.source {
+            CostSource::OfTheRequest => PlannedCost::OfTheRequest { max },
+            CostSource::Fixed(cost) | CostSource::Estimate(cost) => PlannedCost::Fixed(*cost),
+            CostSource::Header { name, default } => {
+                PlannedCost::Header { header: identities.header(name), default: *default, max }
+            }
+            CostSource::Methods { costs, default } => {
+                let upper = |(method, cost): &(String, u64)| (method.to_ascii_uppercase().into_bytes(), *cost);
+                PlannedCost::Methods { costs: costs.iter().map(upper).collect(), default: *default }
+            }
+        }
+    }
+
+    /// What the policy says is taken as it is, what a request says only between 1 and the rule's maximum.
+    pub(super) fn of(&self, look: &mut Look<'_>) -> u64 {
+        // Somebody who only asks is charged nothing, whatever a rule says.
+        if look.request.cost == 0 {
+            return 0;
+        }
+        match self {
+            PlannedCost::OfTheRequest { max } => look.request.cost.clamp(1, *max),
+            PlannedCost::Fixed(cost) => *cost,
+            PlannedCost::Header { header, default, max } => {
+                let found = look.find(*header, None);
+                let said = found.and_then(|found| number(look.text(found)));
+                said.map_or(*default, |cost| cost.clamp(1, *max))
+            }
+            PlannedCost::Methods { costs, default } => {
+                let method = &*look.seen.method;
+                costs.iter().find(|(known, _)| known == method).map_or(*default, |(_, cost)| *cost)
+            }
+        }
+    }
+}
+
+/// Digits only. More than can be counted is as much as can be counted.
+fn number(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digit = |number: u64, byte: &u8| number.saturating_mul(10).saturating_add(u64::from(byte - b'0'));
+    Some(text.iter().fold(0, digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_digits_are_a_number() {
+        for (text, expected) in [
+            ("5", Some(5)),
+            ("007", Some(7)),
+            ("0", Some(0)),
+            ("99999999999999999999999", Some(u64::MAX)),
+            ("-1", None),
+            ("+1", None),
+            ("1.5", None),
+            ("1, 2", None),
+            ("", None),
+        ] {
+            assert_eq!(number(text.as_bytes()), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! How much somebody is granted under a rule.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+
+use super::GrantSource;
+use super::identity::{Found, Identities, IdentityId, Look};
+use super::key::{self, Keys};
+use super::scopes::Scopes;
+use super::texts::Pattern;
+use super::tier::Tiers;
+use crate::model::{Allowance, Grant, Override, Rule};
+
+/// All grants of a rule.
+#[derive(Debug)]
+pub(super) struct Grants {
+    base: Base,
+    overrides: Vec<PlannedOverride>,
+    /// Overrides without stars, by the key that they mean.
+    exact: HashMap<Box<[u8]>, u32, FixedState>,
+    /// The others, the most exact first.
+    wild: Vec<(Vec<Pattern>, u32)>,
+}
+
+#[derive(Debug)]
+enum Base {
+    Same(Vec<u32>),
+    /// The grants, and for each tier of the policy, and for no tier, which of them holds.
+    Tiers {
+        grants: Vec<(u32, Vec<u32>)>,
+        by_tier: Vec<usize>,
+        without: usize,
+    },
+}
+
+#[derive(Debug)]
+struct PlannedOverride {
+    text: String,
+    quotas: Vec<u32>,
+}
+
+/// A grant that was chosen: its quotas, none if it is unlimited, and where it comes from.
+pub(super) struct Chosen<'a> {
+    pub(super) quotas: &'a [u32],
+    from: From,
+}
+
+#[derive(Clone, Copy)]
+enum From {
+    Rule,
+    Tier(u32),
+    Override(u32),
+}
+
+impl Grants {
+    pub(super) fn compile(
+        at: u32,
+        rule: &Rule,
+        key: &[IdentityId],
+        identities: &Identities,
+        scopes: &mut Scopes,
+    ) -> Grants {
+        let base = match &rule.allowance {
+            Allowance::Same(grant) => Base::Same(scopes.add(at, &rule.name, grant)),
+            Allowance::Tiers(tiers) => by_tier(at, &rule.name, tiers, &identities.tiers, scopes),
+        };
+        let mut grants = Grants { base, overrides: Vec::new(), exact: HashMap::default(), wild: Vec::new() };
+        for given in &rule.overrides {
+            let quotas = scopes.add(at, &rule.name, &given.grant);
+            grants.add_override(given, quotas, key, identities);
+        }
+        grants.wild.sort_by_key(|(patterns, _)| specificity(patterns));
+        grants
+    }
+
+    fn add_override(&mut self, given: &Override, quotas: Vec<u32>, key: &[IdentityId], identities: &Identities) {
+        let number = u32::try_from(self.overrides.len()).unwrap_or(u32::MAX);
+        let text = given.key.iter().map(|pattern| pattern.0.as_str()).collect::<Vec<_>>().join(" | ");
+        self.overrides.push(PlannedOverride { text, quotas });
+        let patterns: Vec<Pattern> =
+            key.iter().zip(&given.key).map(|(id, pattern)| identities.pattern(*id, pattern)).collect();
+        if patterns.len() != key.len() || given.key.len() != key.len() {
+            return;
+        }
+        if patterns.iter().any(|pattern| pattern.text.is_wildcard()) {
+            self.wild.push((patterns, number));
+            return;
+        }
+        for key in keys_meant(&patterns, key, identities) {
+            self.exact.entry(key.to_vec().into()).or_insert(number);
+        }
+    }
+
+    /// The grant for a key: an override that means it, else that of the tier, else the rule's own.
+    pub(super) fn choose<'a>(&self, look: &mut Look<'a>, key: &[u8], parts: &[Found<'a>]) -> Chosen<'_> {
+        if let Some(number) = self.overriding(look, key, parts) {
+            return Chosen { quotas: &self.overrides[number as usize].quotas, from: From::Override(number) };
+        }
+        match &self.base {
+            Base::Same(quotas) => Chosen { quotas, from: From::Rule },
+            Base::Tiers { grants, by_tier, without } => {
+                let at = look.tier().and_then(|tier| by_tier.get(tier as usize)).unwrap_or(without);
+                let Some((tier, quotas)) = grants.get(*at) else { return Chosen { quotas: &[], from: From::Rule } };
+                Chosen { quotas, from: From::Tier(*tier) }
+            }
+        }
+    }
+
+    fn overriding<'a>(&self, look: &Look<'a>, key: &[u8], parts: &[Found<'a>]) -> Option<u32> {
+        if self.overrides.is_empty() {
+            return None;
+        }
+        let means = |patterns: &[Pattern]| {
+            patterns.iter().zip(parts).all(|(pattern, found)| pattern.matches(found.id, look.text(*found)))
+        };
+        let wild = || self.wild.iter().find(|(patterns, _)| means(patterns)).map(|(_, number)| *number);
+        self.exact.get(key).copied().or_else(wild)
+    }
+
+    /// Where a grant comes from, in words.
+    pub(super) fn source(&self, chosen: &Chosen<'_>, tiers: &Tiers) -> GrantSource {
+        match chosen.from {
+            From::Rule => GrantSource::Rule,
+            From::Tier(tier) => GrantSource::Tier(tiers.name(tier).to_owned()),
+            From::Override(number) => GrantSource::Override(self.overrides[number as usize].text.clone()),
+        }
+    }
+
+    pub(super) fn uses_tiers(&self) -> bool {
+        matches!(self.base, Base::Tiers { .. })
+    }
+}
+
+/// A tier that the rule does not name gets what the default tier gets. A rule
+/// that does not name that one either has been refused; the first that it
+/// names stands in, since nothing at all would be a way around the rule.
+fn by_tier(at: u32, name: &str, tiers: &[(String, Grant)], known: &Tiers, scopes: &mut Scopes) -> Base {
+    let number = |tier: &str| known.number(tier.as_bytes()).unwrap_or(u32::MAX);
+    let grants: Vec<(u32, Vec<u32>)> =
+        tiers.iter().map(|(tier, grant)| (number(tier), scopes.add(at, name, grant))).collect();
+    let position = |tier: u32| grants.iter().position(|(named, _)| *named == tier);
+    let without = known.default_number().and_then(position).unwrap_or(0);
+    let by_tier = (0..).take(known.count()).map(|tier| position(tier).unwrap_or(without)).collect();
+    Base::Tiers { grants, by_tier, without }
+}
+
+/// The keys that patterns without stars mean: several where a part may come from one of several identities.
+fn keys_meant(patterns: &[Pattern], key: &[IdentityId], identities: &Identities) -> Vec<Keys> {
+    let mut keys = vec![Keys::new()];
+    for (at, (pattern, id)) in patterns.iter().zip(key).enumerate() {
+        let mut longer = Vec::new();
+        for begun in &keys {
+            for source in identities.places(*id).filter(|source| pattern.only.is_none_or(|only| only == *source)) {
+                let mut key = begun.clone();
+                push_part(&mut key, at, *id, source, pattern.text.0.as_bytes(), identities);
+                longer.push(key);
+            }
+        }
+        keys = longer;
+    }
+    keys
+}
+
+/// Writes one part of a key: the value of `id`, which was found under `source`.
+pub(super) fn push_part(
+    keys: &mut Keys,
+    at: usize,
+    id: IdentityId,
+    source: IdentityId,
+    value: &[u8],
+    identities: &Identities,
+) {
+    if at > 0 {
+        key::push_bar(keys);
+    }
+    if identities.is_list(id) {
+        key::push_name(keys, &identities.known(source).name);
+    }
+    key::push_value(keys, value);
+}
+
+/// Without stars before with, longer before shorter.
+fn specificity(patterns: &[Pattern]) -> (usize, std::cmp::Reverse<usize>) {
+    let stars = patterns.iter().filter(|pattern| pattern.text.is_wildcard()).count();
+    (stars, std::cmp::Reverse(patterns.iter().map(|pattern| pattern.text.0.len()).sum()))
+}

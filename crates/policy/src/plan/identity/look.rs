@@ -1,0 +1,231 @@
+//! One request, looked at no more than necessary: each identity is found when
+//! somebody first asks for it, and then remembered.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+
+use super::source::{CLIENT_IP, Identities, IdentityId, Source};
+use super::{cookie, header, jwt, query};
+use crate::plan::address_text::push_client;
+use crate::plan::path::NormalPath;
+use crate::plan::{address, forwarded, host, path};
+use crate::request::Request;
+
+/// What is said about a request, made comparable.
+pub(crate) struct Seen<'a> {
+    pub(crate) method: Cow<'a, [u8]>,
+    pub(crate) host: Option<Cow<'a, [u8]>>,
+    pub(crate) path: Option<NormalPath<'a>>,
+}
+
+impl<'a> Seen<'a> {
+    pub(crate) fn new(request: &Request<'a>, identities: &Identities) -> Seen<'a> {
+        Seen {
+            method: upper_case(request.method),
+            host: request.host.and_then(host::normalise),
+            path: path::normalise(request.target, identities.paths),
+        }
+    }
+}
+
+/// Methods have a case, but some backends forgive it, and so a rule for POST means `post` as well.
+fn upper_case(method: &str) -> Cow<'_, [u8]> {
+    if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        return Cow::Owned(method.to_ascii_uppercase().into_bytes());
+    }
+    Cow::Borrowed(method.as_bytes())
+}
+
+/// A value that was found: under which identity (of a list the one that was present), and where it stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'a> {
+    pub(crate) id: IdentityId,
+    place: Place<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Elsewhere(&'a [u8]),
+    Here { start: usize, end: usize },
+}
+
+#[derive(Clone, Copy)]
+enum Slot<'a> {
+    Unasked,
+    Known(Option<Found<'a>>),
+}
+
+/// A request under inspection.
+pub(crate) struct Look<'a> {
+    pub(crate) identities: &'a Identities,
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) seen: &'a Seen<'a>,
+    slots: SmallVec<[Slot<'a>; 12]>,
+    /// Values that had to be written anew, one behind the other.
+    written: SmallVec<[u8; 64]>,
+    client: Option<Option<IpAddr>>,
+    tier: Option<Option<u32>>,
+    verified: Option<Option<jwt::Claims>>,
+    unverified: Option<Option<jwt::Claims>>,
+}
+
+impl<'a> Look<'a> {
+    pub(crate) fn new(identities: &'a Identities, request: &'a Request<'a>, seen: &'a Seen<'a>) -> Look<'a> {
+        Look {
+            identities,
+            request,
+            seen,
+            slots: SmallVec::from_elem(Slot::Unasked, identities.known.len()),
+            written: SmallVec::new(),
+            client: None,
+            tier: None,
+            verified: None,
+            unverified: None,
+        }
+    }
+
+    /// The value of an identity, if it is present. `route` is the pattern that matched for the rule that asks.
+    pub(crate) fn find(&mut self, id: IdentityId, route: Option<&'a [u8]>) -> Option<Found<'a>> {
+        if let Slot::Known(found) = self.slots[id.0 as usize] {
+            return found;
+        }
+        let known = self.identities.known(id);
+        let found = match self.set_by_caller(id) {
+            Some(text) => (!text.is_empty()).then_some(Found { id, place: Place::Elsewhere(text) }),
+            None => self.look_for(id, route),
+        };
+        if !known.per_rule {
+            self.slots[id.0 as usize] = Slot::Known(found);
+        }
+        found
+    }
+
+    /// The text of a value that was found.
+    pub(crate) fn text(&self, found: Found<'a>) -> &[u8] {
+        match found.place {
+            Place::Elsewhere(text) => text,
+            Place::Here { start, end } => &self.written[start..end],
+        }
+    }
+
+    /// Whether the value of an identity passes a test.
+    pub(crate) fn passes(&mut self, id: IdentityId, test: &crate::plan::texts::Test, route: Option<&'a [u8]>) -> bool {
+        let found = self.find(id, route);
+        test.holds(found.map(|found| (found.id, self.text(found))))
+    }
+
+    /// The whole address of the client.
+    pub(crate) fn client(&mut self) -> Option<IpAddr> {
+        if let Some(known) = self.client {
+            return known;
+        }
+        let client = self.find_client();
+        self.client = Some(client);
+        client
+    }
+
+    /// What a caller says counts, if it is an address; else what can be found out.
+    fn find_client(&self) -> Option<IpAddr> {
+        let name = &self.identities.known(CLIENT_IP).name;
+        let set = self.request.identities.iter().find(|(known, _)| known == name);
+        if let Some(address) = set.and_then(|(_, text)| address::parse(text.as_bytes())) {
+            return Some(address);
+        }
+        // An IPv4 client of a socket for both kinds is unmapped before anything is made of the address.
+        let peer = self.request.peer?.to_canonical();
+        let identities = self.identities;
+        Some(forwarded::client(peer, &identities.trusted, identities.forwarded_by, self.request.headers))
+    }
+
+    /// The number of the tier: one that the policy knows, else its default.
+    pub(crate) fn tier(&mut self) -> Option<u32> {
+        if let Some(known) = self.tier {
+            return known;
+        }
+        let tier = self.identities.tiers.find(self);
+        self.tier = Some(tier);
+        tier
+    }
+
+    /// What a caller set directly. An address and a tier need more than to be copied, so they are read elsewhere.
+    pub(crate) fn set_by_caller(&self, id: IdentityId) -> Option<&'a [u8]> {
+        let known = self.identities.known(id);
+        if self.request.identities.is_empty()
+            || !known.settable
+            || matches!(known.source, Source::ClientIp | Source::Tier)
+        {
+            return None;
+        }
+        self.caller_says(&known.name)
+    }
+
+    /// What a caller set under a name.
+    pub(crate) fn caller_says(&self, name: &str) -> Option<&'a [u8]> {
+        let set = self.request.identities.iter().find(|(known, _)| *known == name)?;
+        Some(set.1.trim_ascii().as_bytes())
+    }
+
+    fn look_for(&mut self, id: IdentityId, route: Option<&'a [u8]>) -> Option<Found<'a>> {
+        let seen = self.seen;
+        let request = self.request;
+        let identities = self.identities;
+        let text = match &identities.known(id).source {
+            Source::ClientIp => {
+                let client = self.client()?;
+                return Some(self.write_address(id, client));
+            }
+            Source::Peer => return Some(self.write_address(id, request.peer?.to_canonical())),
+            Source::First(inner) => return inner.iter().find_map(|id| self.find(*id, route)),
+            Source::Tier => Cow::Borrowed(identities.tiers.name(self.tier()?).as_bytes()),
+            Source::Method => Cow::Borrowed(&*seen.method),
+            Source::Host => Cow::Borrowed(seen.host.as_deref()?),
+            Source::Path => Cow::Borrowed(&*seen.path.as_ref()?.bytes),
+            Source::Route => Cow::Borrowed(route?),
+            Source::Header(name) => header::value(request.headers, name)?,
+            Source::Cookie(name) => Cow::Borrowed(cookie::value(request.headers, name)?),
+            Source::PathSegment(at) => Cow::Borrowed(seen.path.as_ref()?.segments().nth(at.checked_sub(1)?)?),
+            Source::Query(name) => query::value(request.target, name)?,
+            Source::Bearer => header::bearer(request.headers)?,
+            Source::Jwt { claim, verify } => Cow::Owned(self.claim(claim, *verify)?.into_bytes()),
+            Source::Value(text) => Cow::Borrowed(&**text),
+            Source::Caller => return None,
+        };
+        self.keep(id, text)
+    }
+
+    fn keep(&mut self, id: IdentityId, text: Cow<'a, [u8]>) -> Option<Found<'a>> {
+        if text.is_empty() {
+            return None;
+        }
+        let place = match text {
+            Cow::Borrowed(text) => Place::Elsewhere(text),
+            Cow::Owned(text) => {
+                let start = self.written.len();
+                self.written.extend_from_slice(&text);
+                Place::Here { start, end: self.written.len() }
+            }
+        };
+        Some(Found { id, place })
+    }
+
+    fn write_address(&mut self, id: IdentityId, address: IpAddr) -> Found<'a> {
+        let start = self.written.len();
+        push_client(&mut self.written, address, self.identities.prefixes);
+        Found { id, place: Place::Here { start, end: self.written.len() } }
+    }
+
+    /// A claim of the token that the request carries. Tokens are read once, however many claims are asked for.
+    fn claim(&mut self, claim: &str, verify: bool) -> Option<String> {
+        let request = self.request;
+        if verify {
+            let verifier = self.identities.verifier.as_ref()?;
+            let read = || verifier.verified(&header::bearer(request.headers)?, request.unix_time_s);
+            self.verified.get_or_insert_with(read).as_ref()?.text(claim)
+        } else {
+            let read = || jwt::unverified(&header::bearer(request.headers)?);
+            self.unverified.get_or_insert_with(read).as_ref()?.text(claim)
+        }
+    }
+}

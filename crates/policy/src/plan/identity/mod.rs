@@ -1,0 +1,12 @@
+//! Who a request comes from.
+
+pub(super) mod cookie;
+pub(super) mod header;
+#[cfg_attr(not(feature = "jwt"), path = "no_jwt.rs")]
+mod jwt;
+mod look;
+pub(super) mod query;
+mod source;
+
+pub(super) use look::{Found, Look, Seen};
+pub(super) use source::{Identities, IdentityId};

@@ -1,0 +1,304 @@
+//! Identities by number, with their sources resolved.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use smallvec::SmallVec;
+
+use super::jwt;
+use crate::model::{BUILT_IN_IDENTITIES, ForwardedBy, IdentitySource, Paths, Policy, TIER, TextPattern};
+use crate::plan::address_text::{Prefixes, push_client};
+use crate::plan::networks::NetworkMap;
+use crate::plan::texts::Pattern;
+use crate::plan::tier::Tiers;
+use crate::plan::{CompileError, address, host, path};
+
+/// An identity's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct IdentityId(pub(super) u32);
+
+/// Where a value is found.
+#[derive(Debug)]
+pub(crate) enum Source {
+    ClientIp,
+    Method,
+    Host,
+    Path,
+    Route,
+    Tier,
+    Peer,
+    Header(String),
+    Cookie(String),
+    PathSegment(usize),
+    Query(String),
+    Bearer,
+    Jwt {
+        claim: String,
+        verify: bool,
+    },
+    Value(Vec<u8>),
+    /// Flat: none of these is itself a list.
+    First(Vec<IdentityId>),
+    /// Only a caller can set it.
+    Caller,
+}
+
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) name: String,
+    pub(crate) source: Source,
+    /// Whether callers may set it directly.
+    pub(crate) settable: bool,
+    /// Whether it depends on the rule that asks: the pattern that matched is the rule's own.
+    pub(crate) per_rule: bool,
+}
+
+/// All identities of a policy, and the header fields that it asks for.
+#[derive(Debug)]
+pub(crate) struct Identities {
+    pub(super) known: Vec<Known>,
+    by_name: HashMap<String, IdentityId, FixedState>,
+    pub(crate) trusted: NetworkMap<()>,
+    pub(crate) forwarded_by: ForwardedBy,
+    pub(crate) prefixes: Prefixes,
+    pub(crate) paths: Paths,
+    pub(crate) verifier: Option<jwt::Verifier>,
+    pub(crate) tiers: Tiers,
+}
+
+pub(crate) const CLIENT_IP: IdentityId = IdentityId(0);
+
+impl Identities {
+    pub(crate) fn compile(policy: &Policy) -> Result<Identities, CompileError> {
+        let mut trusted = NetworkMap::new();
+        for network in &policy.client_ip.trusted_proxies {
+            trusted.entry(*network);
+        }
+        let prefixes = Prefixes { v4: policy.client_ip.ipv4_prefix.min(32), v6: policy.client_ip.ipv6_prefix.min(128) };
+        let verifier = if verifies(policy) { policy.jwt.as_ref().map(jwt::Verifier::new).transpose()? } else { None };
+        let mut identities = Identities {
+            known: Vec::new(),
+            by_name: HashMap::default(),
+            trusted,
+            forwarded_by: policy.client_ip.forwarded_by,
+            prefixes,
+            paths: policy.paths,
+            verifier,
+            tiers: Tiers::default(),
+        };
+        identities.declare_built_in();
+        identities.declare(policy)?;
+        identities.tiers = Tiers::compile(policy, &mut identities)?;
+        Ok(identities)
+    }
+
+    fn declare_built_in(&mut self) {
+        let sources = [Source::ClientIp, Source::Method, Source::Host, Source::Path, Source::Route];
+        for (name, source) in BUILT_IN_IDENTITIES.into_iter().zip(sources) {
+            let settable = matches!(source, Source::ClientIp);
+            self.add(name, source, settable);
+        }
+        self.add(TIER, Source::Tier, true);
+    }
+
+    /// Names first, so that `first` may refer to what stands further down.
+    fn declare(&mut self, policy: &Policy) -> Result<(), CompileError> {
+        for identity in &policy.identities {
+            if !self.by_name.contains_key(&identity.name) {
+                self.add(&identity.name, Source::Caller, true);
+            }
+        }
+        for identity in &policy.identities {
+            let id = self.id(&identity.name);
+            let source = match &identity.source {
+                IdentitySource::First(names) => Source::First(self.flat(policy, names, 0)),
+                source => self.single(source, &identity.name, identity.trusted)?,
+            };
+            let known = &mut self.known[id.0 as usize];
+            if matches!(known.source, Source::Caller) {
+                known.source = source;
+            }
+        }
+        self.mark_per_rule();
+        Ok(())
+    }
+
+    /// What may be present for a list of names, the lists among them spread out.
+    fn flat(&mut self, policy: &Policy, names: &[String], depth: usize) -> Vec<IdentityId> {
+        let mut flat = Vec::new();
+        for name in names {
+            let declared = policy.identities.iter().find(|identity| identity.name == *name);
+            match declared.map(|identity| &identity.source) {
+                // Lists in a circle have been refused; the depth only bounds what was not checked.
+                Some(IdentitySource::First(inner)) if depth < policy.identities.len() => {
+                    flat.extend(self.flat(policy, inner, depth + 1));
+                }
+                Some(IdentitySource::First(_)) => {}
+                _ => flat.push(self.id(name)),
+            }
+        }
+        flat
+    }
+
+    fn mark_per_rule(&mut self) {
+        let route = self.id("route");
+        for known in &mut self.known {
+            known.per_rule = match &known.source {
+                Source::Route => true,
+                Source::First(inner) => inner.contains(&route),
+                _ => false,
+            };
+        }
+    }
+
+    fn single(&self, source: &IdentitySource, name: &str, trusted: bool) -> Result<Source, CompileError> {
+        Ok(match source {
+            IdentitySource::Peer => Source::Peer,
+            IdentitySource::Header(name) => Source::Header(name.to_ascii_lowercase()),
+            IdentitySource::Cookie(name) => Source::Cookie(name.clone()),
+            IdentitySource::PathSegment(at) => Source::PathSegment(*at),
+            IdentitySource::Query(name) => Source::Query(name.clone()),
+            IdentitySource::Bearer => Source::Bearer,
+            IdentitySource::Jwt(claim) => {
+                jwt::require()?;
+                if !trusted && self.verifier.is_none() {
+                    return Err(CompileError::JwtKeyMissing { identity: name.to_owned() });
+                }
+                Source::Jwt { claim: claim.clone(), verify: !trusted }
+            }
+            IdentitySource::Value(text) => Source::Value(text.clone().into_bytes()),
+            IdentitySource::First(_) => Source::Caller,
+        })
+    }
+
+    fn add(&mut self, name: &str, source: Source, settable: bool) -> IdentityId {
+        let id = self.add_nameless(name, source, settable);
+        self.by_name.insert(name.to_owned(), id);
+        id
+    }
+
+    fn add_nameless(&mut self, name: &str, source: Source, settable: bool) -> IdentityId {
+        let id = IdentityId(u32::try_from(self.known.len()).unwrap_or(u32::MAX));
+        self.known.push(Known { name: name.to_owned(), source, settable, per_rule: false });
+        id
+    }
+
+    /// The identity of this name. One that nobody declared is one that only callers set.
+    pub(crate) fn id(&mut self, name: &str) -> IdentityId {
+        match self.by_name.get(name) {
+            Some(id) => *id,
+            None => self.add(name, Source::Caller, true),
+        }
+    }
+
+    /// A request header that a rule asks for by its own name. No caller can set it.
+    pub(crate) fn header(&mut self, name: &str) -> IdentityId {
+        let name = name.to_ascii_lowercase();
+        let unnamed =
+            |known: &Known| !known.settable && matches!(&known.source, Source::Header(other) if *other == name);
+        match self.known.iter().position(unnamed) {
+            Some(at) => IdentityId(u32::try_from(at).unwrap_or(u32::MAX)),
+            None => self.add_nameless(&name, Source::Header(name.clone()), false),
+        }
+    }
+
+    /// The source of a tier that is found directly.
+    pub(crate) fn tier_source(
+        &mut self,
+        policy: &Policy,
+        source: &IdentitySource,
+        trusted: bool,
+    ) -> Result<IdentityId, CompileError> {
+        let source = match source {
+            IdentitySource::First(names) => Source::First(self.flat(policy, names, 0)),
+            source => self.single(source, TIER, trusted)?,
+        };
+        let id = self.add_nameless(TIER, source, false);
+        self.mark_per_rule();
+        Ok(id)
+    }
+
+    pub(crate) fn known(&self, id: IdentityId) -> &Known {
+        &self.known[id.0 as usize]
+    }
+
+    /// Whether it is a list of others.
+    pub(crate) fn is_list(&self, id: IdentityId) -> bool {
+        matches!(self.known(id).source, Source::First(_))
+    }
+
+    /// Under which identities a value of this one may be found: of a list under
+    /// those in it, or under itself if a caller sets it.
+    pub(crate) fn places(&self, id: IdentityId) -> impl Iterator<Item = IdentityId> {
+        let inner = match &self.known(id).source {
+            Source::First(inner) => inner.as_slice(),
+            _ => &[],
+        };
+        inner.iter().copied().chain(std::iter::once(id))
+    }
+
+    /// All of them that people know by name.
+    pub(crate) fn named(&self) -> impl Iterator<Item = IdentityId> {
+        let named = |at: usize| self.by_name.get(&self.known[at].name).is_some_and(|id| id.0 as usize == at);
+        (0..self.known.len()).filter(move |at| named(*at)).filter_map(|at| u32::try_from(at).ok()).map(IdentityId)
+    }
+
+    /// Whether the address of the other end decides what this is.
+    pub(crate) fn needs_peer(&self, id: IdentityId) -> bool {
+        match &self.known(id).source {
+            Source::ClientIp | Source::Peer => true,
+            Source::First(inner) => inner.iter().any(|id| self.needs_peer(*id)),
+            _ => false,
+        }
+    }
+
+    /// A pattern for the values of an identity, written as its values are. For a
+    /// list of identities `name=..` means only the one of that name.
+    pub(crate) fn pattern(&self, id: IdentityId, pattern: &TextPattern) -> Pattern {
+        if let Source::First(inner) = &self.known(id).source {
+            for only in inner {
+                let text = pattern.0.strip_prefix(&self.known(*only).name).and_then(|rest| rest.strip_prefix('='));
+                if let Some(text) = text {
+                    return Pattern { only: Some(*only), text: TextPattern(self.canonical(*only, text)) };
+                }
+            }
+        }
+        Pattern { only: None, text: TextPattern(self.canonical(id, &pattern.0)) }
+    }
+
+    /// A text as the value of this identity would be written.
+    fn canonical(&self, id: IdentityId, text: &str) -> String {
+        match &self.known(id).source {
+            Source::ClientIp | Source::Peer => self.canonical_address(text),
+            Source::First(inner) if inner.iter().any(|id| self.needs_peer(*id)) => self.canonical_address(text),
+            Source::Method => text.to_ascii_uppercase(),
+            Source::Host => host::normalise(text).map_or_else(String::new, |host| lossy(&host)),
+            Source::Path | Source::Route if !text.contains('*') => {
+                path::normalise(text, self.paths).map_or_else(String::new, |path| lossy(&path.bytes))
+            }
+            Source::Path | Source::Route if self.paths.ignore_case => text.to_ascii_lowercase(),
+            _ => text.to_owned(),
+        }
+    }
+
+    fn canonical_address(&self, text: &str) -> String {
+        let Some(address) = address::parse(text.as_bytes()) else { return text.to_owned() };
+        let mut canonical = SmallVec::<[u8; 64]>::new();
+        push_client(&mut canonical, address, self.prefixes);
+        lossy(&canonical)
+    }
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// Whether any token has to be verified.
+fn verifies(policy: &Policy) -> bool {
+    let identities = policy.identities.iter().map(|identity| (&identity.source, identity.trusted));
+    let tier = policy.tier.iter().filter_map(|tier| match &tier.source {
+        crate::model::TierSource::Direct(source) => Some((source, tier.trusted)),
+        crate::model::TierSource::Listed { .. } => None,
+    });
+    identities.chain(tier).any(|(source, trusted)| matches!(source, IdentitySource::Jwt(_)) && !trusted)
+}

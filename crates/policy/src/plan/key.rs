@@ -1,0 +1,105 @@
+//! Keys as text: readable, and never the same for two different clients.
+//!
+//! The parts of a key stand between bars. Whatever could be mistaken for
+//! something else is written as `\xNN`: the bar and the backslash, braces
+//! (which tell Redis Cluster where a key lives), and all that cannot be seen.
+
+use smallvec::SmallVec;
+
+use super::sha256::sha256;
+
+/// The keys of a request, one behind the other.
+pub(super) type Keys = SmallVec<[u8; 128]>;
+
+/// Values beyond this are shortened: a key must not cost more memory because a
+/// client says more. They are never dropped, which would be a way around the rule.
+const MAX_VALUE_BYTES: usize = 256;
+
+/// How much of a long value is still shown.
+const SHOWN_BYTES: usize = 64;
+
+/// Begins another part.
+pub(super) fn push_bar(keys: &mut Keys) {
+    keys.push(b'|');
+}
+
+/// The name of the identity that was taken among several. Names have no `=`, so what follows cannot be mistaken.
+pub(super) fn push_name(keys: &mut Keys, name: &str) {
+    push_escaped(keys, name.as_bytes());
+    keys.push(b'=');
+}
+
+/// A value. A long one is its beginning, its length and its SHA-256 behind
+/// `\#`, which no escape looks like: the same on every instance, and nobody can
+/// find two values that share it.
+pub(super) fn push_value(keys: &mut Keys, value: &[u8]) {
+    if value.len() <= MAX_VALUE_BYTES {
+        return push_escaped(keys, value);
+    }
+    push_escaped(keys, &value[..SHOWN_BYTES]);
+    keys.extend_from_slice(format!("\\#{}:", value.len()).as_bytes());
+    for byte in sha256(value) {
+        push_hex(keys, byte);
+    }
+}
+
+fn push_escaped(keys: &mut Keys, text: &[u8]) {
+    if text.iter().all(|byte| is_plain(*byte)) {
+        return keys.extend_from_slice(text);
+    }
+    for &byte in text {
+        if is_plain(byte) {
+            keys.push(byte);
+        } else {
+            keys.extend_from_slice(b"\\x");
+            push_hex(keys, byte);
+        }
+    }
+}
+
+fn push_hex(keys: &mut Keys, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    keys.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+}
+
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && !matches!(byte, b'\\' | b'|' | b'{' | b'}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(parts: &[&[u8]]) -> String {
+        let mut keys = Keys::new();
+        for (at, part) in parts.iter().enumerate() {
+            if at > 0 {
+                push_bar(&mut keys);
+            }
+            push_value(&mut keys, part);
+        }
+        String::from_utf8(keys.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn what_could_be_mistaken_is_escaped() {
+        assert_eq!(key(&[b"alice", b"/a b"]), "alice|/a b");
+        assert_eq!(key(&[b"a|b"]), r"a\x7cb");
+        assert_eq!(key(&[br"a\x7cb"]), r"a\x5cx7cb");
+        assert_eq!(key(&[b"{a}\r\n\0"]), r"\x7ba\x7d\x0d\x0a\x00");
+        assert_eq!(key(&["é".as_bytes()]), r"\xc3\xa9");
+    }
+
+    #[test]
+    fn long_values_are_shortened_and_stay_apart() {
+        let a = vec![b'a'; 300];
+        let mut b = a.clone();
+        b[299] = b'b';
+        assert_eq!(key(&[&a[..256]]).len(), 256);
+        assert!(key(&[&a]).starts_with(&format!(r"{}\#300:", "a".repeat(64))));
+        assert_eq!(key(&[&a]).len(), 64 + 6 + 64);
+        assert_ne!(key(&[&a]), key(&[&b]));
+        // Nobody can write the short form of somebody else's long value.
+        assert_ne!(key(&[key(&[&a]).as_bytes()]), key(&[&a]));
+    }
+}

@@ -1,0 +1,352 @@
+//! Which rules meet a request, found without asking each of them.
+//!
+//! Every kind of condition is a dimension: it knows the rules that do not care,
+//! and finds those whose condition holds by looking a value up. A rule meets a
+//! request if it is in the set of each dimension. Sets are intersected word by
+//! word, beginning with the smallest, so that what a request costs depends on
+//! the rules that nearly meet it and hardly on how many there are.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use smallvec::SmallVec;
+
+use super::bits::{DenseSet, RuleSet, rules_in};
+use super::conditions::Conditions;
+use super::hosts::Hosts;
+use super::identity::{Identities, IdentityId, Look};
+use super::networks::{NetworkMap, meant};
+use super::routes::Routes;
+use super::texts::TextMap;
+use crate::model::{Condition, Rule};
+
+/// The sets of the rules whose condition in a dimension holds.
+type Holding<'a> = SmallVec<[&'a RuleSet; 4]>;
+
+/// An index is for what at least so many rules ask for, ..
+const INDEXED_RULES_MIN: usize = 8;
+/// .. and no fewer than one in so many: each index costs every request that gets near it a look.
+const INDEXED_SHARE: usize = 16;
+/// With so few words left, another dimension is not worth a look ahead.
+const FEW_WORDS: usize = 2;
+
+/// All rules, indexed.
+#[derive(Debug)]
+pub(super) struct Matcher {
+    all: DenseSet,
+    methods: Dimension<HashMap<Vec<u8>, RuleSet, FixedState>>,
+    hosts: Dimension<Hosts>,
+    pub(super) routes: Dimension<Routes>,
+    values: Vec<Dimension<Values>>,
+    /// For each rule the tests that are in no index.
+    others: Vec<Vec<usize>>,
+    /// Whether networks are indexed, too, or left to each rule.
+    networks_indexed: bool,
+}
+
+/// One kind of condition.
+#[derive(Debug)]
+pub(super) struct Dimension<I> {
+    /// The rules that do not care, and the words in which there are any.
+    any: DenseSet,
+    any_words: Vec<u32>,
+    caring: usize,
+    pub(super) index: I,
+}
+
+/// What is looked up only where a rule that cares is still in question.
+#[derive(Debug)]
+enum Values {
+    Network(NetworkMap<RuleSet>),
+    Text { id: IdentityId, present: RuleSet, absent: RuleSet, map: TextMap<RuleSet> },
+}
+
+/// A dimension, looked up.
+struct Side<'a> {
+    any: &'a DenseSet,
+    any_words: &'a [u32],
+    holding: Holding<'a>,
+}
+
+impl Matcher {
+    pub(super) fn compile(rules: &[Rule], conditions: &[Conditions], identities: &Identities) -> Matcher {
+        let mut methods = Dimension::new(rules.len(), HashMap::default());
+        let mut hosts = Dimension::new(rules.len(), Hosts::default());
+        let mut routes = Dimension::new(rules.len(), Routes::compile(rules, identities.paths));
+        for (at, rule) in (0..).zip(rules) {
+            methods.care_if(at, !rule.when.methods.is_empty());
+            for method in &rule.when.methods {
+                let set: &mut RuleSet = methods.index.entry(method.to_ascii_uppercase().into_bytes()).or_default();
+                set.insert(at);
+            }
+            hosts.care_if(at, !rule.when.hosts.is_empty());
+            rule.when.hosts.iter().for_each(|host| hosts.index.insert(host, at));
+            routes.care_if(at, !rule.when.paths.is_empty());
+        }
+        let (values, others) = index_values(rules, conditions, identities);
+        let networks = index_networks(rules);
+        let networks_indexed = networks.is_some();
+        Matcher {
+            all: DenseSet::all(rules.len()),
+            methods: methods.finish(),
+            hosts: hosts.finish(),
+            routes: routes.finish(),
+            values: networks.into_iter().chain(values).map(Dimension::finish).collect(),
+            others,
+            networks_indexed,
+        }
+    }
+
+    /// Calls `visit` for each rule whose conditions hold, in order. `matched` are the patterns that the path matches.
+    pub(super) fn each<'a>(
+        &'a self,
+        conditions: &'a [Conditions],
+        look: &mut Look<'a>,
+        matched: &[u32],
+        mut visit: impl FnMut(&mut Look<'a>, u32),
+    ) {
+        let sides = self.look_up(look, matched);
+        let mut values: SmallVec<[Option<Side<'a>>; 2]> = self.values.iter().map(|_| None).collect();
+        let mut in_word = |word: u32, look: &mut Look<'a>, values: &mut [Option<Side<'a>>]| {
+            let mut bits = sides.iter().fold(self.all.word(word), |bits, side| bits & side.word(word));
+            for (side, dimension) in values.iter_mut().zip(&self.values) {
+                if bits & !dimension.any.word(word) != 0 {
+                    bits &= side.get_or_insert_with(|| dimension.value_side(look)).word(word);
+                }
+            }
+            for rule in rules_in(word, bits) {
+                if self.others_hold(rule, &conditions[rule as usize], look, matched) {
+                    visit(look, rule);
+                }
+            }
+        };
+        match self.few_words(&sides, look, &mut values) {
+            Some(words) => words.into_iter().for_each(|word| in_word(word, look, &mut values)),
+            None => (0..self.all.word_count()).for_each(|word| in_word(word, look, &mut values)),
+        }
+    }
+
+    /// Whether the conditions of a rule on method, host and path hold, each by itself.
+    pub(super) fn holds_each(&self, rule: u32, look: &Look<'_>, matched: &[u32]) -> [bool; 3] {
+        let method = self.methods.index.get(&*look.seen.method).is_some_and(|set| set.contains(rule));
+        let host = look
+            .seen
+            .host
+            .as_deref()
+            .is_some_and(|host| self.hosts.index.find(host).iter().any(|set| set.contains(rule)));
+        let path = self.routes.index.of_rule(rule, matched).is_some();
+        [
+            method || self.methods.is_indifferent(rule),
+            host || self.hosts.is_indifferent(rule),
+            path || self.routes.is_indifferent(rule),
+        ]
+    }
+
+    /// Method, host and path are at hand, and are looked up at once if any rule cares.
+    fn look_up<'a>(&'a self, look: &Look<'a>, matched: &[u32]) -> SmallVec<[Side<'a>; 3]> {
+        let mut sides = SmallVec::new();
+        if self.methods.caring > 0 {
+            sides.push(self.methods.side(self.methods.index.get(&*look.seen.method).into_iter().collect()));
+        }
+        if self.hosts.caring > 0 {
+            let holding = look.seen.host.as_deref().map(|host| self.hosts.index.find(host));
+            sides.push(self.hosts.side(holding.unwrap_or_default()));
+        }
+        if self.routes.caring > 0 {
+            sides.push(self.routes.side(matched.iter().map(|number| self.routes.index.rules(*number)).collect()));
+        }
+        sides
+    }
+
+    /// The words in which the smallest dimension has any rules, if they are few.
+    /// Values are looked up for it only where nothing else tells the rules apart.
+    fn few_words<'a>(
+        &'a self,
+        sides: &[Side<'a>],
+        look: &mut Look<'a>,
+        values: &mut [Option<Side<'a>>],
+    ) -> Option<SmallVec<[u32; 16]>> {
+        let mut fewest = self.all.word_count() as usize;
+        let mut smallest = None;
+        for side in sides {
+            if side.size() < fewest {
+                (fewest, smallest) = (side.size(), Some(side));
+            }
+        }
+        if fewest > FEW_WORDS {
+            for (side, dimension) in values.iter_mut().zip(&self.values) {
+                if dimension.any_words.len() < fewest {
+                    *side = Some(dimension.value_side(look));
+                }
+            }
+            for side in values.iter().flatten() {
+                if side.size() < fewest {
+                    (fewest, smallest) = (side.size(), Some(side));
+                }
+            }
+        }
+        smallest.map(Side::words)
+    }
+
+    fn others_hold<'a>(&'a self, rule: u32, conditions: &Conditions, look: &mut Look<'a>, matched: &[u32]) -> bool {
+        let others = &self.others[rule as usize];
+        if !others.is_empty() {
+            let route = self.route(rule, matched);
+            if !others.iter().all(|at| conditions.holds(*at, look, route)) {
+                return false;
+            }
+        }
+        self.networks_indexed || conditions.network.is_none() || conditions.is_from(look.client())
+    }
+
+    /// The most specific pattern of any rule.
+    pub(super) fn any_route(&self, matched: &[u32]) -> Option<&[u8]> {
+        matched.first().map(|number| self.routes.index.text(*number))
+    }
+
+    /// The pattern that matched: the rule's own, or anybody's if the rule has none.
+    pub(super) fn route<'a>(&'a self, rule: u32, matched: &[u32]) -> Option<&'a [u8]> {
+        let number = if self.routes.is_indifferent(rule) {
+            matched.first().copied()
+        } else {
+            self.routes.index.of_rule(rule, matched)
+        };
+        number.map(|number| self.routes.index.text(number))
+    }
+}
+
+impl<I> Dimension<I> {
+    fn new(rules: usize, index: I) -> Dimension<I> {
+        Dimension { any: DenseSet::all(rules), any_words: Vec::new(), caring: 0, index }
+    }
+
+    fn care_if(&mut self, rule: u32, cares: bool) {
+        if cares {
+            self.any.remove(rule);
+            self.caring += 1;
+        }
+    }
+
+    fn finish(mut self) -> Dimension<I> {
+        self.any_words = self.any.words().collect();
+        self
+    }
+
+    fn is_indifferent(&self, rule: u32) -> bool {
+        self.any.word(rule / 64) >> (rule % 64) & 1 == 1
+    }
+
+    fn side<'a>(&'a self, holding: Holding<'a>) -> Side<'a> {
+        Side { any: &self.any, any_words: &self.any_words, holding }
+    }
+}
+
+impl Dimension<Values> {
+    fn value_side<'a>(&'a self, look: &mut Look<'a>) -> Side<'a> {
+        self.side(match &self.index {
+            Values::Network(map) => look.client().into_iter().flat_map(|client| map.find(client)).collect(),
+            Values::Text { id, present, absent, map } => match look.find(*id, None) {
+                Some(found) => std::iter::once(present).chain(map.find(found.id, look.text(found))).collect(),
+                None => std::iter::once(absent).collect(),
+            },
+        })
+    }
+}
+
+impl Side<'_> {
+    fn word(&self, word: u32) -> u64 {
+        self.holding.iter().fold(self.any.word(word), |bits, set| bits | set.word(word))
+    }
+
+    /// No fewer than the words in which it has any rules.
+    fn size(&self) -> usize {
+        self.any_words.len() + self.holding.iter().map(|set| set.words().len()).sum::<usize>()
+    }
+
+    fn words(&self) -> SmallVec<[u32; 16]> {
+        let mut words: SmallVec<[u32; 16]> = self.any_words.into();
+        self.holding.iter().for_each(|set| words.extend(set.words()));
+        words.sort_unstable();
+        words.dedup();
+        words
+    }
+}
+
+/// An index for each identity or header that enough rules ask for, and for each rule the tests that are left.
+fn index_values(
+    rules: &[Rule],
+    conditions: &[Conditions],
+    identities: &Identities,
+) -> (Vec<Dimension<Values>>, Vec<Vec<usize>>) {
+    let mut asking: HashMap<IdentityId, usize, FixedState> = HashMap::default();
+    for (id, _) in conditions.iter().flat_map(|conditions| &conditions.tests) {
+        *asking.entry(*id).or_default() += 1;
+    }
+    let is_indexed = |id: &IdentityId| {
+        // The pattern that matched is another one for each rule, so it cannot be looked up for all.
+        is_worth_an_index(asking.get(id).copied().unwrap_or(0), rules.len()) && !identities.known(*id).per_rule
+    };
+    let mut dimensions: Vec<(IdentityId, Dimension<Values>)> = Vec::new();
+    let mut others = vec![Vec::new(); rules.len()];
+    for (rule, (of_rule, conditions)) in (0..).zip(rules.iter().zip(conditions)) {
+        let asked = of_rule.when.headers.iter().chain(&of_rule.when.identities).map(|(_, condition)| condition);
+        let mut seen: SmallVec<[IdentityId; 4]> = SmallVec::new();
+        for (at, ((id, _), condition)) in conditions.tests.iter().zip(asked).enumerate() {
+            // A second condition on the same value must hold as well, so it is not for the same index.
+            if !is_indexed(id) || seen.contains(id) {
+                others[rule as usize].push(at);
+                continue;
+            }
+            seen.push(*id);
+            let position = dimensions.iter().position(|(known, _)| known == id).unwrap_or_else(|| {
+                dimensions.push((*id, Dimension::new(rules.len(), Values::text(*id))));
+                dimensions.len() - 1
+            });
+            let dimension = &mut dimensions[position].1;
+            dimension.care_if(rule, true);
+            dimension.index.insert(rule, *id, condition, identities);
+        }
+    }
+    (dimensions.into_iter().map(|(_, dimension)| dimension).collect(), others)
+}
+
+impl Values {
+    fn text(id: IdentityId) -> Values {
+        Values::Text { id, present: RuleSet::default(), absent: RuleSet::default(), map: TextMap::new() }
+    }
+
+    fn insert(&mut self, rule: u32, id: IdentityId, condition: &Condition, identities: &Identities) {
+        let Values::Text { present, absent, map, .. } = self else { return };
+        match condition {
+            Condition::Present => present.insert(rule),
+            Condition::Absent => absent.insert(rule),
+            Condition::OneOf(patterns) => {
+                for pattern in patterns {
+                    map.entry(identities.pattern(id, pattern)).insert(rule);
+                }
+            }
+        }
+    }
+}
+
+fn index_networks(rules: &[Rule]) -> Option<Dimension<Values>> {
+    let asking = rules.iter().filter(|rule| rule.when.network.is_some()).count();
+    if !is_worth_an_index(asking, rules.len()) {
+        return None;
+    }
+    let mut map = NetworkMap::<RuleSet>::new();
+    let mut dimension = Dimension::new(rules.len(), ());
+    for (at, rule) in (0..).zip(rules) {
+        let Some(networks) = &rule.when.network else { continue };
+        dimension.care_if(at, true);
+        for network in meant(networks) {
+            map.entry(network).insert(at);
+        }
+    }
+    let Dimension { any, any_words, caring, .. } = dimension;
+    Some(Dimension { any, any_words, caring, index: Values::Network(map) })
+}
+
+fn is_worth_an_index(asking: usize, rules: usize) -> bool {
+    asking >= INDEXED_RULES_MIN && asking * INDEXED_SHARE >= rules
+}

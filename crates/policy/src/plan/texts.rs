@@ -1,0 +1,89 @@
+//! Something for each of many texts and patterns of texts.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+
+use super::identity::IdentityId;
+use crate::model::{Condition, TextPattern};
+
+/// A pattern, perhaps only for the values that come from one identity of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    pub(super) only: Option<IdentityId>,
+    pub(super) text: TextPattern,
+}
+
+impl Pattern {
+    /// Whether this value, found under this identity, is meant.
+    pub(super) fn matches(&self, of: IdentityId, value: &[u8]) -> bool {
+        self.only.is_none_or(|only| only == of) && self.text.matches(value)
+    }
+}
+
+/// Something for each pattern. Texts without stars are found at once, however many they are.
+#[derive(Clone, Debug)]
+pub(super) struct TextMap<T> {
+    exact: HashMap<Box<[u8]>, T, FixedState>,
+    /// With stars, or only for one identity of a list.
+    others: Vec<(Pattern, T)>,
+}
+
+impl<T: Default> TextMap<T> {
+    pub(super) fn new() -> TextMap<T> {
+        TextMap { exact: HashMap::default(), others: Vec::new() }
+    }
+
+    /// What is kept for this pattern.
+    pub(super) fn entry(&mut self, pattern: Pattern) -> &mut T {
+        if pattern.only.is_none() && !pattern.text.is_wildcard() {
+            return self.exact.entry(pattern.text.0.into_bytes().into()).or_default();
+        }
+        let at = self.others.iter().position(|(known, _)| *known == pattern).unwrap_or_else(|| {
+            self.others.push((pattern, T::default()));
+            self.others.len() - 1
+        });
+        &mut self.others[at].1
+    }
+}
+
+impl<T> TextMap<T> {
+    /// What is kept for each pattern that means this value.
+    pub(super) fn find(&self, of: IdentityId, value: &[u8]) -> impl Iterator<Item = &T> {
+        let others = self.others.iter().filter(move |(pattern, _)| pattern.matches(of, value)).map(|(_, kept)| kept);
+        self.exact.get(value).into_iter().chain(others)
+    }
+}
+
+/// What is asked of a value.
+#[derive(Clone, Debug)]
+pub(super) enum Test {
+    Present,
+    Absent,
+    OneOf(TextMap<()>),
+}
+
+impl Test {
+    pub(super) fn compile(condition: &Condition, pattern: impl Fn(&TextPattern) -> Pattern) -> Test {
+        match condition {
+            Condition::Present => Test::Present,
+            Condition::Absent => Test::Absent,
+            Condition::OneOf(patterns) => {
+                let mut map = TextMap::new();
+                for text in patterns {
+                    map.entry(pattern(text));
+                }
+                Test::OneOf(map)
+            }
+        }
+    }
+
+    /// Whether a value passes.
+    pub(super) fn holds(&self, found: Option<(IdentityId, &[u8])>) -> bool {
+        match (self, found) {
+            (Test::Present, Some(_)) | (Test::Absent, None) => true,
+            (Test::OneOf(map), Some((of, value))) => map.find(of, value).next().is_some(),
+            _ => false,
+        }
+    }
+}

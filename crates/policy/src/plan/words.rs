@@ -1,0 +1,67 @@
+//! What a rule asks for, as it was written: kept for telling people why it does not apply.
+
+use crate::model::{Condition, Networks, When};
+
+/// The conditions of a rule in words.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub(super) methods: Vec<String>,
+    pub(super) hosts: Vec<String>,
+    pub(super) paths: Vec<String>,
+    /// In the order of the tests: headers first, then identities.
+    pub(super) tests: Vec<TestWords>,
+    pub(super) network: String,
+}
+
+/// One condition on a value.
+#[derive(Debug)]
+pub(super) struct TestWords {
+    what: String,
+    condition: Condition,
+}
+
+impl Words {
+    pub(super) fn of(when: &When) -> Words {
+        let header = |(name, condition): &(String, Condition)| TestWords {
+            what: format!("header `{name}`"),
+            condition: condition.clone(),
+        };
+        let identity = |(name, condition): &(String, Condition)| TestWords {
+            what: format!("identity `{name}`"),
+            condition: condition.clone(),
+        };
+        Words {
+            methods: when.methods.clone(),
+            hosts: when.hosts.clone(),
+            paths: when.paths.clone(),
+            tests: when.headers.iter().map(header).chain(when.identities.iter().map(identity)).collect(),
+            network: when.network.as_ref().map(network).unwrap_or_default(),
+        }
+    }
+}
+
+impl TestWords {
+    /// Why this value does not pass.
+    pub(super) fn failed(&self, value: Option<&str>) -> String {
+        let what = &self.what;
+        match (value, &self.condition) {
+            (None, _) => format!("{what} is absent"),
+            (Some(_), Condition::Absent) => format!("{what} is present"),
+            (Some(value), Condition::OneOf(patterns)) => match patterns.as_slice() {
+                [only] => format!("{what} is `{value}`, not `{}`", only.0),
+                several => {
+                    let several: Vec<String> = several.iter().map(|pattern| format!("`{}`", pattern.0)).collect();
+                    format!("{what} is `{value}`, not among {}", several.join(", "))
+                }
+            },
+            (Some(value), Condition::Present) => format!("{what} is `{value}`"),
+        }
+    }
+}
+
+fn network(networks: &Networks) -> String {
+    match networks {
+        Networks::Internal => "the internal networks".to_owned(),
+        Networks::Among(networks) => networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    }
+}

@@ -84,10 +84,19 @@ pub(crate) fn algorithm(quota: &Quota) -> String {
 
 /// `a`, `a and b`, `a, b and c`
 pub(crate) fn list(words: &[String]) -> String {
+    joined(words, "and")
+}
+
+/// `a`, `a or b`, `a, b or c`
+pub(crate) fn either(words: &[String]) -> String {
+    joined(words, "or")
+}
+
+fn joined(words: &[String], last_word: &str) -> String {
     match words {
         [] => String::new(),
         [only] => only.clone(),
-        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+        [rest @ .., last] => format!("{} {last_word} {last}", rest.join(", ")),
     }
 }
 

@@ -23,13 +23,13 @@ pub struct Request<'a> {
 }
 
 /// Header fields, by name without regard to case.
-pub trait Headers {
+pub trait Headers: Sync {
     /// The value of the line number `at`, counted from 0, among those of this name (given in lower case).
     fn line(&self, name: &str, at: usize) -> Option<&[u8]>;
 }
 
 /// Header fields as pairs of name and value.
-impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
+impl<N: AsRef<str> + Sync, V: AsRef<[u8]> + Sync> Headers for [(N, V)] {
     fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
         self.iter()
             .filter(|(known, _)| known.as_ref().eq_ignore_ascii_case(name))
@@ -39,14 +39,14 @@ impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
 }
 
 /// Header fields as a list of pairs.
-impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for Vec<(N, V)> {
+impl<N: AsRef<str> + Sync, V: AsRef<[u8]> + Sync> Headers for Vec<(N, V)> {
     fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
         self.as_slice().line(name, at)
     }
 }
 
 /// Header fields as so many pairs.
-impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize> Headers for [(N, V); COUNT] {
+impl<N: AsRef<str> + Sync, V: AsRef<[u8]> + Sync, const COUNT: usize> Headers for [(N, V); COUNT] {
     fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
         self.as_slice().line(name, at)
     }

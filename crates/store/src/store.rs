@@ -36,6 +36,10 @@ pub trait Store: Send + Sync + 'static {
     /// Proof of a charge.
     type Receipt: fmt::Debug + Send + Sync + 'static;
 
+    /// Whether the futures of this store's calls are ready when they are first
+    /// polled, because nothing is waited for. See [`LocalStore`].
+    const IS_LOCAL: bool = false;
+
     /// Prepares a quota whose keys are counted under `scope`.
     fn limit(&self, scope: &str, quota: Quota) -> Result<Self::Limit, Box<dyn Error + Send + Sync>>;
 
@@ -49,15 +53,17 @@ pub trait Store: Send + Sync + 'static {
     /// Replaces an estimated cost by the true one.
     fn settle(&self, receipt: Self::Receipt, true_cost: u64) -> impl Future<Output = Settled> + Send;
 
-    /// Extends the lease of a permit to its full length from now. `false` if it was lost, or is none.
-    fn renew(&self, receipt: &Self::Receipt) -> impl Future<Output = bool> + Send;
+    /// Extends the lease of a permit to its full length from now. It returns at
+    /// once, like [`give_back`](Store::give_back); `false` if it is known to be lost, or is none.
+    fn renew(&self, receipt: &Self::Receipt) -> bool;
 
     /// The time by which this store decides, in nanoseconds since 1970.
     fn now_ns(&self) -> u64;
 }
 
 /// A store in this process: the futures of its calls are ready when they are
-/// first polled, so that nobody has to be asynchronous to use it.
+/// first polled, so that nobody has to be asynchronous to use it. Its
+/// [`IS_LOCAL`](Store::IS_LOCAL) is `true`.
 pub trait LocalStore: Store {}
 
 /// A charge to a key.
@@ -126,6 +132,7 @@ impl Source {
 impl<S: Store> Store for Arc<S> {
     type Limit = S::Limit;
     type Receipt = S::Receipt;
+    const IS_LOCAL: bool = S::IS_LOCAL;
 
     fn limit(&self, scope: &str, quota: Quota) -> Result<S::Limit, Box<dyn Error + Send + Sync>> {
         (**self).limit(scope, quota)
@@ -143,7 +150,7 @@ impl<S: Store> Store for Arc<S> {
         (**self).settle(receipt, true_cost)
     }
 
-    fn renew(&self, receipt: &S::Receipt) -> impl Future<Output = bool> + Send {
+    fn renew(&self, receipt: &S::Receipt) -> bool {
         (**self).renew(receipt)
     }
 

@@ -9,6 +9,9 @@ pub(crate) struct Facts {
     pub(crate) plan: Arc<Plan>,
     pub(crate) rules: Vec<RuleFacts>,
     pub(crate) quotas: Vec<QuotaFacts>,
+    /// Whether charges may have to be given back or settled: permits, places in a queue, estimates.
+    #[cfg_attr(not(feature = "tower"), allow(dead_code))]
+    pub(crate) needs_receipts: bool,
 }
 
 /// What the road of a request needs of a rule.
@@ -45,7 +48,10 @@ impl Facts {
             own_cost: rule.own_cost,
         });
         let quotas = plan.quotas().iter().map(|planned| QuotaFacts::new(&planned.scope, &planned.quota));
-        Facts { rules: rules.collect(), quotas: quotas.collect(), plan: Arc::new(plan) }
+        let held = |kind| matches!(kind, AlgorithmKind::Concurrency | AlgorithmKind::LeakyQueue);
+        let needs_receipts = plan.quotas().iter().any(|planned| held(planned.quota.kind()))
+            || plan.rules().iter().any(|rule| rule.variable_cost || rule.settled_by.is_some());
+        Facts { rules: rules.collect(), quotas: quotas.collect(), needs_receipts, plan: Arc::new(plan) }
     }
 }
 

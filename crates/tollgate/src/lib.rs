@@ -63,6 +63,8 @@ mod fields;
 mod limiter;
 mod permit;
 mod receipt;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod verdict;
 
 pub use fields::{Field, PROBLEM_JSON};

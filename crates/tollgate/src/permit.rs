@@ -49,11 +49,9 @@ impl<S: Store> Permit<S> {
     }
 
     /// Extends the leases of its permits. `false` if one was lost.
-    pub async fn renew(&self) -> bool {
-        match &self.receipt {
-            Some(receipt) => self.limiter.renew(receipt).await,
-            None => true,
-        }
+    #[must_use = "a permit that was lost is somebody else's by now"]
+    pub fn renew(&self) -> bool {
+        self.receipt.as_ref().is_none_or(|receipt| self.limiter.renew(receipt))
     }
 
     /// The receipt, for somebody who keeps it where a guard cannot go.

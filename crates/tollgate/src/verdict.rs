@@ -182,6 +182,13 @@ impl Verdict {
         self.enforced().map(|(_, state)| state.decision.delay()).max().unwrap_or(0)
     }
 
+    /// The response header that tells the true cost of the request.
+    #[cfg(feature = "tower")]
+    pub(crate) fn settled_by(&self) -> Option<&str> {
+        let rules = self.facts.plan.rules();
+        self.states.iter().find_map(|state| rules[state.rule as usize].settled_by.as_deref())
+    }
+
     pub(crate) fn retry_after_ns(&self) -> Option<u64> {
         self.retry_after_ns
     }

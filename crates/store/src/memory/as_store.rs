@@ -17,6 +17,7 @@ use crate::store::{KeyedCharge, LocalStore, Outcome, Source, Store};
 impl<C: Clock + 'static> Store for MemoryStore<C> {
     type Limit = Limit;
     type Receipt = Receipt;
+    const IS_LOCAL: bool = true;
 
     fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         Ok(MemoryStore::limit(self, scope, quota)?)
@@ -34,7 +35,7 @@ impl<C: Clock + 'static> Store for MemoryStore<C> {
         MemoryStore::settle(self, receipt, true_cost)
     }
 
-    async fn renew(&self, receipt: &Receipt) -> bool {
+    fn renew(&self, receipt: &Receipt) -> bool {
         MemoryStore::renew(self, receipt)
     }
 

@@ -21,7 +21,7 @@ use crate::receipt::Receipt;
 use crate::verdict::Verdict;
 use active::Active;
 use admit::Asking;
-use immediate::immediately;
+pub(crate) use immediate::immediately;
 
 pub use builder::LimiterBuilder;
 
@@ -240,12 +240,22 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Extends the leases of a receipt's permits. `false` if one was lost.
-    pub async fn renew(&self, receipt: &Receipt<S>) -> bool {
-        let mut kept = true;
-        for held in receipt.permits() {
-            kept &= self.shared.store.renew(held).await;
-        }
-        kept
+    pub fn renew(&self, receipt: &Receipt<S>) -> bool {
+        // Not `all`: those after a lost one are renewed too.
+        let lost = receipt.permits().filter(|held| !self.shared.store.renew(held)).count();
+        lost == 0
+    }
+
+    /// Whether anything depends on where a request comes from.
+    #[cfg(feature = "tower")]
+    pub(crate) fn needs_client_ip(&self) -> bool {
+        self.shared.active.load().facts.plan.needs_client_ip()
+    }
+
+    /// Whether a request's charges may have to be given back or settled, so that somebody must hold them.
+    #[cfg(feature = "tower")]
+    pub(crate) fn needs_receipts(&self) -> bool {
+        self.shared.active.load().facts.needs_receipts
     }
 }
 

@@ -167,7 +167,7 @@ impl Identities {
                 Source::Jwt { claim: claim.clone(), verify: !trusted }
             }
             IdentitySource::Value(text) => Source::Value(text.clone().into_bytes()),
-            IdentitySource::First(_) => Source::Caller,
+            IdentitySource::First(_) | IdentitySource::Given => Source::Caller,
         })
     }
 

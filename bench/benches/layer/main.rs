@@ -1,0 +1,77 @@
+//! An axum server behind tollgate's layer, beside the same server without it
+//! and behind its peer's, in one process and in one run.
+//!
+//! Every server has a thread of its own on the last core; the load comes from
+//! the first. They take turns, and what counts is the ratio of medians.
+
+#![allow(clippy::float_arithmetic, reason = "figures are no quotas")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot run should say so and stop")]
+
+mod load;
+mod servers;
+
+use std::time::Duration;
+
+use load::Load;
+
+/// What is measured: a name and the server.
+const SERVERS: [(&str, servers::Start); 6] = [
+    ("no layer", servers::plain),
+    ("tollgate, 1 rule", servers::tollgate_one_rule),
+    ("tollgate, 3 rules", servers::tollgate_three_rules),
+    ("tollgate, 3 rules, no fields", servers::tollgate_without_fields),
+    ("tower_governor, 1 rule", servers::governor),
+    ("tower_governor, 1 rule, with fields", servers::governor_with_fields),
+];
+
+/// Three rules may take at most so much of the requests a second.
+const MOST_OVERHEAD_PERCENT: f64 = 5.0;
+
+fn main() {
+    // `cargo test` asks every benchmark for its tests.
+    if std::env::args().any(|argument| argument == "--list") {
+        return;
+    }
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let (rounds, turn) = if quick { (5, Duration::from_millis(200)) } else { (41, Duration::from_millis(500)) };
+    load::pin_to_core(0);
+    let mut loads: Vec<Load> = SERVERS.iter().map(|(_, start)| Load::connect(servers::run(*start))).collect();
+    for load in &mut loads {
+        load.run(turn);
+    }
+    let mut samples = vec![Vec::new(); SERVERS.len()];
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}", round + 1);
+        for turn_of in 0..SERVERS.len() {
+            let at = (round + turn_of) % SERVERS.len();
+            samples[at].push(loads[at].run(turn));
+        }
+    }
+    report(&samples);
+}
+
+fn report(samples: &[Vec<f64>]) {
+    println!("\n| axum over loopback, {} connections | req/s | of no layer |", load::CONNECTIONS);
+    println!("| --- | --- | --- |");
+    let ratio_of = |at: usize| median(samples[at].iter().zip(&samples[0]).map(|(one, plain)| one / plain).collect());
+    for (at, (name, _)) in SERVERS.iter().enumerate() {
+        println!("| {name} | {:.0} | {:.3} |", median(samples[at].clone()), ratio_of(at));
+    }
+    let overhead = (1.0 - ratio_of(2)) * 100.0;
+    println!("\n| goal | measured | |\n| --- | --- | --- |");
+    let passes = |holds: bool| if holds { "pass" } else { "fall short" };
+    println!(
+        "| 3 rules take at most {MOST_OVERHEAD_PERCENT} % | {overhead:.1} % | {} |",
+        passes(overhead <= MOST_OVERHEAD_PERCENT)
+    );
+    for (peer, name) in [(4, "tower_governor"), (5, "tower_governor with fields")] {
+        let ahead = median(samples[1].iter().zip(&samples[peer]).map(|(ours, theirs)| ours / theirs).collect());
+        println!("| 1 rule is faster than {name}'s | {ahead:.3}x | {} |", passes(ahead >= 1.0));
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

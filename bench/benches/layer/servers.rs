@@ -1,0 +1,76 @@
+//! The same small axum server, behind different layers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+
+use axum::Router;
+use axum::routing::get;
+use tollgate::policy::model::{IdentitySource, Tier, TierSource};
+use tollgate::{Limiter, LimiterBuilder, rule};
+use tower_governor::GovernorLayer;
+use tower_governor::governor::GovernorConfigBuilder;
+
+use crate::load::pin_to_core;
+
+/// Makes the server's routes.
+pub(crate) type Start = fn() -> Router;
+
+/// Runs a server on a thread of its own on the last core; returns where it listens.
+pub(crate) fn run(start: Start) -> SocketAddr {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        pin_to_core(thread::available_parallelism().map_or(1, std::num::NonZero::get) - 1);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            sender.send(listener.local_addr().unwrap()).unwrap();
+            axum::serve(listener, start().into_make_service_with_connect_info::<SocketAddr>()).await.unwrap();
+        });
+    });
+    receiver.recv().unwrap()
+}
+
+pub(crate) fn plain() -> Router {
+    Router::new().route("/api/items", get(async || "hello"))
+}
+
+pub(crate) fn tollgate_one_rule() -> Router {
+    let rules = Limiter::builder().rule(rule("per-ip").per("client_ip").limit("1000000/s"));
+    plain().layer(rules.build().unwrap().layer())
+}
+
+pub(crate) fn tollgate_three_rules() -> Router {
+    plain().layer(three_rules().build().unwrap().layer())
+}
+
+pub(crate) fn tollgate_without_fields() -> Router {
+    let silent = three_rules().with(|policy| policy.fields.sets.clear());
+    plain().layer(silent.build().unwrap().layer())
+}
+
+/// By address, by user and tier, and by endpoint, as an API would have them.
+fn three_rules() -> LimiterBuilder {
+    Limiter::builder()
+        .identity("user", IdentitySource::Header("x-user-id".to_owned()))
+        .with(|policy| {
+            let source =
+                TierSource::Listed { by: "user".to_owned(), tiers: vec![("bob".to_owned(), "pro".to_owned())] };
+            policy.tier = Some(Tier { source, default: "free".to_owned(), trusted: true });
+        })
+        .rule(rule("per-ip").per("client_ip").limit("1000000/s"))
+        .rule(rule("per-user").per("user").tier("free", "1000000/s").tier("pro", "2000000/s"))
+        .rule(rule("items").path("/api/*").per("user").per("route").limit("1000000/s"))
+}
+
+pub(crate) fn governor() -> Router {
+    let config = GovernorConfigBuilder::default().per_nanosecond(1000).burst_size(1_000_000).finish().unwrap();
+    plain().layer(GovernorLayer::new(Arc::new(config)))
+}
+
+pub(crate) fn governor_with_fields() -> Router {
+    let mut builder = GovernorConfigBuilder::default();
+    let config = builder.per_nanosecond(1000).burst_size(1_000_000).use_headers().finish().unwrap();
+    plain().layer(GovernorLayer::new(Arc::new(config)))
+}

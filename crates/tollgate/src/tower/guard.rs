@@ -1,0 +1,104 @@
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Sleep;
+use tollgate_store::Store;
+
+use crate::limiter::immediately;
+use crate::permit::Permit;
+
+/// Lets a handler say what a request truly cost. It is in the request's
+/// extensions where the policy estimates costs; the layer settles the charge
+/// when the response has ended. Unless it is set, the estimate stays.
+#[derive(Clone, Debug)]
+pub struct TrueCost(Arc<AtomicU64>);
+
+impl TrueCost {
+    /// No request costs so much.
+    const UNKNOWN: u64 = u64::MAX;
+
+    pub(super) fn unknown() -> TrueCost {
+        TrueCost(Arc::new(AtomicU64::new(TrueCost::UNKNOWN)))
+    }
+
+    /// Says what it cost. May be called again; the last word counts.
+    pub fn set(&self, cost: u64) {
+        self.0.store(cost.min(TrueCost::UNKNOWN - 1), Ordering::Relaxed);
+    }
+
+    /// Adds to what it cost so far: for a response whose parts are counted as they are sent.
+    pub fn add(&self, cost: u64) {
+        let more = |known: u64| {
+            let known = if known == TrueCost::UNKNOWN { 0 } else { known };
+            Some(known.saturating_add(cost).min(TrueCost::UNKNOWN - 1))
+        };
+        // The closure always has an answer.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+
+    fn get(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|cost| *cost != TrueCost::UNKNOWN)
+    }
+}
+
+/// What must be done when a response has ended, and kept up until then.
+pub(super) trait Guard: Send {
+    /// Keeps up what runs out. It is polled with the response.
+    fn keep(&mut self, context: &mut Context<'_>);
+
+    /// Learns the true cost from the response.
+    fn settled_at(&self, cost: u64);
+}
+
+/// Holds a request's charges until its response has ended.
+pub(super) struct Held<S: Store> {
+    permit: Option<Permit<S>>,
+    true_cost: TrueCost,
+    renewal: Option<Renewal>,
+}
+
+struct Renewal {
+    every: Duration,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl<S: Store> Held<S> {
+    pub(super) fn new(permit: Permit<S>, true_cost: TrueCost) -> Held<S> {
+        let renewal = permit.renew_every().map(|every| Renewal { every, sleep: Box::pin(tokio::time::sleep(every)) });
+        Held { permit: Some(permit), true_cost, renewal }
+    }
+}
+
+impl<S: Store> Guard for Held<S> {
+    fn keep(&mut self, context: &mut Context<'_>) {
+        let (Some(renewal), Some(permit)) = (&mut self.renewal, &self.permit) else { return };
+        while let Poll::Ready(()) = renewal.sleep.as_mut().poll(context) {
+            if !permit.renew() {
+                // Somebody else has it by now; there is nothing left to keep.
+                self.renewal = None;
+                return;
+            }
+            let next = tokio::time::Instant::now() + renewal.every;
+            renewal.sleep.as_mut().reset(next);
+        }
+    }
+
+    fn settled_at(&self, cost: u64) {
+        self.true_cost.set(cost);
+    }
+}
+
+impl<S: Store> Drop for Held<S> {
+    fn drop(&mut self) {
+        let (Some(permit), Some(cost)) = (self.permit.take(), self.true_cost.get()) else { return };
+        if S::IS_LOCAL {
+            immediately(permit.settle(cost));
+        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(permit.settle(cost));
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! A layer for HTTP and gRPC services: axum, hyper, tonic, whatever tower serves.
+//!
+//! Every response says where the client stands; a refused one never reaches the
+//! service. What the policy needs of a request is read from it: the method, the
+//! host, the path, the header fields, and the peer's address from the request's
+//! extensions, where axum (feature `axum`) and tonic (feature `tonic`) put it.
+//! Other servers insert a [`PeerAddress`], or the layer is told where to look:
+//! [`TollgateLayer::peer_address`].
+
+mod body;
+mod future;
+mod guard;
+mod layer;
+mod peer;
+mod request;
+mod response;
+mod service;
+
+pub use body::TollgateBody;
+pub use future::ResponseFuture;
+pub use guard::TrueCost;
+pub use layer::TollgateLayer;
+pub use peer::PeerAddress;
+pub use service::Tollgate;

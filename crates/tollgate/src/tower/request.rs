@@ -1,0 +1,34 @@
+use std::net::IpAddr;
+
+use http::{HeaderMap, header, request::Parts};
+use tollgate_policy::{Headers, Request};
+
+/// Header fields as HTTP has them.
+pub(super) struct HeaderLines<'a>(pub(super) &'a HeaderMap);
+
+impl Headers for HeaderLines<'_> {
+    fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
+        if at == 0 {
+            return self.0.get(name).map(http::HeaderValue::as_bytes);
+        }
+        self.0.get_all(name).iter().nth(at).map(http::HeaderValue::as_bytes)
+    }
+}
+
+/// What the policy may know of a request.
+pub(super) fn described<'a>(parts: &'a Parts, headers: &'a HeaderLines<'a>, peer: Option<IpAddr>) -> Request<'a> {
+    let named = || parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    Request {
+        method: parts.method.as_str(),
+        // HTTP/2 says it in the target, HTTP/1 in a field.
+        host: parts.uri.host().or_else(named),
+        target: parts.uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str),
+        headers,
+        ..Request::from_peer(peer)
+    }
+}
+
+/// Whether whoever asks speaks gRPC, and reads the status from a field of its own.
+pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}

@@ -1,0 +1,154 @@
+//! A verdict as a response says it.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use smallvec::SmallVec;
+
+use super::body::TollgateBody;
+use crate::fields::{Field, PROBLEM_JSON};
+use crate::verdict::{Action, Verdict};
+
+/// The fields of a verdict, ready to be put into a response.
+pub(super) struct Fields(SmallVec<[(Field, HeaderValue); 6]>);
+
+/// Left in a response by a layer, so that one further out adds to its fields.
+#[derive(Clone, Copy)]
+struct Told;
+
+impl Fields {
+    pub(super) fn of(verdict: &Verdict) -> Fields {
+        // One piece of memory for all values.
+        let mut text = BytesMut::with_capacity(256);
+        let mut ends: SmallVec<[(Field, usize); 6]> = SmallVec::new();
+        verdict.fields(|field, value| {
+            text.extend_from_slice(value.as_bytes());
+            ends.push((field, text.len()));
+        });
+        let text = text.freeze();
+        let mut start = 0;
+        Fields(
+            ends.into_iter()
+                .filter_map(|(field, end)| {
+                    let value = text.slice(std::mem::replace(&mut start, end)..end);
+                    // Names and numbers are always printable; what were not would be left out.
+                    Some((field, HeaderValue::from_maybe_shared(value).ok()?))
+                })
+                .collect(),
+        )
+    }
+
+    /// Puts the fields into a response; where a layer further in has told
+    /// something already, both are told.
+    pub(super) fn put<B>(self, response: &mut Response<B>) {
+        let told_before = response.extensions_mut().insert(Told).is_some();
+        let headers = response.headers_mut();
+        if told_before {
+            return self.add(headers);
+        }
+        headers.reserve(self.0.len());
+        for (field, value) in self.0 {
+            headers.insert(name(field), value);
+        }
+    }
+
+    fn add(self, headers: &mut HeaderMap) {
+        let is_tighter = self.remaining() < number(headers.get(name(Field::XRateLimitRemaining)));
+        for (field, value) in self.0 {
+            let known = headers.get(name(field)).cloned();
+            match (field, known) {
+                (_, None) => {
+                    headers.insert(name(field), value);
+                }
+                (Field::RateLimitPolicy | Field::RateLimit | Field::XRateLimitWarning, Some(known)) => {
+                    let both = [known.as_bytes(), value.as_bytes()].join(&b", "[..]);
+                    headers.insert(name(field), HeaderValue::from_bytes(&both).unwrap_or(known));
+                }
+                (Field::RetryAfter, Some(known)) => {
+                    if number(Some(&value)) > number(Some(&known)) {
+                        headers.insert(name(field), value);
+                    }
+                }
+                (Field::XRateLimitLimit | Field::XRateLimitRemaining | Field::XRateLimitReset, Some(_)) => {
+                    if is_tighter {
+                        headers.insert(name(field), value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        let remaining = self.0.iter().find(|(field, _)| *field == Field::XRateLimitRemaining);
+        number(remaining.map(|(_, value)| value))
+    }
+}
+
+fn number(value: Option<&HeaderValue>) -> Option<u64> {
+    value?.to_str().ok()?.parse().ok()
+}
+
+fn name(field: Field) -> HeaderName {
+    const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(Field::RateLimitPolicy.name());
+    const RATELIMIT: HeaderName = HeaderName::from_static(Field::RateLimit.name());
+    const LIMIT: HeaderName = HeaderName::from_static(Field::XRateLimitLimit.name());
+    const REMAINING: HeaderName = HeaderName::from_static(Field::XRateLimitRemaining.name());
+    const RESET: HeaderName = HeaderName::from_static(Field::XRateLimitReset.name());
+    const WARNING: HeaderName = HeaderName::from_static(Field::XRateLimitWarning.name());
+    match field {
+        Field::RateLimitPolicy => RATELIMIT_POLICY,
+        Field::RateLimit => RATELIMIT,
+        Field::XRateLimitLimit => LIMIT,
+        Field::XRateLimitRemaining => REMAINING,
+        Field::XRateLimitReset => RESET,
+        Field::XRateLimitWarning => WARNING,
+        Field::RetryAfter => header::RETRY_AFTER,
+    }
+}
+
+/// What a refused client is answered.
+pub(super) fn refusal<B>(verdict: &Verdict, is_grpc: bool) -> Response<TollgateBody<B>> {
+    if is_grpc {
+        return grpc_refusal(verdict);
+    }
+    let mut response = Response::new(TollgateBody::refused(Bytes::from(verdict.problem_json())));
+    *response.status_mut() = StatusCode::from_u16(verdict.status()).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+    response
+}
+
+/// gRPC says it in fields, under the status 200 and without a body. The
+/// response fields become metadata.
+fn grpc_refusal<B>(verdict: &Verdict) -> Response<TollgateBody<B>> {
+    const RESOURCE_EXHAUSTED: (&str, &str) = ("8", "the limit is reached");
+    const PERMISSION_DENIED: (&str, &str) = ("7", "requests from here are not accepted");
+    const UNAVAILABLE: (&str, &str) = ("14", "the request could not be counted");
+    let (status, message) = match verdict.action() {
+        Action::Deny => PERMISSION_DENIED,
+        _ if verdict.is_trouble() => UNAVAILABLE,
+        _ => RESOURCE_EXHAUSTED,
+    };
+    grpc_response(status, message)
+}
+
+fn grpc_response<B>(status: &'static str, message: &'static str) -> Response<TollgateBody<B>> {
+    let mut response = Response::new(TollgateBody::default());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", HeaderValue::from_static(status));
+    headers.insert("grpc-message", HeaderValue::from_static(message));
+    response
+}
+
+/// What everybody is answered while the server does not say where requests
+/// come from: an answer that lets pass would be a limit that limits nothing.
+pub(super) fn no_peer_address<B>(is_grpc: bool) -> Response<TollgateBody<B>> {
+    const INTERNAL: &str = "13";
+    if is_grpc {
+        return grpc_response(INTERNAL, "the rate limiter does not see where requests come from");
+    }
+    const PROBLEM: &str = "{\"type\":\"about:blank\",\"title\":\"Internal Server Error\",\"status\":500,\"detail\":\"the rate limiter does not see where requests come from: serve with connect info, insert a PeerAddress, or tell the layer where to look\"}";
+    let mut response = Response::new(TollgateBody::refused(Bytes::from_static(PROBLEM.as_bytes())));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+    response
+}

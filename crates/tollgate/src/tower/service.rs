@@ -1,0 +1,188 @@
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use tollgate_store::{MemoryStore, Store, Timer, TokioTimer};
+use tower_service::Service;
+
+use super::body::TollgateBody;
+use super::future::{ResponseFuture, Under};
+use super::guard::{Guard, Held, TrueCost};
+use super::layer::Options;
+use super::request::{HeaderLines, described, is_grpc};
+use super::response::{Fields, no_peer_address, refusal};
+use crate::limiter::immediately;
+use crate::permit::{Permit, Waiting};
+use crate::verdict::Verdict;
+
+/// A service behind a limiter.
+pub struct Tollgate<Inner, S: Store = MemoryStore> {
+    pub(super) inner: Inner,
+    pub(super) options: Arc<Options<S>>,
+}
+
+impl<Inner, S, In, Out> Service<Request<In>> for Tollgate<Inner, S>
+where
+    Inner: Service<Request<In>, Response = Response<Out>> + Clone + Send + 'static,
+    Inner::Future: Send,
+    Inner::Error: Send,
+    In: Send + 'static,
+    Out: http_body::Body<Data = Bytes> + Send + 'static,
+    S: Store,
+{
+    type Response = Response<TollgateBody<Out>>;
+    type Error = Inner::Error;
+    type Future = ResponseFuture<Inner::Future, Out, Inner::Error>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Inner::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<In>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        let options = &self.options;
+        let peer = (options.peer_address)(&parts.extensions);
+        if peer.is_none() && options.limiter.needs_client_ip() {
+            return ResponseFuture::ready(no_peer_address(is_grpc(&parts.headers)));
+        }
+        if !S::IS_LOCAL {
+            return self.call_later(parts, body, peer);
+        }
+        let (verdict, permit) = immediately(options.ask(&parts, peer));
+        if !verdict.is_allowed() {
+            return ResponseFuture::ready(options.refuse(&verdict, &parts));
+        }
+        if verdict.delay_ns() > 0 {
+            return self.call_delayed(parts, body, verdict, permit);
+        }
+        let (request, under) = let_pass(verdict, permit, parts, body);
+        ResponseFuture::calling(self.inner.call(request), under)
+    }
+}
+
+impl<Inner, S: Store> Tollgate<Inner, S> {
+    /// For stores that have to be waited for.
+    fn call_later<In, Out>(
+        &mut self,
+        parts: Parts,
+        body: In,
+        peer: Option<IpAddr>,
+    ) -> ResponseFuture<Inner::Future, Out, Inner::Error>
+    where
+        Inner: Service<Request<In>, Response = Response<Out>> + Clone + Send + 'static,
+        Inner::Future: Send,
+        Inner::Error: Send,
+        In: Send + 'static,
+        Out: Send + 'static,
+    {
+        let mut inner = self.take_ready();
+        let options = Arc::clone(&self.options);
+        ResponseFuture::later(async move {
+            let (verdict, permit) = options.ask(&parts, peer).await;
+            if !verdict.is_allowed() {
+                return Ok(options.refuse(&verdict, &parts));
+            }
+            let permit = wait_for_turn(&verdict, permit).await;
+            let (request, under) = let_pass(verdict, permit, parts, body);
+            ResponseFuture::calling(inner.call(request), under).await
+        })
+    }
+
+    /// For requests that a queueing rule holds back.
+    fn call_delayed<In, Out>(
+        &mut self,
+        parts: Parts,
+        body: In,
+        verdict: Verdict,
+        permit: Option<Permit<S>>,
+    ) -> ResponseFuture<Inner::Future, Out, Inner::Error>
+    where
+        Inner: Service<Request<In>, Response = Response<Out>> + Clone + Send + 'static,
+        Inner::Future: Send,
+        Inner::Error: Send,
+        In: Send + 'static,
+        Out: Send + 'static,
+    {
+        let mut inner = self.take_ready();
+        ResponseFuture::later(async move {
+            let permit = wait_for_turn(&verdict, permit).await;
+            let (request, under) = let_pass(verdict, permit, parts, body);
+            ResponseFuture::calling(inner.call(request), under).await
+        })
+    }
+
+    /// The service that said it was ready; a clone, which must be asked first, takes its place.
+    fn take_ready(&mut self) -> Inner
+    where
+        Inner: Clone,
+    {
+        let clone = self.inner.clone();
+        std::mem::replace(&mut self.inner, clone)
+    }
+}
+
+/// Waits as long as the verdict says. A caller that goes away meanwhile gives everything back.
+async fn wait_for_turn<S: Store>(verdict: &Verdict, permit: Option<Permit<S>>) -> Option<Permit<S>> {
+    let delay_ns = verdict.delay_ns();
+    if delay_ns == 0 {
+        return permit;
+    }
+    let waiting = permit.map(Permit::refunded_unless_kept);
+    TokioTimer.sleep(delay_ns).await;
+    waiting.map(Waiting::keep)
+}
+
+/// Makes the request ready for the service, and remembers what its response must say.
+fn let_pass<In, S: Store>(
+    verdict: Verdict,
+    permit: Option<Permit<S>>,
+    mut parts: Parts,
+    body: In,
+) -> (Request<In>, Under) {
+    let fields = Fields::of(&verdict);
+    let mut under = Under { fields, guard: None, settled_by: None };
+    if let Some(permit) = permit {
+        let true_cost = TrueCost::unknown();
+        parts.extensions.insert(true_cost.clone());
+        under.settled_by = verdict.settled_by().map(str::to_owned);
+        under.guard = Some(Box::new(Held::new(permit, true_cost)) as Box<dyn Guard>);
+    }
+    parts.extensions.insert(verdict);
+    (Request::from_parts(parts, body), under)
+}
+
+impl<S: Store> Options<S> {
+    async fn ask(&self, parts: &Parts, peer: Option<IpAddr>) -> (Verdict, Option<Permit<S>>) {
+        let headers = HeaderLines(&parts.headers);
+        let request = described(parts, &headers, peer);
+        if self.limiter.needs_receipts() {
+            return self.limiter.admit(&request).await;
+        }
+        (self.limiter.decide(&request).await, None)
+    }
+
+    fn refuse<B>(&self, verdict: &Verdict, parts: &Parts) -> Response<TollgateBody<B>> {
+        let mut response = match &self.on_refused {
+            Some(respond) => respond(verdict).map(TollgateBody::refused),
+            None => refusal(verdict, is_grpc(&parts.headers)),
+        };
+        Fields::of(verdict).put(&mut response);
+        response
+    }
+}
+
+impl<Inner: Clone, S: Store> Clone for Tollgate<Inner, S> {
+    fn clone(&self) -> Tollgate<Inner, S> {
+        Tollgate { inner: self.inner.clone(), options: Arc::clone(&self.options) }
+    }
+}
+
+impl<Inner: fmt::Debug, S: Store> fmt::Debug for Tollgate<Inner, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tollgate").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}

@@ -14,6 +14,7 @@ use tollgate_core::Quota;
 use crate::model::{Allowance, CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
 
 pub use bound::{Bound, Most};
+pub use words::{algorithm as algorithm_words, limit as limit_words};
 
 #[cfg(doc)]
 use tollgate_core::most_admitted;

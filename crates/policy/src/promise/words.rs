@@ -64,7 +64,8 @@ pub(crate) fn requests(count: u64) -> String {
 }
 
 /// A quota as a policy writes it, always with its burst: `60/min burst 60`, `3 at once`.
-pub(crate) fn limit(quota: &Quota) -> String {
+#[must_use]
+pub fn limit(quota: &Quota) -> String {
     if quota.kind() == AlgorithmKind::Concurrency {
         return format!("{} at once", quota.amount());
     }
@@ -74,8 +75,9 @@ pub(crate) fn limit(quota: &Quota) -> String {
     rate.map_or_else(|_| format!("{}/{}", quota.amount(), time(quota.period_ns())), |rate| rate.to_string())
 }
 
-/// The algorithm as a policy names it.
-pub(crate) fn algorithm(quota: &Quota) -> String {
+/// The algorithm as a policy names it, and whether it queues.
+#[must_use]
+pub fn algorithm(quota: &Quota) -> String {
     match quota.kind() {
         AlgorithmKind::LeakyQueue => "leaky-bucket with a queue".to_owned(),
         kind => kind.to_string(),

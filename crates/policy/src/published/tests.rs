@@ -90,7 +90,7 @@ fn limits_read_as_sentences() {
         (
             base("60/min burst 100"),
             "60 requests a minute, up to 100 at once",
-            "What is not used adds up, to at most 100 requests, and comes back steadily.",
+            "What was used comes back steadily, until as many can come at once as before.",
         ),
         (
             base("1/h").algorithm(AlgorithmKind::FixedWindow),

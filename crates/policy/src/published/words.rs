@@ -92,7 +92,7 @@ fn per(period_ns: u64) -> String {
 pub(super) fn explanation(quota: &Quota) -> String {
     match quota.kind() {
         AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => {
-            format!("What is not used adds up, to at most {}, and comes back steadily.", requests(quota.burst()))
+            "What was used comes back steadily, until as many can come at once as before.".to_owned()
         }
         AlgorithmKind::LeakyQueue => {
             format!("Requests are let through at an even pace; up to {} can wait.", number(quota.queue_size()))

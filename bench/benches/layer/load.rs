@@ -1,8 +1,19 @@
 //! Requests over kept-alive connections, one at a time on each.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
+
+use crate::servers::Running;
+
+/// What one turn has shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Sample {
+    /// Answers a second.
+    pub(crate) per_second: f64,
+    /// What the server's core spent on each.
+    pub(crate) cpu_ns: f64,
+}
 
 pub(crate) const CONNECTIONS: usize = 32;
 
@@ -10,24 +21,26 @@ const REQUEST: &[u8] = b"GET /api/items HTTP/1.1\r\nhost: localhost\r\nx-user-id
 
 /// The connections to one server.
 pub(crate) struct Load {
+    server: Running,
     connections: Vec<TcpStream>,
     buffer: Vec<u8>,
 }
 
 impl Load {
-    pub(crate) fn connect(address: SocketAddr) -> Load {
+    pub(crate) fn connect(server: Running) -> Load {
         let connect = |_| {
-            let connection = TcpStream::connect(address).unwrap();
+            let connection = TcpStream::connect(server.address).unwrap();
             connection.set_nodelay(true).unwrap();
             connection
         };
-        Load { connections: (0..CONNECTIONS).map(connect).collect(), buffer: vec![0; 4096] }
+        let connections = (0..CONNECTIONS).map(connect).collect();
+        Load { server, connections, buffer: vec![0; 4096] }
     }
 
-    /// Asks for that long; answers a second. While one answer is read, the
-    /// server has the requests of all other connections.
-    pub(crate) fn run(&mut self, time: Duration) -> f64 {
-        let start = Instant::now();
+    /// Asks for that long. While one answer is read, the server has the
+    /// requests of all other connections.
+    pub(crate) fn run(&mut self, time: Duration) -> Sample {
+        let (start, cpu_start_ns) = (Instant::now(), self.server.cpu_ns());
         let mut answers = 0_u64;
         for connection in &mut self.connections {
             connection.write_all(REQUEST).unwrap();
@@ -43,7 +56,10 @@ impl Load {
         for connection in &mut self.connections {
             read_answer(connection, &mut self.buffer);
         }
-        answers as f64 / taken.as_secs_f64()
+        Sample {
+            per_second: answers as f64 / taken.as_secs_f64(),
+            cpu_ns: (self.server.cpu_ns() - cpu_start_ns) as f64 / (answers + CONNECTIONS as u64) as f64,
+        }
     }
 }
 

@@ -17,15 +17,32 @@ use crate::load::pin_to_core;
 /// Makes the server's routes.
 pub(crate) type Start = fn() -> Router;
 
-/// Runs a server on a thread of its own on the last core; returns where it listens.
-pub(crate) fn run(start: Start) -> SocketAddr {
+/// A server that runs.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    /// Where the system says how long its thread has been on a core.
+    schedstat: String,
+}
+
+impl Running {
+    /// The nanoseconds its thread has spent on a core.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        let text = std::fs::read_to_string(&self.schedstat).unwrap();
+        text.split_whitespace().next().unwrap().parse().unwrap()
+    }
+}
+
+/// Runs a server on a thread of its own on the last core.
+pub(crate) fn run(start: Start) -> Running {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         pin_to_core(thread::available_parallelism().map_or(1, std::num::NonZero::get) - 1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            sender.send(listener.local_addr().unwrap()).unwrap();
+            let thread = std::fs::read_link("/proc/thread-self").unwrap();
+            let schedstat = format!("/proc/{}/schedstat", thread.display());
+            sender.send(Running { address: listener.local_addr().unwrap(), schedstat }).unwrap();
             axum::serve(listener, start().into_make_service_with_connect_info::<SocketAddr>()).await.unwrap();
         });
     });

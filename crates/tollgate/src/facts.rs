@@ -2,6 +2,9 @@ use std::sync::Arc;
 
 use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, Quota, Tick};
 use tollgate_policy::Plan;
+use tollgate_policy::model::FieldSet;
+
+use crate::fields::PolicyLists;
 
 /// What is said of the policy in force, apart from any request: shared by its verdicts.
 #[derive(Debug)]
@@ -12,6 +15,9 @@ pub(crate) struct Facts {
     /// Whether charges may have to be given back or settled: permits, places in a queue, estimates.
     #[cfg_attr(not(feature = "tower"), allow(dead_code))]
     pub(crate) needs_receipts: bool,
+    /// Whether clients are told of their limits as the IETF has it.
+    pub(crate) tells_ietf: bool,
+    pub(crate) policy_lists: PolicyLists,
 }
 
 /// What the road of a request needs of a rule.
@@ -51,7 +57,14 @@ impl Facts {
         let held = |kind| matches!(kind, AlgorithmKind::Concurrency | AlgorithmKind::LeakyQueue);
         let needs_receipts = plan.quotas().iter().any(|planned| held(planned.quota.kind()))
             || plan.rules().iter().any(|rule| rule.variable_cost || rule.settled_by.is_some());
-        Facts { rules: rules.collect(), quotas: quotas.collect(), needs_receipts, plan: Arc::new(plan) }
+        Facts {
+            rules: rules.collect(),
+            quotas: quotas.collect(),
+            needs_receipts,
+            tells_ietf: plan.fields().sets.contains(&FieldSet::Ietf),
+            policy_lists: PolicyLists::new(),
+            plan: Arc::new(plan),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which known word somebody meant.
 
 /// More candidates are not looked at: a hint is not worth the time.
-const MAX_CANDIDATES: usize = 500;
+const MAX_CANDIDATES: usize = 200;
 /// Longer words are nobody's typing mistake.
 const MAX_CHARS: usize = 40;
 

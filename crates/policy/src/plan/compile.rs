@@ -10,7 +10,7 @@ use super::identity::{Identities, IdentityId};
 use super::matcher::Matcher;
 use super::scopes::Scopes;
 use super::words::Words;
-use super::{CompileError, Plan, PlannedQuota, PlannedRule};
+use super::{CompileError, Plan, PlannedRule};
 use crate::checked::CheckedPolicy;
 use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings};
 
@@ -38,11 +38,12 @@ impl Plan {
         let allow = PlannedAccess::compile(&policy.allow, &mut identities);
         let matcher = Matcher::compile(&policy.rules, &conditions, &identities);
         let needs_client_ip = needs_peer(&conditions, &bodies, &[&deny, &allow], &identities);
+        let mut rules: Vec<PlannedRule> = policy.rules.iter().map(|rule| planned(rule, &policy.store)).collect();
+        for quota in scopes.quotas.iter().filter(|quota| quota.quota.kind() == AlgorithmKind::Concurrency) {
+            rules[quota.rule as usize].concurrency = true;
+        }
         Ok(Plan {
-            rules: (0..)
-                .zip(&policy.rules)
-                .map(|(at, rule)| planned(at, rule, &scopes.quotas, &policy.store))
-                .collect(),
+            rules,
             quotas: scopes.quotas,
             fields: policy.fields.clone(),
             needs_client_ip,
@@ -69,19 +70,19 @@ impl Body {
     }
 }
 
-fn planned(at: u32, rule: &Rule, quotas: &[PlannedQuota], store: &StoreSettings) -> PlannedRule {
+/// What a verdict needs of a rule; whether it has permits is seen from its quotas.
+fn planned(rule: &Rule, store: &StoreSettings) -> PlannedRule {
     let of_store = match store {
         StoreSettings::Memory(_) => OnFailure::default(),
         StoreSettings::Redis(settings) => settings.on_failure,
     };
-    let is_permit = |quota: &PlannedQuota| quota.rule == at && quota.quota.kind() == AlgorithmKind::Concurrency;
     PlannedRule {
         name: rule.name.as_str().into(),
         shadow: rule.shadow,
         publish: rule.publish,
         on_limit: rule.on_limit,
         on_failure: rule.on_failure.unwrap_or(of_store),
-        concurrency: quotas.iter().any(is_permit),
+        concurrency: false,
         settled_by: rule.cost.settled_by.clone(),
         variable_cost: matches!(rule.cost.source, CostSource::Header { .. } | CostSource::Estimate(_)),
         own_cost: !matches!(rule.cost.source, CostSource::OfTheRequest),

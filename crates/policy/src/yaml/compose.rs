@@ -7,7 +7,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 
 use super::found::Findings;
 use super::source::Span;
-use super::tree::{Member, Node, Scalar, Value};
+use super::tree::{Map, Member, Node, Scalar, Value};
 use crate::check::codes;
 use crate::check::words::quoted;
 
@@ -57,7 +57,7 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    Map { members: Vec<Member>, names: HashSet<Rc<str>>, next: Next },
+    Map { members: Vec<Member>, is_whole: bool, names: HashSet<Rc<str>>, next: Next },
 }
 
 /// What a map waits for.
@@ -83,7 +83,8 @@ impl Composer<'_> {
             }
             Event::MappingStart(anchor, tag) => {
                 self.refuse_tag(tag.is_some(), span);
-                let content = Content::Map { members: Vec::new(), names: HashSet::new(), next: Next::Name };
+                let content =
+                    Content::Map { members: Vec::new(), is_whole: true, names: HashSet::new(), next: Next::Name };
                 self.begin(span, anchor, content)
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(span),
@@ -122,7 +123,7 @@ impl Composer<'_> {
         };
         let value = match open.content {
             Content::List(items) => Value::List(Rc::new(items)),
-            Content::Map { members, .. } => Value::Map(Rc::new(members)),
+            Content::Map { members, is_whole, .. } => Value::Map(Rc::new(Map { members, is_whole })),
         };
         self.finish(Built { node: Node { span, value }, nodes: open.nodes, depth: open.depth }, open.anchor)
     }
@@ -152,12 +153,12 @@ impl Composer<'_> {
         let (nodes, span) = (open.nodes, built.node.span);
         match &mut open.content {
             Content::List(items) => items.push(built.node),
-            Content::Map { members, names, next } => match std::mem::replace(next, Next::Name) {
+            Content::Map { members, is_whole, names, next } => match std::mem::replace(next, Next::Name) {
                 Next::Name => *next = Next::Value(name(&built.node, names, self.findings)),
                 Next::Value(Some((name, name_span))) => {
                     members.push(Member { name, name_span, value: built.node });
                 }
-                Next::Value(None) => {}
+                Next::Value(None) => *is_whole = false,
             },
         }
         if nodes > MAX_NODES { self.too_many(span) } else { Some(()) }
@@ -209,7 +210,12 @@ fn name(node: &Node, names: &mut HashSet<Rc<str>>, findings: &mut Findings) -> O
     let span = node.span;
     let Some(scalar) = node.scalar().filter(|scalar| !scalar.is_null() && scalar.as_bool().is_none()) else {
         let message = format!("a member's name must be a text, found {}", node.described());
-        findings.error(codes::BAD_KEY, span, message, "put the name in quotes if it is one, as in \"true\": ..");
+        let hint = if node.scalar().is_some() {
+            "put it in quotes if it is meant as a text"
+        } else {
+            "a name is one word or one text"
+        };
+        findings.error(codes::BAD_KEY, span, message, hint);
         return None;
     };
     if &*scalar.text == "<<" && !scalar.quoted {

@@ -1,5 +1,6 @@
 //! What was found wrong while reading, in the order in which it was found.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::diagnostic::{Diagnostic, Said, Severity};
@@ -14,6 +15,8 @@ pub(super) struct Findings {
     /// An alias repeats what is wrong with the value that it stands for.
     known: HashSet<(Span, &'static str, String)>,
     omitted: usize,
+    /// What no message may show, whatever it is about.
+    secrets: Vec<Span>,
 }
 
 struct Finding {
@@ -52,6 +55,11 @@ impl Findings {
         self.push(code, span, message.into(), hint.into(), Some(other));
     }
 
+    /// Keeps a value out of every message.
+    pub(super) fn hide(&mut self, secret: Span) {
+        self.secrets.push(secret);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -64,9 +72,10 @@ impl Findings {
     /// All of them by their place in the file, and how many more there are.
     pub(super) fn into_diagnostics(mut self, file: &str, source: &Source<'_>) -> (Vec<Diagnostic>, usize) {
         self.list.sort_by_key(|finding| (finding.span.line, finding.span.column));
+        let secrets = self.secrets;
         let shown = self.list.into_iter().map(|Finding { said, span, elsewhere }| match elsewhere {
             Some(other) => Diagnostic::new(said, &other.file, span, &other.text),
-            None => Diagnostic::new(said, file, span, source.line(span.line)),
+            None => Diagnostic::new(said, file, span, &hidden(source.line(span.line), span.line, &secrets)),
         });
         (shown.collect(), self.omitted)
     }
@@ -80,4 +89,16 @@ impl Findings {
             self.list.push(Finding { said, span, elsewhere });
         }
     }
+}
+
+/// The line with stars in place of secrets.
+fn hidden<'l>(line: &'l str, number: usize, secrets: &[Span]) -> Cow<'l, str> {
+    let is_secret = |at: usize| {
+        let mut of_line = secrets.iter().filter(|secret| secret.line == number);
+        of_line.any(|secret| (secret.column..secret.column + secret.width).contains(&(at + 1)))
+    };
+    if secrets.iter().all(|secret| secret.line != number) {
+        return Cow::Borrowed(line);
+    }
+    line.chars().enumerate().map(|(at, c)| if is_secret(at) { '*' } else { c }).collect::<String>().into()
 }

@@ -14,7 +14,7 @@ impl Json {
         Json::Text(text.into())
     }
 
-    pub(super) fn raw(value: impl ToString) -> Json {
+    pub(super) fn raw(value: &dyn ToString) -> Json {
         Json::Raw(value.to_string())
     }
 

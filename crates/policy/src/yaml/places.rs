@@ -17,9 +17,8 @@ pub(super) fn span_of(root: &Node, place: &Place) -> Span {
         match step {
             Step::Member(name) => {
                 // The model has header names in lower case.
-                let Some(member) = node.members().iter().find(|member| member.name.eq_ignore_ascii_case(name)) else {
-                    return span;
-                };
+                let of_name = |name: &str| node.members().iter().find(|member| member.name.eq_ignore_ascii_case(name));
+                let Some(member) = of_name(name).or_else(|| of_name(another_word(name))) else { return span };
                 node = &member.value;
                 // A list or a map is long; its name is a better place for a caret.
                 let by_name = NAMED_BY_THE_POLICY.contains(&parent) || node.scalar().is_none();
@@ -32,7 +31,7 @@ pub(super) fn span_of(root: &Node, place: &Place) -> Span {
                         Some(item) => node = item,
                         None => return span,
                     },
-                    Value::Map(members) => match members.get(*at) {
+                    Value::Map(map) => match map.members.get(*at) {
                         Some(member) => {
                             node = &member.value;
                             span = member.name_span;
@@ -48,4 +47,9 @@ pub(super) fn span_of(root: &Node, place: &Place) -> Span {
         }
     }
     span
+}
+
+/// `limit: unlimited` says what `unlimited: true` says.
+fn another_word(name: &str) -> &str {
+    if name == "unlimited" { "limit" } else { name }
 }

@@ -57,7 +57,7 @@ fn object(shape: &Shape) -> Json {
         ("type".to_owned(), Json::text("object")),
         ("description".to_owned(), Json::text(shape.about)),
         ("properties".to_owned(), Json::Map(properties)),
-        ("additionalProperties".to_owned(), shape.others.as_ref().map_or(Json::raw(false), value)),
+        ("additionalProperties".to_owned(), shape.others.as_ref().map_or(Json::raw(&false), value)),
     ];
     if !required.is_empty() {
         members.push(("required".to_owned(), Json::List(required)));
@@ -74,7 +74,7 @@ fn property(field: &Field) -> Json {
     if let Json::Map(members) = &mut json {
         members.insert(0, ("description".to_owned(), Json::text(field.about)));
         if let Some(default) = field.default {
-            members.push(("default".to_owned(), Json::raw(default)));
+            members.push(("default".to_owned(), Json::raw(&default)));
         }
     }
     json
@@ -83,10 +83,10 @@ fn property(field: &Field) -> Json {
 fn value(kind: &Kind) -> Json {
     match kind {
         // A number is a text where one is expected: `value: 42`.
-        Kind::Text => Json::map([("type", types(&["string", "number"])), ("minLength", Json::raw(1))]),
+        Kind::Text => Json::map([("type", types(&["string", "number"])), ("minLength", Json::raw(&1))]),
         Kind::Pattern(pattern) => pattern_of(pattern),
         Kind::Bool => Json::map([("type", Json::text("boolean"))]),
-        Kind::True => Json::map([("const", Json::raw(true))]),
+        Kind::True => Json::map([("const", Json::raw(&true))]),
         Kind::Number { min, max } => {
             Json::map([("type", Json::text("integer")), ("minimum", Json::raw(min)), ("maximum", Json::raw(max))])
         }
@@ -113,7 +113,7 @@ fn types(names: &[&str]) -> Json {
 }
 
 fn list(inner: &Kind, least: usize) -> Json {
-    Json::map([("type", Json::text("array")), ("items", value(inner)), ("minItems", Json::raw(least))])
+    Json::map([("type", Json::text("array")), ("items", value(inner)), ("minItems", Json::raw(&least))])
 }
 
 fn any_of(choices: impl IntoIterator<Item = Json>) -> Json {

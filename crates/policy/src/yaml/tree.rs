@@ -16,7 +16,14 @@ pub(super) struct Node {
 pub(super) enum Value {
     Scalar(Scalar),
     List(Rc<Vec<Node>>),
-    Map(Rc<Vec<Member>>),
+    Map(Rc<Map>),
+}
+
+#[derive(Debug)]
+pub(super) struct Map {
+    pub(super) members: Vec<Member>,
+    /// Whether no member was left out because its name is none.
+    pub(super) is_whole: bool,
 }
 
 /// What is neither a list nor a map. What it means depends on where it stands.
@@ -46,13 +53,18 @@ impl Node {
     /// The members of a map; of anything else there are none.
     pub(super) fn members(&self) -> &[Member] {
         match &self.value {
-            Value::Map(members) => members,
+            Value::Map(map) => &map.members,
             Value::Scalar(_) | Value::List(_) => &[],
         }
     }
 
     pub(super) fn member(&self, name: &str) -> Option<&Member> {
         self.members().iter().find(|member| &*member.name == name)
+    }
+
+    /// Whether it is a map of which some members could not be read.
+    pub(super) fn lacks_members(&self) -> bool {
+        matches!(&self.value, Value::Map(map) if !map.is_whole)
     }
 
     pub(super) fn is_map(&self) -> bool {
@@ -82,7 +94,7 @@ impl Node {
     /// What it is, to be put after "found".
     pub(super) fn described(&self) -> String {
         match &self.value {
-            Value::Scalar(scalar) if scalar.is_null() => "nothing".to_owned(),
+            Value::Scalar(scalar) if scalar.is_null() && scalar.text.is_empty() => "nothing".to_owned(),
             Value::Scalar(scalar) if scalar.quoted => format!("the text {}", quoted(&scalar.text)),
             Value::Scalar(scalar) => quoted(&scalar.text),
             Value::List(_) => "a list".to_owned(),

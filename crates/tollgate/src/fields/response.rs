@@ -1,11 +1,11 @@
 //! The response fields.
 
-use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
 use tollgate_policy::model::{FieldSet, Reset};
 
+use super::policy_lists::{PolicyList, Quotas};
 use crate::facts::MAX_FIELD_INTEGER;
 use crate::verdict::{RuleState, Verdict};
 
@@ -45,20 +45,46 @@ impl Verdict {
     /// Gives the response fields to `take`, each with its value. Rules that are
     /// shadows, or that the policy does not publish, do not appear.
     pub fn fields(&self, mut take: impl FnMut(Field, &str)) {
+        let policies = |list: &PolicyList| take(Field::RateLimitPolicy, &list.text);
+        self.policy_list(policies);
+        let mut text = Vec::with_capacity(96);
+        // Names and numbers are plain text.
+        self.changing_fields(&mut text, |field, text, start| {
+            take(field, std::str::from_utf8(&text[start..]).unwrap_or_default());
+        });
+    }
+
+    /// Shows the list of the policies that it met to `read`, if clients are told.
+    pub(crate) fn policy_list<R>(&self, read: impl FnOnce(&PolicyList) -> R) -> Option<R> {
+        let facts = &self.facts;
+        if !facts.tells_ietf {
+            return None;
+        }
+        let quotas: Quotas = self.published().map(|state| state.quota).collect();
+        let write = |quotas: &Quotas| {
+            let items = quotas.iter().map(|quota| facts.quotas[*quota as usize].policy_item.as_str());
+            items.collect::<Vec<_>>().join(", ")
+        };
+        (!quotas.is_empty()).then(|| facts.policy_lists.with(&quotas, write, read))
+    }
+
+    /// Writes the fields that are another at every request, one behind the
+    /// other: `took` hears of each, and where in `text` its value begins. What
+    /// comes before it is not needed any more.
+    pub(crate) fn changing_fields(&self, text: &mut Vec<u8>, mut took: impl FnMut(Field, &[u8], usize)) {
         let settings = self.facts.plan.fields();
-        let mut text = String::with_capacity(96);
         let jitter_ns = self.jitter_ns();
         for set in &settings.sets {
             match set {
-                FieldSet::Ietf => self.ietf(&mut text, jitter_ns, &mut take),
-                FieldSet::XRateLimit => self.x_ratelimit(settings.reset, &mut text, &mut take),
+                FieldSet::Ietf => self.ratelimit(text, jitter_ns, &mut took),
+                FieldSet::XRateLimit => self.x_ratelimit(settings.reset, text, &mut took),
             }
         }
         if self.warned.iter().any(|rule| self.facts.rules[*rule as usize].publish) {
-            self.warning(&mut text, &mut take);
+            self.warning(text, &mut took);
         }
         if let Some(seconds) = self.retry_after_s(jitter_ns) {
-            take(Field::RetryAfter, number(&mut text, seconds));
+            number(Field::RetryAfter, seconds, text, &mut took);
         }
     }
 
@@ -75,35 +101,28 @@ impl Verdict {
         }
     }
 
-    fn ietf(&self, text: &mut String, jitter_ns: u64, take: &mut impl FnMut(Field, &str)) {
-        text.clear();
+    fn ratelimit(&self, text: &mut Vec<u8>, jitter_ns: u64, took: &mut impl FnMut(Field, &[u8], usize)) {
+        let start = text.len();
         for state in self.published() {
-            separate(text);
-            text.push_str(&self.facts.quotas[state.quota as usize].policy_item);
-        }
-        if text.is_empty() {
-            return;
-        }
-        take(Field::RateLimitPolicy, text);
-        text.clear();
-        for state in self.published() {
-            separate(text);
-            text.push_str(&self.facts.quotas[state.quota as usize].state_item);
+            separate(text, start);
+            text.extend_from_slice(self.facts.quotas[state.quota as usize].state_item.as_bytes());
             push_number(text, state.decision.remaining.min(MAX_FIELD_INTEGER));
-            let is_refusing = !state.decision.is_allowed();
             let more_ns = state.decision.next_after;
             if more_ns > 0 {
-                text.push_str(";t=");
-                push_number(text, ceil_s(more_ns.saturating_add(if is_refusing { jitter_ns } else { 0 })));
+                let later_ns = if state.decision.is_allowed() { 0 } else { jitter_ns };
+                text.extend_from_slice(b";t=");
+                push_number(text, ceil_s(more_ns.saturating_add(later_ns)));
             }
         }
-        take(Field::RateLimit, text);
+        if text.len() > start {
+            took(Field::RateLimit, text, start);
+        }
     }
 
-    fn x_ratelimit(&self, reset: Reset, text: &mut String, take: &mut impl FnMut(Field, &str)) {
+    fn x_ratelimit(&self, reset: Reset, text: &mut Vec<u8>, took: &mut impl FnMut(Field, &[u8], usize)) {
         let Some(state) = self.told() else { return };
-        take(Field::XRateLimitLimit, number(text, state.decision.limit));
-        take(Field::XRateLimitRemaining, number(text, state.decision.remaining));
+        number(Field::XRateLimitLimit, state.decision.limit, text, took);
+        number(Field::XRateLimitRemaining, state.decision.remaining, text, took);
         let after_ns = state.decision.reset_after;
         // Nobody knows when a permit without a lease comes back.
         if after_ns < u64::MAX {
@@ -111,17 +130,17 @@ impl Verdict {
                 Reset::Epoch => self.now_ns.saturating_add(after_ns),
                 Reset::Delta => after_ns,
             };
-            take(Field::XRateLimitReset, number(text, ceil_s(reset_ns)));
+            number(Field::XRateLimitReset, ceil_s(reset_ns), text, took);
         }
     }
 
-    fn warning(&self, text: &mut String, take: &mut impl FnMut(Field, &str)) {
-        text.clear();
+    fn warning(&self, text: &mut Vec<u8>, took: &mut impl FnMut(Field, &[u8], usize)) {
+        let start = text.len();
         for rule in self.warned.iter().filter(|rule| self.facts.rules[**rule as usize].publish) {
-            separate(text);
-            text.push_str(&self.facts.plan.rules()[*rule as usize].name);
+            separate(text, start);
+            text.extend_from_slice(self.facts.plan.rules()[*rule as usize].name.as_bytes());
         }
-        take(Field::XRateLimitWarning, text);
+        took(Field::XRateLimitWarning, text, start);
     }
 
     /// Whole seconds, rounded up, at least 1, and never before `t`.
@@ -145,9 +164,9 @@ impl Verdict {
     }
 }
 
-fn separate(list: &mut String) {
-    if !list.is_empty() {
-        list.push_str(", ");
+fn separate(list: &mut Vec<u8>, start: usize) {
+    if list.len() > start {
+        list.extend_from_slice(b", ");
     }
 }
 
@@ -155,13 +174,38 @@ fn ceil_s(ns: u64) -> u64 {
     ns.div_ceil(S_NS).min(MAX_FIELD_INTEGER)
 }
 
-fn number(text: &mut String, number: u64) -> &str {
-    text.clear();
+fn number(field: Field, number: u64, text: &mut Vec<u8>, took: &mut impl FnMut(Field, &[u8], usize)) {
+    let start = text.len();
     push_number(text, number);
-    text
+    took(field, text, start);
 }
 
-fn push_number(text: &mut String, number: u64) {
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{number}");
+/// What `write!` does, at a fraction of its price: every response has several of them.
+fn push_number(text: &mut Vec<u8>, mut number: u64) {
+    /// As long as the longest.
+    const LEN: usize = 20;
+    let mut digits = [b'0'; LEN];
+    let mut start = LEN;
+    while number >= 10 {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    start -= 1;
+    digits[start] = b'0' + number as u8;
+    text.extend_from_slice(&digits[start..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::push_number;
+
+    #[test]
+    fn numbers_are_written_as_ever() {
+        for value in [0, 7, 10, 99, 100, 12_345_678_901, u64::MAX] {
+            let mut text = Vec::new();
+            push_number(&mut text, value);
+            assert_eq!(text, value.to_string().as_bytes());
+        }
+    }
 }

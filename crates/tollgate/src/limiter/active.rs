@@ -16,6 +16,8 @@ pub(super) struct Active<L> {
     pub(super) limits: Vec<L>,
     /// For each rule of the plan, how it deals with violations.
     pub(super) graduated: Vec<Option<Graduated<L>>>,
+    /// Whether any rule can block.
+    pub(super) blocks: bool,
 }
 
 /// How a rule deals with those who go on beyond its limit.
@@ -39,8 +41,9 @@ impl<L> Active<L> {
             .rules()
             .iter()
             .map(|rule| rule.on_limit.map(|on_limit| Graduated::prepare(&rule.name, &on_limit, &limit)).transpose())
-            .collect::<Result<_, _>>()?;
-        Ok(Active { facts: Arc::new(Facts::new(plan)), limits, graduated })
+            .collect::<Result<Vec<_>, _>>()?;
+        let blocks = graduated.iter().flatten().any(|graduated| graduated.block.is_some());
+        Ok(Active { facts: Arc::new(Facts::new(plan)), limits, graduated, blocks })
     }
 }
 

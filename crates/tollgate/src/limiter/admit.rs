@@ -32,7 +32,7 @@ pub(super) struct Laid<'a, L> {
 
 impl<S: Store> Limiter<S> {
     pub(super) async fn ask(&self, request: &Request<'_>, asking: Asking) -> (Verdict, Receipt<S>) {
-        let active = self.shared.active.load_full();
+        let active = self.shared.active.load();
         let met = active.facts.plan.meet(request);
         let now_ns = self.shared.store.now_ns();
         let mut verdict = Verdict::new(&active.facts, now_ns);
@@ -111,20 +111,9 @@ fn lay<'a, L>(
 ) -> Laid<'a, L> {
     let mut laid = Laid { entries: SmallVec::new(), charges: SmallVec::new(), guards: 0 };
     let chosen = || met.charges.iter().enumerate().filter(|(_, charge)| wanted(charge));
-    let rules = &active.facts.rules;
-    let mut last_rule = None;
-    for (at, charge) in chosen() {
-        let rule = charge.rule as usize;
-        let is_first_of_rule = last_rule.replace(rule) != Some(rule);
-        if !is_first_of_rule || rules[rule].shadow || charge.cost == 0 {
-            continue;
-        }
-        if let Some(limit) = active.graduated[rule].as_ref().and_then(|graduated| graduated.block.as_ref()) {
-            laid.entries.push(KeyedCharge { limit, key: met.key(charge), cost: 1, mode: Mode::Guard, receipt: false });
-            laid.charges.push(at);
-        }
+    if active.blocks {
+        lay_guards(active, met, chosen(), &mut laid);
     }
-    laid.guards = laid.entries.len();
     for (at, charge) in chosen() {
         laid.entries.push(KeyedCharge {
             limit: &active.limits[charge.quota as usize],
@@ -136,6 +125,26 @@ fn lay<'a, L>(
         laid.charges.push(at);
     }
     laid
+}
+
+/// Before the charges, a guard for each rule that can block.
+fn lay_guards<'a, L>(
+    active: &'a Active<L>,
+    met: &'a Met,
+    chosen: impl Iterator<Item = (usize, &'a PlannedCharge)>,
+    laid: &mut Laid<'a, L>,
+) {
+    let mut last_rule = None;
+    for (at, charge) in chosen {
+        let is_first_of_rule = last_rule.replace(charge.rule) != Some(charge.rule);
+        let block = active.graduated[charge.rule as usize].as_ref().and_then(|graduated| graduated.block.as_ref());
+        let is_watched = active.facts.rules[charge.rule as usize].shadow;
+        if let Some(limit) = block.filter(|_| is_first_of_rule && !is_watched && charge.cost > 0) {
+            laid.entries.push(KeyedCharge { limit, key: met.key(charge), cost: 1, mode: Mode::Guard, receipt: false });
+            laid.charges.push(at);
+        }
+    }
+    laid.guards = laid.entries.len();
 }
 
 fn mode<L>(active: &Active<L>, charge: &PlannedCharge, asking: Asking) -> Mode {

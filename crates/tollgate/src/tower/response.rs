@@ -1,6 +1,6 @@
 //! A verdict as a response says it.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
 
@@ -9,51 +9,55 @@ use crate::fields::{Field, PROBLEM_JSON};
 use crate::verdict::{Action, Verdict};
 
 /// The fields of a verdict, ready to be put into a response.
-pub(super) struct Fields(SmallVec<[(Field, HeaderValue); 6]>);
+pub(super) struct Fields {
+    values: SmallVec<[(Field, HeaderValue); 5]>,
+    /// Whether a layer further out will add to them.
+    is_inner: bool,
+}
 
-/// Left in a response by a layer, so that one further out adds to its fields.
+/// Left in a response for a layer further out, so that it adds to the fields and does not replace them.
 #[derive(Clone, Copy)]
 struct Told;
 
 impl Fields {
-    pub(super) fn of(verdict: &Verdict) -> Fields {
-        // One piece of memory for all values.
-        let mut text = BytesMut::with_capacity(256);
-        let mut ends: SmallVec<[(Field, usize); 6]> = SmallVec::new();
-        verdict.fields(|field, value| {
-            text.extend_from_slice(value.as_bytes());
-            ends.push((field, text.len()));
-        });
-        let text = text.freeze();
-        let mut start = 0;
-        Fields(
-            ends.into_iter()
-                .filter_map(|(field, end)| {
-                    let value = text.slice(std::mem::replace(&mut start, end)..end);
-                    // Names and numbers are always printable; what were not would be left out.
-                    Some((field, HeaderValue::from_maybe_shared(value).ok()?))
-                })
-                .collect(),
-        )
+    pub(super) fn of(verdict: &Verdict, is_inner: bool) -> Fields {
+        let mut values = SmallVec::new();
+        verdict.policy_list(|list| values.push((Field::RateLimitPolicy, list.value.clone())));
+        // One piece of memory for all others.
+        let mut text = Vec::with_capacity(160);
+        let mut starts: SmallVec<[(Field, usize); 5]> = SmallVec::new();
+        verdict.changing_fields(&mut text, |field, _, start| starts.push((field, start)));
+        let text = Bytes::from(text);
+        for (at, (field, start)) in starts.iter().enumerate() {
+            let end = starts.get(at + 1).map_or(text.len(), |(_, next)| *next);
+            // Names and numbers are always printable; what were not would be left out.
+            if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(*start..end)) {
+                values.push((*field, value));
+            }
+        }
+        Fields { values, is_inner }
     }
 
     /// Puts the fields into a response; where a layer further in has told
     /// something already, both are told.
     pub(super) fn put<B>(self, response: &mut Response<B>) {
-        let told_before = response.extensions_mut().insert(Told).is_some();
+        let told_before = response.extensions().get::<Told>().is_some();
+        if self.is_inner {
+            response.extensions_mut().insert(Told);
+        }
         let headers = response.headers_mut();
         if told_before {
             return self.add(headers);
         }
-        headers.reserve(self.0.len());
-        for (field, value) in self.0 {
+        headers.reserve(self.values.len());
+        for (field, value) in self.values {
             headers.insert(name(field), value);
         }
     }
 
     fn add(self, headers: &mut HeaderMap) {
         let is_tighter = self.remaining() < number(headers.get(name(Field::XRateLimitRemaining)));
-        for (field, value) in self.0 {
+        for (field, value) in self.values {
             let known = headers.get(name(field)).cloned();
             match (field, known) {
                 (_, None) => {
@@ -78,7 +82,7 @@ impl Fields {
     }
 
     fn remaining(&self) -> Option<u64> {
-        let remaining = self.0.iter().find(|(field, _)| *field == Field::XRateLimitRemaining);
+        let remaining = self.values.iter().find(|(field, _)| *field == Field::XRateLimitRemaining);
         number(remaining.map(|(_, value)| value))
     }
 }

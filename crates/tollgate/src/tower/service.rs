@@ -143,7 +143,7 @@ fn let_pass<In, S: Store>(
     mut parts: Parts,
     body: In,
 ) -> (Request<In>, Under) {
-    let fields = Fields::of(&verdict);
+    let fields = Fields::of(&verdict, is_inner(&parts));
     let mut under = Under { fields, guard: None, settled_by: None };
     if let Some(permit) = permit {
         let true_cost = TrueCost::unknown();
@@ -153,6 +153,11 @@ fn let_pass<In, S: Store>(
     }
     parts.extensions.insert(verdict);
     (Request::from_parts(parts, body), under)
+}
+
+/// Whether a layer further out has let the request pass.
+fn is_inner(parts: &Parts) -> bool {
+    parts.extensions.get::<Verdict>().is_some()
 }
 
 impl<S: Store> Options<S> {
@@ -170,7 +175,7 @@ impl<S: Store> Options<S> {
             Some(respond) => respond(verdict).map(TollgateBody::refused),
             None => refusal(verdict, is_grpc(&parts.headers)),
         };
-        Fields::of(verdict).put(&mut response);
+        Fields::of(verdict, is_inner(parts)).put(&mut response);
         response
     }
 }

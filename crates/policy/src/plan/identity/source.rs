@@ -1,12 +1,14 @@
 //! Identities by number, with their sources resolved.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use super::jwt;
-use crate::model::{BUILT_IN_IDENTITIES, ForwardedBy, IdentitySource, Paths, Policy, TIER, TextPattern};
+use crate::model::{
+    BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, Paths, Policy, TIER, TextPattern, TierSource,
+};
 use crate::plan::address_text::{Prefixes, push_client};
 use crate::plan::networks::NetworkMap;
 use crate::plan::texts::Pattern;
@@ -58,6 +60,7 @@ pub(crate) struct Known {
 pub(crate) struct Identities {
     pub(super) known: Vec<Known>,
     by_name: HashMap<String, IdentityId, FixedState>,
+    by_header: HashMap<String, IdentityId, FixedState>,
     pub(crate) trusted: NetworkMap<()>,
     pub(crate) forwarded_by: ForwardedBy,
     pub(crate) prefixes: Prefixes,
@@ -79,6 +82,7 @@ impl Identities {
         let mut identities = Identities {
             known: Vec::new(),
             by_name: HashMap::default(),
+            by_header: HashMap::default(),
             trusted,
             forwarded_by: policy.client_ip.forwarded_by,
             prefixes,
@@ -111,7 +115,7 @@ impl Identities {
         for identity in &policy.identities {
             let id = self.id(&identity.name);
             let source = match &identity.source {
-                IdentitySource::First(names) => Source::First(self.flat(policy, names, 0)),
+                IdentitySource::First(names) => Source::First(self.flat(policy, names)),
                 source => self.single(source, &identity.name, identity.trusted)?,
             };
             let known = &mut self.known[id.0 as usize];
@@ -123,18 +127,20 @@ impl Identities {
         Ok(())
     }
 
-    /// What may be present for a list of names, the lists among them spread out.
-    fn flat(&mut self, policy: &Policy, names: &[String], depth: usize) -> Vec<IdentityId> {
+    /// What may be present for a list of names, the lists among them spread out,
+    /// each name where it comes first: who is absent once is absent twice.
+    fn flat(&mut self, policy: &Policy, names: &[String]) -> Vec<IdentityId> {
+        let lists: HashMap<&str, &[String]> = policy.identities.iter().filter_map(list).collect();
         let mut flat = Vec::new();
-        for name in names {
-            let declared = policy.identities.iter().find(|identity| identity.name == *name);
-            match declared.map(|identity| &identity.source) {
-                // Lists in a circle have been refused; the depth only bounds what was not checked.
-                Some(IdentitySource::First(inner)) if depth < policy.identities.len() => {
-                    flat.extend(self.flat(policy, inner, depth + 1));
-                }
-                Some(IdentitySource::First(_)) => {}
-                _ => flat.push(self.id(name)),
+        let mut met = HashSet::new();
+        let mut ahead: Vec<&str> = names.iter().rev().map(String::as_str).collect();
+        while let Some(name) = ahead.pop() {
+            if !met.insert(name) {
+                continue;
+            }
+            match lists.get(name) {
+                Some(inner) => ahead.extend(inner.iter().rev().map(String::as_str)),
+                None => flat.push(self.id(name)),
             }
         }
         flat
@@ -194,12 +200,12 @@ impl Identities {
     /// A request header that a rule asks for by its own name. No caller can set it.
     pub(crate) fn header(&mut self, name: &str) -> IdentityId {
         let name = name.to_ascii_lowercase();
-        let unnamed =
-            |known: &Known| !known.settable && matches!(&known.source, Source::Header(other) if *other == name);
-        match self.known.iter().position(unnamed) {
-            Some(at) => IdentityId(u32::try_from(at).unwrap_or(u32::MAX)),
-            None => self.add_nameless(&name, Source::Header(name.clone()), false),
+        if let Some(known) = self.by_header.get(&name) {
+            return *known;
         }
+        let id = self.add_nameless(&name, Source::Header(name.clone()), false);
+        self.by_header.insert(name, id);
+        id
     }
 
     /// The source of a tier that is found directly.
@@ -210,7 +216,7 @@ impl Identities {
         trusted: bool,
     ) -> Result<IdentityId, CompileError> {
         let source = match source {
-            IdentitySource::First(names) => Source::First(self.flat(policy, names, 0)),
+            IdentitySource::First(names) => Source::First(self.flat(policy, names)),
             source => self.single(source, TIER, trusted)?,
         };
         let id = self.add_nameless(TIER, source, false);
@@ -289,6 +295,13 @@ impl Identities {
     }
 }
 
+fn list(identity: &Identity) -> Option<(&str, &[String])> {
+    match &identity.source {
+        IdentitySource::First(names) => Some((&identity.name, names)),
+        _ => None,
+    }
+}
+
 fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
@@ -297,8 +310,8 @@ fn lossy(text: &[u8]) -> String {
 fn verifies(policy: &Policy) -> bool {
     let identities = policy.identities.iter().map(|identity| (&identity.source, identity.trusted));
     let tier = policy.tier.iter().filter_map(|tier| match &tier.source {
-        crate::model::TierSource::Direct(source) => Some((source, tier.trusted)),
-        crate::model::TierSource::Listed { .. } => None,
+        TierSource::Direct(source) => Some((source, tier.trusted)),
+        TierSource::Listed { .. } => None,
     });
     identities.chain(tier).any(|(source, trusted)| matches!(source, IdentitySource::Jwt(_)) && !trusted)
 }

@@ -39,9 +39,10 @@ impl Reader<'_> {
     /// The members of a map. What is unknown, missing or one too many is told.
     pub(super) fn members<'n>(&mut self, node: &'n Node, shape: &'static Shape) -> Option<Members<'n>> {
         if !node.is_map() {
-            let expected = match shape.others {
-                Some(_) => "a map of names".to_owned(),
-                None => format!("a map with {}", either(shape.names())),
+            let expected = match shape.name {
+                "identities" => "a map of identities, such as { user: { header: X-User-ID } }".to_owned(),
+                "access" => "a map of identities, such as { client_ip: 192.0.2.0/24 }".to_owned(),
+                _ => format!("a map with {}", either(shape.names())),
             };
             self.wrong_type(node, &expected);
             return None;
@@ -49,8 +50,10 @@ impl Reader<'_> {
         if shape.others.is_none() {
             self.unknown_members(node, shape);
         }
-        self.missing_members(node, shape);
-        self.one_of(node, shape);
+        if !node.lacks_members() {
+            self.missing_members(node, shape);
+            self.one_of(node, shape);
+        }
         Some(Members { shape, node })
     }
 
@@ -63,6 +66,7 @@ impl Reader<'_> {
             if let Some((_, hint)) = shape.refused.iter().find(|(refused, _)| **refused == *member.name) {
                 let message = format!("{name} is refused: a secret does not belong in a policy file");
                 self.error(codes::SECRET_IN_FILE, member.name_span, message, *hint);
+                self.findings.hide(member.value.span);
                 continue;
             }
             let meant = nearest(&member.name, shape.names());

@@ -80,7 +80,7 @@ impl Reader<'_> {
             Some(_) => {
                 let step = self.step_after(node);
                 steps.span_ns = step.and_then(|(span_ns, _)| span_ns);
-                steps.after = step.or(Some((None, Block { after: 1, duration_ns: 1 })));
+                steps.after = step.or(Some((None, Block { after: MAX_AMOUNT, duration_ns: 1 })));
             }
             None => {
                 let message = format!("expected a step with `first`, `then` or `after`, found {}", node.described());

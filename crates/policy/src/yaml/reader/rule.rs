@@ -51,7 +51,9 @@ impl Reader<'_> {
     fn counting(&mut self, members: &Members<'_>) -> Counting {
         let algorithm = members.get("algorithm").and_then(|node| self.word(node, &ALGORITHMS));
         let queue = members.get("queue").and_then(|node| self.queue(node));
-        if let Some(node) = members.get("concurrency") {
+        // Where there are both, it was told, and the limit is read as the limit that it is.
+        let has_rates = members.get("limit").or(members.get("tiers")).is_some();
+        if let Some(node) = members.get("concurrency").filter(|_| !has_rates) {
             for name in ["algorithm", "queue"] {
                 if members.get(name).is_some() {
                     let message = format!("`{name}` goes with a limit of rates, not with `concurrency`");
@@ -125,9 +127,9 @@ impl Reader<'_> {
     fn overrides(&mut self, node: &Node, counting: Counting) -> Vec<Override> {
         self.refuse_empty(node);
         match &node.value {
-            Value::Map(members) => {
+            Value::Map(map) => {
                 let one = |name: &str| vec![TextPattern(name.to_owned())];
-                let grants = members.iter().map(|member| (one(&member.name), self.grant(&member.value, counting)));
+                let grants = map.members.iter().map(|member| (one(&member.name), self.grant(&member.value, counting)));
                 grants.map(|(key, grant)| Override { key, grant: grant.unwrap_or(Grant::Unlimited) }).collect()
             }
             Value::List(items) => items.iter().filter_map(|item| self.one_override(item, counting)).collect(),

@@ -41,11 +41,16 @@ impl Reader<'_> {
     pub(super) fn refuse_empty(&mut self, node: &Node) {
         let is_empty = match &node.value {
             Value::List(items) => items.is_empty(),
-            Value::Map(members) => members.is_empty(),
+            Value::Map(map) => map.members.is_empty() && map.is_whole,
             Value::Scalar(_) => false,
         };
         if is_empty {
-            self.error(codes::EMPTY_LIST, node.span, "expected at least one", "leave the member out if there is none");
+            self.error(
+                codes::EMPTY_LIST,
+                node.span,
+                "expected at least one, found none",
+                "add one, or leave the member out",
+            );
         }
     }
 
@@ -57,6 +62,7 @@ impl Reader<'_> {
             let hint = match scalar.map(|scalar| scalar.text.to_ascii_lowercase()).as_deref() {
                 Some("yes" | "on" | "1" | "true") => "write true, without quotes",
                 Some("no" | "off" | "0" | "false") => "write false, without quotes",
+                Some("") => "leave the member out if there is nothing to say",
                 _ => "",
             };
             self.error(codes::WRONG_TYPE, node.span, message, hint);
@@ -92,7 +98,7 @@ impl Reader<'_> {
     /// One of some words, each with what it means.
     pub(super) fn word<T: Copy>(&mut self, node: &Node, words: &[(&'static str, T)]) -> Option<T> {
         let names = || words.iter().map(|(word, _)| *word);
-        let Some(text) = self.text(node, &either(names())) else { return None };
+        let text = self.text(node, &either(names()))?;
         let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
         if found.is_none() {
             let message = format!("expected {}, found {}", either(names()), node.described());
@@ -113,7 +119,9 @@ impl Reader<'_> {
         match parse_duration(text) {
             Ok(ns) => Some(ns),
             Err((column, message)) => {
-                self.error(codes::BAD_DURATION, node.span_from(at + column), message, "");
+                let hint =
+                    if text.contains(['.', ',']) { "for a fraction take a smaller unit: 1500ms, not 1.5s" } else { "" };
+                self.error(codes::BAD_DURATION, node.span_from(at + column), message, hint);
                 None
             }
         }

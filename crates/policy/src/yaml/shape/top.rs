@@ -5,7 +5,7 @@ pub(in crate::yaml) static POLICY: Shape =
     shape("policy", "A policy of tollgate: who is who, and which limits hold for whom.", FIELDS);
 
 const FIELDS: &[Field] = &[
-    required("version", Kind::Number { min: 1, max: 1 }, "The version of this language. There is only 1."),
+    required("version", Kind::Number { min: 1, max: 1 }, "The version of this language, always 1."),
     field("identity", Kind::Object(&IDENTITIES), "Who is who: what clients are known by."),
     field("jwt", Kind::Object(&JWT), "With what signed tokens are verified, for identities from their claims."),
     field("deny", Kind::Object(&ACCESS), "Who is turned away before any rule."),

@@ -1,0 +1,288 @@
+//! What it costs to find the rules that a request meets, by how many there are
+//! and by what tells them apart.
+//!
+//!     cargo bench -p tollgate-bench --bench policy_plan [-- --quick]
+//!
+//! In every policy three rules apply: two that ask for nothing, counted by
+//! address and by user, and one of the many. Sizes take turns, round after
+//! round, and figures are medians. Requests walk over all rules, so that a large
+//! policy pays for its place in the cache. Tables go to stdout, talk to stderr.
+
+#![allow(clippy::float_arithmetic, reason = "figures are no quotas")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Instant;
+
+use tollgate_core::Quota;
+use tollgate_policy::model::{
+    Allowance, Condition, Cost, Grant, Identity, IdentitySource, Networks, Rule, TextPattern, Tier, TierSource, When,
+};
+use tollgate_policy::{Plan, Policy, Request};
+
+const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
+/// A thousand rules may cost so many times what ten cost.
+const RATIO_MAX: f64 = 2.0;
+/// What the first page's policy may cost a request.
+const COMMON_NS_MAX: f64 = 200.0;
+
+fn main() {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let (rounds, requests) = if quick { (5, 5_000) } else { (31, 50_000) };
+    println!("## Finding the rules that a request meets, ns a request\n");
+    print_sizes(rounds, requests);
+    print_common(rounds, requests);
+}
+
+fn print_sizes(rounds: usize, requests: usize) {
+    println!("| told apart by | 10 rules | 100 | 1,000 | 10,000 | 1,000 : 10 | at most {RATIO_MAX} |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: | --- |");
+    for dimension in DIMENSIONS {
+        eprintln!("{}", dimension.name);
+        let contestants: Vec<Contestant> = SIZES.iter().map(|size| Contestant::new(dimension, *size)).collect();
+        let ns = medians(&contestants, rounds, requests);
+        let ratio = ns[2] / ns[0];
+        let cells: Vec<String> = ns.iter().map(|ns| format!("{ns:.0}")).collect();
+        let verdict = if ratio <= RATIO_MAX { "pass" } else { "fall short" };
+        println!("| {} | {} | {ratio:.2} | {verdict} |", dimension.name, cells.join(" | "));
+    }
+}
+
+fn print_common(rounds: usize, requests: usize) {
+    println!("\n| three rules: by address, by user and tier, logins | ns | under {COMMON_NS_MAX} |");
+    println!("| --- | ---: | --- |");
+    let contestants = [Contestant::common("GET", "/api/items/17", 2), Contestant::common("POST", "/auth/login", 3)];
+    let ns = medians(&contestants, rounds, requests);
+    for (what, ns) in ["a page, two apply", "a login, three apply"].into_iter().zip(ns) {
+        println!("| {what} | {ns:.0} | {} |", if ns < COMMON_NS_MAX { "pass" } else { "fall short" });
+    }
+}
+
+/// The medians of rounds in which everybody has a turn, each time beginning with another.
+fn medians(contestants: &[Contestant], rounds: usize, requests: usize) -> Vec<f64> {
+    let mut samples = vec![Vec::new(); contestants.len()];
+    for round in 0..rounds {
+        for turn in 0..contestants.len() {
+            let at = (turn + round) % contestants.len();
+            samples[at].push(contestants[at].ns_per_request(requests));
+        }
+    }
+    let median = |mut samples: Vec<f64>| {
+        samples.sort_by(f64::total_cmp);
+        samples[samples.len() / 2]
+    };
+    samples.into_iter().map(median).collect()
+}
+
+/// What tells the rules of a policy apart.
+struct Dimension {
+    name: &'static str,
+    /// The conditions of rule number `at` among `count`.
+    when: fn(at: usize, count: usize) -> When,
+    /// A request that meets it.
+    sent: fn(at: usize, count: usize) -> Sent,
+}
+
+struct Sent {
+    peer: IpAddr,
+    method: &'static str,
+    host: String,
+    target: String,
+    headers: Vec<(&'static str, String)>,
+}
+
+const DIMENSIONS: &[Dimension] = &[
+    Dimension {
+        name: "path",
+        when: |at, _| When { paths: vec![format!("/api/v1/resource{at}")], ..When::default() },
+        sent: |at, _| Sent { target: format!("/api/v1/resource{at}"), ..sent() },
+    },
+    Dimension {
+        name: "prefix",
+        when: |at, _| When { paths: vec![format!("/service{at}/*")], ..When::default() },
+        sent: |at, _| Sent { target: format!("/service{at}/v1/items"), ..sent() },
+    },
+    Dimension {
+        name: "prefix behind a star",
+        when: |at, _| When { paths: vec![format!("/*/service{at}/items")], ..When::default() },
+        sent: |at, _| Sent { target: format!("/v1/service{at}/items"), ..sent() },
+    },
+    Dimension {
+        name: "host",
+        when: |at, _| When { hosts: vec![format!("host{at}.example.com")], ..When::default() },
+        sent: |at, _| Sent { host: format!("host{at}.example.com"), ..sent() },
+    },
+    Dimension {
+        name: "domain",
+        when: |at, _| When { hosts: vec![format!("*.customer{at}.example.com")], ..When::default() },
+        sent: |at, _| Sent { host: format!("api.customer{at}.example.com"), ..sent() },
+    },
+    Dimension {
+        name: "method and path",
+        when: |at, _| When {
+            methods: vec![METHODS[at % 4].to_owned()],
+            paths: vec![format!("/api/v1/resource{}", at / 4)],
+            ..When::default()
+        },
+        sent: |at, _| Sent { method: METHODS[at % 4], target: format!("/api/v1/resource{}", at / 4), ..sent() },
+    },
+    Dimension {
+        name: "host and path, a square",
+        when: |at, count| {
+            let side = count.isqrt().max(1);
+            When {
+                hosts: vec![format!("host{}.example.com", at / side)],
+                paths: vec![format!("/api/resource{}", at % side)],
+                ..When::default()
+            }
+        },
+        sent: |at, count| {
+            let side = count.isqrt().max(1);
+            Sent {
+                host: format!("host{}.example.com", at / side),
+                target: format!("/api/resource{}", at % side),
+                ..sent()
+            }
+        },
+    },
+    Dimension {
+        name: "header's value",
+        when: |at, _| When { headers: vec![("X-Plan".to_owned(), one_of(format!("plan{at}")))], ..When::default() },
+        sent: |at, _| with_header("X-Plan", format!("plan{at}")),
+    },
+    Dimension {
+        name: "identity's value",
+        when: |at, _| When { identities: vec![("org".to_owned(), one_of(format!("org{at}")))], ..When::default() },
+        sent: |at, _| with_header("X-Org", format!("org{at}")),
+    },
+    Dimension {
+        name: "network",
+        when: |at, _| {
+            let network = format!("11.{}.{}.0/24", at / 256, at % 256).parse();
+            When { network: Some(Networks::Among(network.into_iter().collect())), ..When::default() }
+        },
+        sent: |at, _| Sent { peer: Ipv4Addr::new(11, (at / 256) as u8, (at % 256) as u8, 7).into(), ..sent() },
+    },
+];
+
+const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
+
+fn sent() -> Sent {
+    Sent {
+        peer: Ipv4Addr::new(203, 0, 113, 9).into(),
+        method: "GET",
+        host: "api.example.com".to_owned(),
+        target: "/api/v1/items/17".to_owned(),
+        headers: vec![
+            ("accept", "application/json".to_owned()),
+            ("user-agent", "bench/1.0".to_owned()),
+            ("x-user-id", "4711".to_owned()),
+        ],
+    }
+}
+
+fn with_header(name: &'static str, value: String) -> Sent {
+    let mut sent = sent();
+    sent.headers.push((name, value));
+    sent
+}
+
+fn one_of(text: String) -> Condition {
+    Condition::OneOf(vec![TextPattern(text)])
+}
+
+/// A plan, and requests that meet as many rules as expected.
+struct Contestant {
+    plan: Plan,
+    sent: Vec<Sent>,
+    charges: usize,
+}
+
+impl Contestant {
+    fn new(dimension: &Dimension, size: usize) -> Contestant {
+        let count = size - 2;
+        let mut rules = vec![rule("per-ip", &["client_ip"]), rule("per-user", &["user"])];
+        rules.extend(
+            (0..count).map(|at| Rule { when: (dimension.when)(at, count), ..rule(&format!("r{at}"), &["client_ip"]) }),
+        );
+        let identities = vec![identity("user", "X-User-ID"), identity("org", "X-Org")];
+        // As many requests for every size, spread over all rules.
+        let sent = (0..64).map(|number| (dimension.sent)(number * 7_919 % count, count)).collect();
+        Contestant { plan: compile(Policy { identities, rules, ..Policy::default() }), sent, charges: 3 }
+    }
+
+    /// The policy that most begin with.
+    fn common(method: &'static str, target: &str, charges: usize) -> Contestant {
+        let tiers = [("free", 60), ("pro", 600), ("team", 6_000)];
+        let tiers = tiers.map(|(name, count)| (name.to_owned(), grant(count)));
+        let login = When {
+            methods: vec!["POST".to_owned()],
+            paths: ["/auth/login", "/auth/register", "/auth/reset-password"].map(str::to_owned).to_vec(),
+            ..When::default()
+        };
+        let rules = vec![
+            rule("per-ip", &["client_ip"]),
+            Rule { allowance: Allowance::Tiers(tiers.to_vec()), ..rule("per-user", &["user"]) },
+            Rule { when: login, ..rule("login", &["client_ip"]) },
+        ];
+        let source = TierSource::Direct(IdentitySource::Header("X-Tier".to_owned()));
+        let tier = Some(Tier { source, default: "free".to_owned(), trusted: true });
+        let policy = Policy { identities: vec![identity("user", "X-User-ID")], tier, rules, ..Policy::default() };
+        let sent = vec![Sent { method, target: target.to_owned(), ..with_header("x-tier", "pro".to_owned()) }];
+        Contestant { plan: compile(policy), sent, charges }
+    }
+
+    fn ns_per_request(&self, requests: usize) -> f64 {
+        let calls: Vec<Request<'_>> = self.sent.iter().map(Sent::request).collect();
+        let mut charges = 0;
+        let start = Instant::now();
+        for request in calls.iter().cycle().take(requests) {
+            charges += black_box(self.plan.meet(black_box(request))).charges.len();
+        }
+        let ns = start.elapsed().as_nanos() as f64 / requests as f64;
+        assert_eq!(charges, requests * self.charges, "not as many rules apply as should");
+        ns
+    }
+}
+
+impl Sent {
+    fn request(&self) -> Request<'_> {
+        Request {
+            method: self.method,
+            host: Some(&self.host),
+            target: &self.target,
+            headers: &self.headers,
+            ..Request::from_peer(Some(self.peer))
+        }
+    }
+}
+
+fn compile(policy: Policy) -> Plan {
+    let checked = policy.check().unwrap_or_else(|errors| panic!("{errors}"));
+    Plan::compile(&checked).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn rule(name: &str, key: &[&str]) -> Rule {
+    Rule {
+        name: name.to_owned(),
+        when: When::default(),
+        key: key.iter().map(|name| (*name).to_owned()).collect(),
+        allowance: Allowance::Same(grant(100)),
+        cost: Cost::default(),
+        on_limit: None,
+        shadow: false,
+        publish: true,
+        overrides: Vec::new(),
+        on_failure: None,
+    }
+}
+
+fn grant(count: u64) -> Grant {
+    let rate = format!("{count}/min").parse().unwrap_or_else(|error| panic!("{error}"));
+    Grant::Limited(Quota::token_bucket(rate).into_iter().collect())
+}
+
+fn identity(name: &str, header: &str) -> Identity {
+    Identity { name: name.to_owned(), source: IdentitySource::Header(header.to_owned()), trusted: true }
+}

@@ -1,0 +1,157 @@
+//! The form of words: header names, methods, hosts, paths.
+
+use super::codes;
+use super::problems::Problems;
+use super::words::quoted;
+use crate::problem::Place;
+
+/// The longest name of an identity or a rule.
+const MAX_NAME: usize = 64;
+
+/// `[a-z][a-z0-9_]*`
+pub(super) fn is_identity_name(name: &str) -> bool {
+    name.len() <= MAX_NAME
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+}
+
+/// `[A-Za-z0-9][A-Za-z0-9._-]*`
+pub(super) fn is_rule_name(name: &str) -> bool {
+    name.len() <= MAX_NAME
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}
+
+/// What HTTP calls a token: the form of methods and of names of headers and cookies.
+fn is_token(text: &str) -> bool {
+    let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_tchar)
+}
+
+pub(super) fn header(name: &str, place: Place, problems: &mut Problems) {
+    if !is_token(name) {
+        let message = format!("{} cannot be the name of a header or a cookie", quoted(name));
+        let hint = "a name has letters, digits and `-`, no spaces and no colon, such as X-User-ID";
+        problems.add(codes::BAD_HEADER_NAME, place, message, hint);
+    }
+}
+
+pub(super) fn method(name: &str, place: Place, problems: &mut Problems) {
+    if !is_token(name) {
+        let message = format!("{} cannot be a method", quoted(name));
+        problems.add(
+            codes::BAD_METHOD,
+            place,
+            message,
+            "a method is one word such as GET; several are a list: [GET, POST]",
+        );
+    }
+}
+
+/// A text that is shown and compared: not empty, nothing invisible in it.
+pub(super) fn text(text: &str, what: &str, place: Place, problems: &mut Problems) {
+    if text.is_empty() || text.chars().any(char::is_control) {
+        let message = format!("{what} must be a text without control characters, and not empty");
+        problems.add(codes::BAD_TEXT, place, message, "remove tabs, line ends and the like");
+    }
+}
+
+pub(super) fn host(host: &str, place: Place, problems: &mut Problems) {
+    let is_label_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_address = host.starts_with('[') && host.ends_with(']') && host.len() > 2;
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    if is_address || (!name.is_empty() && !name.starts_with('.') && name.chars().all(is_label_char)) {
+        return;
+    }
+    let hint = if host.contains("://") || host.contains('/') {
+        "write the host only, without scheme and path"
+    } else if host.contains(':') {
+        "leave out the port: ports do not count"
+    } else if host.contains('*') {
+        "a star stands for everything before a dot, as in *.example.com"
+    } else {
+        "write a name such as api.example.com"
+    };
+    problems.add(codes::BAD_HOST, place, format!("{} cannot be a host", quoted(host)), hint);
+}
+
+pub(super) fn path(path: &str, place: Place, problems: &mut Problems) {
+    let Some(rest) = path.strip_prefix('/') else {
+        let message = format!("the path {} does not begin with `/`", quoted(path));
+        problems.add(codes::BAD_PATH, place, message, "a path is what follows the host: /login or /api/*");
+        return;
+    };
+    let segments = || rest.split('/');
+    let last = segments().count() - 1;
+    let (what, hint) = if rest.contains(['?', '#']) {
+        ("has a query or a fragment, which are no part of a path", "leave out everything from `?` or `#` on")
+    } else if path.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        ("has spaces or control characters in it", "several paths are a list: [/login, /register]")
+    } else if segments().any(|segment| segment.contains('*') && segment != "*") {
+        (
+            "has a star within a segment",
+            "a star stands for a whole segment: /users/*/orders, or for everything below: /api/*",
+        )
+    } else if segments().enumerate().any(|(at, segment)| segment.is_empty() && at != last) {
+        ("has an empty segment", "paths are normalised before they are compared, so write one `/` only")
+    } else if segments().any(|segment| matches!(segment, "." | "..")) {
+        ("has `.` or `..` in it", "paths are normalised before they are compared, so write the path that is meant")
+    } else {
+        return;
+    };
+    problems.add(codes::BAD_PATH, place, format!("the path {} {what}", quoted(path)), hint);
+}
+
+/// Says so where a number is not within a range.
+pub(super) fn range(value: u64, least: u64, most: u64, what: &str, place: Place, problems: &mut Problems) {
+    if !(least..=most).contains(&value) {
+        let message = format!("{what} must be from {least} to {most}, and is {value}");
+        problems.add(codes::OUT_OF_RANGE, place, message, "");
+    }
+}
+
+/// Says so where a list has nothing in it.
+pub(super) fn not_empty<T>(list: &[T], what: &str, place: &Place, problems: &mut Problems) {
+    if list.is_empty() {
+        problems.add(codes::EMPTY_LIST, place.clone(), format!("expected at least one {what}"), "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_good(check: fn(&str, Place, &mut Problems), text: &str) -> bool {
+        let mut problems = Problems::default();
+        check(text, Place::top(), &mut problems);
+        problems.into_list().is_empty()
+    }
+
+    #[test]
+    fn paths_have_stars_as_whole_segments_only() {
+        for good in ["/", "/a", "/a/", "/*", "/a/*/b", "/a/*", "/%7Ea", "/a.b"] {
+            assert!(is_good(path, good), "{good}");
+        }
+        for bad in ["", "a", "/a*", "/**", "/a?b", "/a#b", "//a", "/a//b", "/a/../b", "/./a", "/a b", "/a\n"] {
+            assert!(!is_good(path, bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_have_no_port_and_one_star() {
+        for good in ["a", "api.example.com", "*.example.com", "[::1]", "10.0.0.1"] {
+            assert!(is_good(host, good), "{good}");
+        }
+        for bad in ["", "*", "*.", "a:80", "https://a", "a/b", "a.*", "*a.com", "a b"] {
+            assert!(!is_good(host, bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_those_of_http() {
+        assert!(is_good(header, "x-user-id"));
+        for bad in ["", "x user", "x:y", "ü", "a\n", "(a)"] {
+            assert!(!is_good(header, bad), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Rules that no request can meet.
+
+use super::super::codes;
+use super::super::names::Names;
+use super::super::problems::Problems;
+use super::super::words::quoted;
+use super::lists::Access;
+use crate::model::{Condition, IdentitySource, Networks, Policy, Rule, TIER, TextPattern, TierSource};
+use crate::problem::Place;
+
+/// The methods that HTTP and its common extensions know.
+const METHODS: [&str; 17] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PATCH",
+    "QUERY",
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+];
+const MORE_METHODS: [&str; 6] = ["PURGE", "REPORT", "SEARCH", "LINK", "UNLINK", "BAN"];
+
+pub(super) fn check(
+    rule: &Rule,
+    policy: &Policy,
+    names: &Names<'_>,
+    access: &Access,
+    place: &Place,
+    problems: &mut Problems,
+) {
+    let when = place.member("when");
+    for (at, method) in rule.when.methods.iter().enumerate() {
+        if !METHODS.contains(&method.as_str()) && !MORE_METHODS.contains(&method.as_str()) {
+            let message = format!("{} is no method that HTTP knows", quoted(method));
+            let meant = super::super::nearest::nearest(method, METHODS);
+            let hint = meant.map_or_else(String::new, |meant| format!("did you mean {meant}?"));
+            problems.add(codes::UNKNOWN_METHOD, when.member("method").item(at), message, hint);
+        }
+    }
+    let never = absent_but_needed(rule, names, &when)
+        .or_else(|| always_present(rule, names, &when))
+        .or_else(|| contradicts_method(rule, &when))
+        .or_else(|| no_such_tier(rule, policy, &when))
+        .or_else(|| outside(rule, access, &when))
+        .or_else(|| too_short(rule, names, place));
+    if let Some((place, why)) = never {
+        let hint = "change one of the two, or remove the rule";
+        problems.add(codes::NEVER_APPLIES, place, format!("this rule can never apply: {why}"), hint);
+    }
+}
+
+type Never = Option<(Place, String)>;
+
+/// What the key needs, `when` asks to be absent.
+fn absent_but_needed(rule: &Rule, names: &Names<'_>, when: &Place) -> Never {
+    let absent = |condition: &Condition| *condition == Condition::Absent;
+    for (name, _) in rule.when.identities.iter().filter(|(_, condition)| absent(condition)) {
+        if rule.key.contains(name) {
+            let why = format!("it counts by {}, which is to be absent", quoted(name));
+            return Some((when.member("identity").member(name), why));
+        }
+    }
+    for (header, _) in rule.when.headers.iter().filter(|(_, condition)| absent(condition)) {
+        let is_from =
+            |name: &&String| matches!(names.source(name), Some(IdentitySource::Header(from)) if from == header);
+        if let Some(name) = rule.key.iter().find(is_from) {
+            let why = format!("it counts by {}, which comes from a header that is to be absent", quoted(name));
+            return Some((when.member("headers").member(header), why));
+        }
+    }
+    None
+}
+
+/// What everybody has cannot be absent.
+fn always_present(rule: &Rule, names: &Names<'_>, when: &Place) -> Never {
+    let everybody_has = |name: &str| name == TIER || matches!(names.source(name), Some(IdentitySource::Value(_)));
+    let (name, _) =
+        rule.when.identities.iter().find(|(name, condition)| *condition == Condition::Absent && everybody_has(name))?;
+    Some((when.member("identity").member(name), format!("every request has {}", quoted(name))))
+}
+
+/// `method` and `identity: { method: .. }` ask for different ones.
+fn contradicts_method(rule: &Rule, when: &Place) -> Never {
+    let (name, condition) = rule.when.identities.iter().find(|(name, _)| name == "method")?;
+    let Condition::OneOf(patterns) = condition else { return None };
+    let methods = &rule.when.methods;
+    let fits = methods.iter().any(|method| any_matches(patterns, method));
+    (!methods.is_empty() && !fits)
+        .then(|| (when.member("identity").member(name), "`method` asks for other methods".to_owned()))
+}
+
+/// Where all tiers are written down, no other can be asked for.
+fn no_such_tier(rule: &Rule, policy: &Policy, when: &Place) -> Never {
+    let tier = policy.tier.as_ref()?;
+    let TierSource::Listed { tiers, .. } = &tier.source else { return None };
+    let (name, condition) = rule.when.identities.iter().find(|(name, _)| name == TIER)?;
+    let Condition::OneOf(patterns) = condition else { return None };
+    let mut all = tiers.iter().map(|(_, tier)| tier).chain([&tier.default]);
+    (!all.any(|tier| any_matches(patterns, tier)))
+        .then(|| (when.member("identity").member(name), "nobody has such a tier".to_owned()))
+}
+
+fn any_matches(patterns: &[TextPattern], text: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(text.as_bytes()))
+}
+
+/// Whoever comes from there is denied, or allowed, before any rule.
+fn outside(rule: &Rule, access: &Access, when: &Place) -> Never {
+    let Some(Networks::Among(networks)) = &rule.when.network else { return None };
+    let is_decided = |list: &str, set: &super::super::overlap::NetworkSet| {
+        let all = !networks.is_empty() && networks.iter().all(|network| set.covers(*network));
+        all.then(|| (when.member("network"), format!("`{list}` has all of these networks, and comes before the rules")))
+    };
+    is_decided("deny", &access.denied).or_else(|| is_decided("allow", &access.allowed))
+}
+
+/// The key needs a segment that none of the paths has.
+fn too_short(rule: &Rule, names: &Names<'_>, place: &Place) -> Never {
+    let paths = &rule.when.paths;
+    let needed = |name: &String| match names.source(name) {
+        Some(IdentitySource::PathSegment(segment)) => Some(*segment),
+        _ => None,
+    };
+    let (at, segment) = rule.key.iter().enumerate().find_map(|(at, name)| Some((at, needed(name)?)))?;
+    let is_short = |path: &String| {
+        !path.ends_with("/*") && path.split('/').filter(|segment| !segment.is_empty()).count() < segment
+    };
+    (!paths.is_empty() && paths.iter().all(is_short))
+        .then(|| (place.member("key").item(at), format!("none of its paths has a segment number {segment}")))
+}

@@ -1,0 +1,116 @@
+//! Limits that hold less, or cost more, than they seem to.
+
+use std::collections::HashSet;
+
+use tollgate_core::{AlgorithmKind, Quota};
+
+use super::super::periods::{grants, quotas};
+use super::super::problems::Problems;
+use super::super::words::quoted;
+use super::super::{capacity, codes};
+use super::limit_place;
+use crate::model::{Allowance, Policy, Rule, TierSource};
+use crate::problem::Place;
+
+/// A log takes 8 bytes a request: from here on, 80 kB a key.
+const LARGE_LOG: u64 = 10_000;
+
+/// Parts of paths at which somebody guesses passwords or codes.
+const LOGIN_WORDS: [&str; 14] = [
+    "login", "log-in", "signin", "sign-in", "auth", "oauth", "token", "password", "passwd", "otp", "2fa", "mfa",
+    "verify", "session",
+];
+
+pub(super) fn check(rule: &Rule, policy: &Policy, place: &Place, problems: &mut Problems) {
+    let all: Vec<&Quota> = grants(&rule.allowance).flat_map(quotas).collect();
+    let limit = limit_place(&rule.allowance, place);
+    unlimited(rule, &all, place, problems);
+    login(rule, &all, place, problems);
+    large_log(&all, &limit, problems);
+    queue(&all, place, problems);
+    warns(rule, &all, place, problems);
+    if all.iter().any(|quota| quota.kind() == AlgorithmKind::Concurrency) {
+        let message = "forward-auth, Envoy's RLS and CL.THROTTLE do not know when a request ends, so this rule does not apply there";
+        let hint = "it holds in the middleware, and over HTTP for callers that release their receipt";
+        problems.add(codes::CONCURRENCY_ELSEWHERE, limit.clone(), message, hint);
+    }
+    if let Allowance::Tiers(tiers) = &rule.allowance {
+        unused_tiers(tiers.iter().map(|(name, _)| name.as_str()), policy, &limit, problems);
+    }
+}
+
+fn unlimited(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
+    if all.is_empty() && rule.overrides.iter().all(|own| quotas(&own.grant).is_empty()) {
+        let member = match &rule.allowance {
+            Allowance::Same(_) => "unlimited",
+            Allowance::Tiers(_) => "tiers",
+        };
+        let message = "this rule grants everything to everybody, so it limits nothing";
+        problems.add(codes::UNLIMITED_FOR_ALL, place.member(member), message, "give it a limit, or remove it");
+    }
+}
+
+fn login(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
+    if !all.iter().any(|quota| quota.kind() == AlgorithmKind::FixedWindow) {
+        return;
+    }
+    let is_login = |path: &String| path.to_ascii_lowercase().split('/').any(|segment| LOGIN_WORDS.contains(&segment));
+    if let Some(path) = rule.when.paths.iter().find(|path| is_login(path)) {
+        let message = format!(
+            "a fixed window lets twice its limit pass around its end, and {} looks like a place to guess at",
+            quoted(path)
+        );
+        let hint = "choose sliding-window-log (exact) or sliding-window-counter";
+        problems.add(codes::FIXED_WINDOW_ON_LOGIN, place.member("algorithm"), message, hint);
+    }
+}
+
+fn large_log(all: &[&Quota], limit: &Place, problems: &mut Problems) {
+    let is_large = |quota: &&&Quota| quota.kind() == AlgorithmKind::SlidingWindowLog && quota.amount() > LARGE_LOG;
+    if let Some(quota) = all.iter().find(is_large) {
+        let kib = quota.amount() * 8 / 1024;
+        let message = format!("a log remembers every request: up to {kib} KiB for each key");
+        let hint = "choose sliding-window-counter, which takes the same few bytes whatever the limit";
+        problems.add(codes::LARGE_LOG, limit.clone(), message, hint);
+    }
+}
+
+fn queue(all: &[&Quota], place: &Place, problems: &mut Problems) {
+    for quota in all.iter().filter(|quota| quota.kind() == AlgorithmKind::LeakyQueue) {
+        let served = capacity::served_within_wait(quota);
+        if quota.queue_size() > served {
+            let size = quota.queue_size();
+            let message = format!(
+                "of {size} places only {served} are ever taken: nobody further back is served within `max_wait`"
+            );
+            let hint = format!("lower `size` to {served}, or raise `max_wait`");
+            let hint = if served == 0 { "raise `max_wait`, or leave out `queue`".to_owned() } else { hint };
+            problems.add(codes::QUEUE_LONGER_THAN_WAIT, place.member("queue"), message, hint);
+            return;
+        }
+    }
+}
+
+/// Warnings that let as many pass as the limit does make another limit of it.
+fn warns(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
+    let Some(steps) = &rule.on_limit else { return };
+    let smallest = all.iter().map(|quota| quota.amount()).min();
+    if let Some(limit) = smallest.filter(|limit| steps.warn_first > *limit) {
+        let more = steps.warn_first;
+        let message = format!("the limit is {limit}, and {more} more pass with a warning");
+        problems.add(codes::WARNS_ABOVE_LIMIT, place.member("on_limit"), message, "lower `first`, or raise the limit");
+    }
+}
+
+/// Where all tiers are written down, a rule for another is a typing mistake.
+fn unused_tiers<'r>(tiers: impl Iterator<Item = &'r str>, policy: &Policy, place: &Place, problems: &mut Problems) {
+    let Some(tier) = &policy.tier else { return };
+    let TierSource::Listed { tiers: listed, .. } = &tier.source else { return };
+    let all: HashSet<&str> = listed.iter().map(|(_, tier)| tier.as_str()).chain([tier.default.as_str()]).collect();
+    for name in tiers.filter(|name| !all.contains(name)) {
+        let message = format!("nobody is in the tier {}", quoted(name));
+        let meant = super::super::nearest::nearest(name, all.iter().copied());
+        let hint = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`?"));
+        problems.add(codes::UNUSED_TIER, place.member(name), message, hint);
+    }
+}

@@ -1,0 +1,274 @@
+//! What requests meet: keys, routes, tiers, overrides, costs, lists; and what people are told.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod plan_support;
+
+use plan_support::{
+    compile, from, header, identity, limited, met, paths, patterns, per_minute, rule, rule_for, strings, with_rules,
+};
+use tollgate_core::Quota;
+use tollgate_policy::model::{
+    AccessList, Allowance, ClientIp, Condition, CostSource, Grant, IdentitySource, Networks, OnFailure, Override, Rule,
+    Tier, TierSource, When,
+};
+use tollgate_policy::{Access, GrantSource, Plan, Policy, Request, RuleOutcome};
+
+const CLIENT: &str = "203.0.113.9";
+
+fn amounts(plan: &Plan, request: &Request<'_>) -> Vec<u64> {
+    let quota = |charge: &tollgate_policy::PlannedCharge| plan.quotas()[charge.quota as usize].quota.amount();
+    plan.meet(request).charges.iter().map(quota).collect()
+}
+
+#[test]
+fn a_plan_is_shared_between_threads() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Plan>();
+}
+
+#[test]
+fn a_rule_without_a_key_counts_everybody_together() {
+    let plan = compile(with_rules(vec![rule("all", &[])]));
+    assert_eq!(met(&plan, &from(CLIENT, "GET", "/", &())), ["all "]);
+    assert_eq!(met(&plan, &Request::from_peer(None)), ["all "]);
+    assert!(!plan.needs_client_ip());
+}
+
+#[test]
+fn a_rule_whose_key_is_absent_does_not_apply() {
+    let identities = vec![
+        identity("user", header("X-User")),
+        identity("sid", IdentitySource::Cookie("sid".into())),
+        identity("org", IdentitySource::PathSegment(2)),
+        identity("api_key", IdentitySource::Query("key".into())),
+        identity("token", IdentitySource::Bearer),
+        identity("everyone", IdentitySource::Value("all".into())),
+        identity("link", IdentitySource::Peer),
+    ];
+    let names: Vec<String> = identities.iter().map(|identity| identity.name.clone()).collect();
+    let rules = names.iter().map(|name| rule(name, &[name])).collect();
+    let plan = compile(Policy { identities, ..with_rules(rules) });
+    assert_eq!(met(&plan, &Request::from_peer(None)), ["everyone all"]);
+    let headers = [("X-User", "u"), ("Cookie", "sid=s"), ("Authorization", "Bearer t")];
+    let request = from(CLIENT, "GET", "/orgs/7?key=k", &headers);
+    let expected = ["user u", "sid s", "org 7", "api_key k", "token t", "everyone all", "link 203.0.113.9"];
+    assert_eq!(met(&plan, &request), expected);
+    assert!(plan.needs_client_ip());
+}
+
+#[test]
+fn a_route_is_the_pattern_of_the_rule_or_of_anybody() {
+    let plan = compile(with_rules(vec![
+        rule_for("own", &["route"], paths(&["/a/*", "/a/b"])),
+        rule_for("wide", &["route"], paths(&["/*"])),
+        rule("any", &["route"]),
+    ]));
+    let met = |target| met(&plan, &from(CLIENT, "GET", target, &()));
+    assert_eq!(met("/a/b"), ["own /a/b", "wide /*", "any /a/b"]);
+    assert_eq!(met("/a/x"), ["own /a/*", "wide /*", "any /a/*"]);
+    assert_eq!(met("/z"), ["wide /*", "any /*"]);
+    assert_eq!(met(""), [""; 0]);
+}
+
+#[test]
+fn tiers_share_a_scope_and_the_unknown_are_the_default() {
+    let tiers =
+        vec![("free".to_owned(), limited(5)), ("pro".to_owned(), limited(50)), ("vip".to_owned(), Grant::Unlimited)];
+    let plan = compile(Policy {
+        tier: Some(Tier { source: TierSource::Direct(header("X-Tier")), default: "free".into(), trusted: true }),
+        ..with_rules(vec![Rule { allowance: Allowance::Tiers(tiers), ..rule("r", &["client_ip"]) }])
+    });
+    let amounts = |tier: &str| amounts(&plan, &from(CLIENT, "GET", "/", &[("X-Tier", tier)]));
+    for (tier, expected) in
+        [("free", &[5][..]), ("pro", &[50]), ("vip", &[]), ("king", &[5]), ("", &[5]), ("PRO", &[5])]
+    {
+        assert_eq!(amounts(tier), expected, "{tier}");
+    }
+    assert!(plan.quotas().iter().all(|quota| quota.scope == "r"));
+    let set = [("tier", "pro")];
+    assert_eq!(self::amounts(&plan, &Request { identities: &set, ..from(CLIENT, "GET", "/", &()) }), [50]);
+}
+
+#[test]
+fn the_most_exact_override_counts() {
+    let overriding = |key: &[&str], count| Override { key: patterns(key), grant: limited(count) };
+    let plan = compile(Policy {
+        identities: vec![identity("user", header("X-User"))],
+        ..with_rules(vec![Rule {
+            overrides: vec![
+                overriding(&["*", "*"], 1),
+                overriding(&["al*", "*"], 2),
+                overriding(&["alice", "*"], 3),
+                overriding(&["alice", "/a"], 4),
+                Override { key: patterns(&["root", "*"]), grant: Grant::Unlimited },
+            ],
+            ..rule_for("r", &["user", "route"], paths(&["/a", "/b"]))
+        }])
+    });
+    let amounts = |user: &str, target: &str| amounts(&plan, &from(CLIENT, "GET", target, &[("X-User", user)]));
+    assert_eq!(amounts("bob", "/a"), [1]);
+    assert_eq!(amounts("albert", "/a"), [2]);
+    assert_eq!(amounts("alice", "/b"), [3]);
+    assert_eq!(amounts("alice", "/a"), [4]);
+    assert_eq!(amounts("root", "/a"), [0; 0]);
+}
+
+#[test]
+fn an_override_for_an_address_may_be_written_in_any_way() {
+    let overrides =
+        ["2001:DB8:0:0::1", "::ffff:192.0.2.1"].map(|text| Override { key: patterns(&[text]), grant: limited(100) });
+    let plan = compile(with_rules(vec![Rule { overrides: overrides.to_vec(), ..rule("r", &["client_ip"]) }]));
+    assert_eq!(amounts(&plan, &from("2001:db8::2", "GET", "/", &())), [100]);
+    assert_eq!(amounts(&plan, &from("192.0.2.1", "GET", "/", &())), [100]);
+    assert_eq!(amounts(&plan, &from("192.0.2.2", "GET", "/", &())), [5]);
+}
+
+#[test]
+fn several_quotas_are_several_charges_on_one_key() {
+    let quotas = vec![
+        Quota::token_bucket("5/s".parse().unwrap()).unwrap(),
+        Quota::token_bucket("100/h".parse().unwrap()).unwrap(),
+    ];
+    let plan = compile(with_rules(vec![Rule {
+        allowance: Allowance::Same(Grant::Limited(quotas)),
+        ..rule("r", &["client_ip"])
+    }]));
+    let scopes: Vec<&str> = plan.quotas().iter().map(|quota| quota.scope.as_str()).collect();
+    assert_eq!(scopes, ["r/1s", "r/1h"]);
+    assert_eq!(met(&plan, &from(CLIENT, "GET", "/", &())), ["r 203.0.113.9", "r 203.0.113.9"]);
+}
+
+#[test]
+fn a_cost_is_what_the_rule_says_or_the_caller() {
+    let costing = |name: &str, source| {
+        let mut rule = rule(name, &[]);
+        rule.cost.source = source;
+        rule
+    };
+    let methods = CostSource::Methods { costs: vec![("POST".into(), 4)], default: 2 };
+    let plan = compile(with_rules(vec![
+        rule("said", &[]),
+        costing("fixed", CostSource::Fixed(3)),
+        costing("methods", methods),
+        costing("guess", CostSource::Estimate(5)),
+    ]));
+    let met = |method, cost| met(&plan, &Request { cost, ..from(CLIENT, method, "/", &()) });
+    assert_eq!(met("POST", 7), ["said  x7", "fixed  x3", "methods  x4", "guess  x5"]);
+    assert_eq!(met("GET", 1), ["said ", "fixed  x3", "methods  x2", "guess  x5"]);
+    assert_eq!(met("GET", 0), ["said  x0", "fixed  x0", "methods  x0", "guess  x0"]);
+    let flags: Vec<(bool, bool)> = plan.rules().iter().map(|rule| (rule.own_cost, rule.variable_cost)).collect();
+    assert_eq!(flags, [(false, false), (true, false), (true, false), (true, true)]);
+}
+
+#[test]
+fn rules_tell_what_verdicts_need() {
+    let permits = Grant::Limited(vec![Quota::concurrency(3, None).unwrap()]);
+    let plan = compile(with_rules(vec![
+        Rule { allowance: Allowance::Same(permits), shadow: true, publish: false, ..rule("a", &[]) },
+        Rule { on_failure: Some(OnFailure::Closed), ..rule("b", &[]) },
+    ]));
+    let [a, b] = plan.rules() else { panic!("two rules") };
+    assert!(a.concurrency && a.shadow && !a.publish);
+    assert_eq!((&*b.name, b.concurrency, b.on_failure), ("b", false, OnFailure::Closed));
+}
+
+#[test]
+fn deny_comes_before_allow_and_both_before_the_rules() {
+    let list = |networks: &[&str], users: &[&str]| AccessList {
+        client_ip: networks.iter().map(|network| network.parse().unwrap()).collect(),
+        identities: if users.is_empty() { Vec::new() } else { vec![("user".to_owned(), patterns(users))] },
+    };
+    let plan = compile(Policy {
+        identities: vec![identity("user", header("X-User"))],
+        deny: list(&["192.0.2.0/24"], &["mallory", "bot-*"]),
+        allow: list(&["192.0.2.1/32", "10.0.0.0/8"], &["admin"]),
+        ..with_rules(vec![rule("all", &[])])
+    });
+    for (peer, user, access, decided) in [
+        ("192.0.2.1", "x", Access::Denied, Some("client_ip 192.0.2.0/24")),
+        ("192.0.2.1", "admin", Access::Denied, Some("client_ip 192.0.2.0/24")),
+        ("10.0.0.1", "x", Access::Allowed, Some("client_ip 10.0.0.0/8")),
+        ("10.0.0.1", "mallory", Access::Denied, Some("user mallory")),
+        (CLIENT, "bot-7", Access::Denied, Some("user bot-*")),
+        (CLIENT, "admin", Access::Allowed, Some("user admin")),
+        (CLIENT, "x", Access::Rules, None),
+    ] {
+        let headers = [("X-User", user)];
+        let request = from(peer, "GET", "/", &headers);
+        let met = plan.meet(&request);
+        assert_eq!((met.access, met.charges.len()), (access, usize::from(access == Access::Rules)), "{peer} {user}");
+        let told = plan.explain(&request);
+        assert_eq!((told.access, told.decided_by.as_deref()), (access, decided), "{peer} {user}");
+    }
+}
+
+fn reason(when: When, request: &Request<'_>) -> String {
+    let identities = vec![identity("user", header("X-User"))];
+    let plan = compile(Policy { identities, ..with_rules(vec![rule_for("r", &["user"], when)]) });
+    match plan.explain(request).rules.remove(0).outcome {
+        RuleOutcome::NotApplied { reason } => reason,
+        RuleOutcome::Applies(applied) => panic!("{applied:?}"),
+    }
+}
+
+#[test]
+fn people_are_told_why_a_rule_does_not_apply() {
+    let headers = [("X-User", "bob"), ("X-A", "1")];
+    let request = Request { host: Some("example.com"), ..from(CLIENT, "GET", "/x/", &headers) };
+    let text = |texts: &[&str]| Condition::OneOf(patterns(texts));
+    let on = |when: When| reason(when, &request);
+    assert_eq!(on(When { methods: strings(&["POST"]), ..When::default() }), "method is GET, not POST");
+    assert_eq!(on(paths(&["/a", "/b"])), "path /x is not among /a, /b");
+    assert_eq!(on(When { hosts: strings(&["a.com"]), ..When::default() }), "host is example.com, not a.com");
+    let headers = |name: &str, condition| When { headers: vec![(name.to_owned(), condition)], ..When::default() };
+    assert_eq!(on(headers("X-B", Condition::Present)), "header `X-B` is absent");
+    assert_eq!(on(headers("X-A", Condition::Absent)), "header `X-A` is present");
+    assert_eq!(on(headers("X-A", text(&["2"]))), "header `X-A` is `1`, not `2`");
+    let user = |condition| When { identities: vec![("user".to_owned(), condition)], ..When::default() };
+    assert_eq!(on(user(text(&["al*", "eve"]))), "identity `user` is `bob`, not among `al*`, `eve`");
+    let network = |networks| When { network: Some(networks), ..When::default() };
+    assert_eq!(on(network(Networks::Internal)), "client_ip is 203.0.113.9, not in the internal networks");
+    let among = Networks::Among(vec!["10.0.0.0/8".parse().unwrap()]);
+    assert_eq!(on(network(among)), "client_ip is 203.0.113.9, not in 10.0.0.0/8");
+    assert_eq!(reason(When::default(), &from(CLIENT, "GET", "/", &())), "identity `user` is absent");
+    assert_eq!(reason(paths(&["/a"]), &from(CLIENT, "GET", "", &())), "path is not known");
+}
+
+#[test]
+fn people_are_told_how_a_rule_applies() {
+    let tiers = vec![("free".to_owned(), limited(5)), ("vip".to_owned(), Grant::Unlimited)];
+    let plan = compile(Policy {
+        identities: vec![identity("user", header("X-User"))],
+        client_ip: ClientIp { trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()], ..ClientIp::default() },
+        tier: Some(Tier { source: TierSource::Direct(header("X-Tier")), default: "free".into(), trusted: true }),
+        ..with_rules(vec![Rule {
+            allowance: Allowance::Tiers(tiers),
+            overrides: vec![Override { key: patterns(&["a*"]), grant: Grant::Limited(vec![per_minute(9)]) }],
+            ..rule_for("r", &["user"], paths(&["/x/*"]))
+        }])
+    });
+    let told = |user: &str, tier: &str| {
+        let headers = [("X-User", user), ("X-Tier", tier), ("X-Forwarded-For", "203.0.113.9")];
+        plan.explain(&from("10.0.0.1", "GET", "/x//y?z", &headers))
+    };
+    let explanation = told("bob", "vip");
+    assert_eq!(explanation.client_ip, Some(CLIENT.parse().unwrap()));
+    assert_eq!(explanation.path.as_deref(), Some("/x/y"));
+    assert_eq!(explanation.tier.as_deref(), Some("vip"));
+    assert!(explanation.identities.contains(&("user".to_owned(), "bob".to_owned())));
+    let applied = |user: &str, tier: &str| match told(user, tier).rules.remove(0).outcome {
+        RuleOutcome::Applies(applied) => applied,
+        RuleOutcome::NotApplied { reason } => panic!("{reason}"),
+    };
+    let vip = applied("bob", "vip");
+    assert!(vip.is_unlimited());
+    assert_eq!(
+        (vip.key.as_str(), vip.route.as_deref(), vip.grant),
+        ("bob", Some("/x/*"), GrantSource::Tier("vip".into()))
+    );
+    assert_eq!(applied("bob", "nobody").grant, GrantSource::Tier("free".into()));
+    let overridden = applied("alice", "vip");
+    assert_eq!(overridden.grant, GrantSource::Override("a*".into()));
+    assert_eq!(plan.quotas()[overridden.quotas[0] as usize].quota.amount(), 9);
+}

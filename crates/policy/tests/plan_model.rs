@@ -1,0 +1,500 @@
+//! The compiled plan against a matcher that asks every rule about everything,
+//! written as plainly as possible and without any of the plan's parts.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod plan_support;
+
+use std::net::IpAddr;
+
+use plan_support::{compile, header, identity, limited, patterns, rule, strings};
+use proptest::prelude::*;
+use tollgate_core::Quota;
+use tollgate_policy::model::{
+    AccessList, Allowance, ClientIp, Condition, CostSource, Grant, IdentitySource, Networks, Override, Policy, Rule,
+    TextPattern, Tier, TierSource, When,
+};
+use tollgate_policy::{Access, Plan, Request, RuleOutcome};
+
+/// Small alphabets, so that rules and requests often meet.
+const METHODS: [&str; 3] = ["GET", "POST", "PUT"];
+const HOSTS: [&str; 4] = ["a.com", "x.a.com", "y.x.a.com", "b.com"];
+const HOST_PATTERNS: [&str; 5] = ["a.com", "*.a.com", "*.x.a.com", "b.com", "*.com"];
+const PATHS: [&str; 12] =
+    ["/", "/a", "/a/", "/a/b", "//a/b", "/a/./b", "/%61/b/c", "/a/x/../b/c", "/b", "/b/a/c?x=1", "/c/b/c/d", "b/b"];
+const PATH_PATTERNS: [&str; 10] = ["/", "/*", "/a", "/a/*", "/a/b", "/a/*/c", "/*/b", "/b/*", "/*/b/*", "/c/b/c/d"];
+const VALUES: [&str; 4] = ["1", "12", "2", "k=1"];
+const VALUE_PATTERNS: [&str; 6] = ["1", "1*", "*2", "2", "*", "key=1"];
+const PEERS: [&str; 5] = ["10.0.0.1", "192.0.2.1", "192.0.2.77", "2001:db8::1", "::ffff:10.0.0.1"];
+const FORWARDED: [&str; 4] = ["192.0.2.1", "192.0.2.77, 10.9.9.9", "garbage", "6.6.6.6, 2001:db8::1"];
+const NETWORKS: [&str; 4] = ["10.0.0.0/8", "192.0.2.0/26", "192.0.2.77/32", "2001:db8::/32"];
+const TIERS: [&str; 3] = ["free", "pro", "gold"];
+const KEYS: [&str; 7] = ["client_ip", "user", "client", "route", "path", "tier", "method"];
+
+/// Choices from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) % sides as u64) as usize
+    }
+
+    fn one_in(&mut self, sides: usize) -> bool {
+        self.roll(sides) == 0
+    }
+
+    fn pick<'a>(&mut self, among: &[&'a str]) -> &'a str {
+        among[self.roll(among.len())]
+    }
+
+    fn some<'a>(&mut self, among: &[&'a str], most: usize) -> Vec<&'a str> {
+        (0..=self.roll(most)).map(|_| self.pick(among)).collect()
+    }
+
+    fn texts(&mut self, among: &[&str], most: usize) -> Vec<String> {
+        strings(&self.some(among, most))
+    }
+
+    fn condition(&mut self) -> Condition {
+        match self.roll(4) {
+            0 => Condition::Present,
+            1 => Condition::Absent,
+            _ => Condition::OneOf(patterns(&self.some(&VALUE_PATTERNS, 2))),
+        }
+    }
+
+    fn when(&mut self) -> When {
+        let mut when = When::default();
+        if self.one_in(3) {
+            when.methods = self.texts(&METHODS, 2);
+        }
+        if self.one_in(4) {
+            when.hosts = self.texts(&HOST_PATTERNS, 2);
+        }
+        if self.one_in(2) {
+            when.paths = self.texts(&PATH_PATTERNS, 3);
+        }
+        while self.one_in(4) {
+            when.headers.push((self.pick(&["X-A", "x-b"]).to_owned(), self.condition()));
+        }
+        while self.one_in(4) {
+            when.identities.push((self.pick(&["user", "client"]).to_owned(), self.condition()));
+        }
+        if self.one_in(5) {
+            let among = self.some(&NETWORKS, 2).iter().map(|network| network.parse().unwrap()).collect();
+            when.network = Some(if self.one_in(3) { Networks::Internal } else { Networks::Among(among) });
+        }
+        when
+    }
+
+    fn grant(&mut self) -> Grant {
+        if self.one_in(6) { Grant::Unlimited } else { limited(5 + self.roll(20) as u64) }
+    }
+
+    fn rule(&mut self, at: usize) -> Rule {
+        let mut key = if self.one_in(5) { Vec::new() } else { self.texts(&KEYS, 2) };
+        key.sort();
+        key.dedup();
+        let mut rule = Rule { when: self.when(), key, ..rule(&format!("r{at}"), &[]) };
+        if self.one_in(3) {
+            let tiers = TIERS.iter().filter(|tier| **tier == "free" || self.one_in(2)).copied().collect::<Vec<_>>();
+            rule.allowance = Allowance::Tiers(tiers.into_iter().map(|tier| (tier.to_owned(), self.grant())).collect());
+        }
+        while !rule.key.is_empty() && self.one_in(3) {
+            let pattern = rule
+                .key
+                .iter()
+                .map(|_| TextPattern(self.pick(&["1", "1*", "*", "192.0.2.1", "/a/*", "key=1"]).to_owned()));
+            let key: Vec<TextPattern> = pattern.collect();
+            if rule.overrides.iter().all(|known| known.key != key) {
+                rule.overrides.push(Override { key, grant: limited(100 + at as u64) });
+            }
+        }
+        rule.cost.max = 9;
+        rule.cost.source = match self.roll(5) {
+            0 => CostSource::Fixed(3),
+            1 => CostSource::Header { name: "X-Cost".into(), default: 2 },
+            2 => CostSource::Methods { costs: vec![("post".into(), 5)], default: 1 },
+            _ => CostSource::OfTheRequest,
+        };
+        rule
+    }
+
+    fn policy(&mut self, rules: usize) -> Policy {
+        let mut policy = Policy {
+            identities: vec![
+                identity("client", IdentitySource::First(strings(&["key", "user"]))),
+                identity("user", header("X-User")),
+                identity("key", header("X-Key")),
+            ],
+            client_ip: ClientIp { trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()], ..ClientIp::default() },
+            tier: Some(Tier { source: TierSource::Direct(header("X-Tier")), default: "free".into(), trusted: true }),
+            rules: (0..rules).map(|at| self.rule(at)).collect(),
+            ..Policy::default()
+        };
+        if self.one_in(4) {
+            policy.deny = AccessList { client_ip: vec![self.pick(&NETWORKS).parse().unwrap()], identities: Vec::new() };
+        }
+        if self.one_in(4) {
+            let meant = patterns(&self.some(&VALUE_PATTERNS, 1));
+            policy.allow = AccessList { client_ip: Vec::new(), identities: vec![("client".into(), meant)] };
+        }
+        policy
+    }
+}
+
+struct Sent {
+    peer: Option<IpAddr>,
+    method: String,
+    host: Option<String>,
+    target: String,
+    headers: Vec<(String, String)>,
+    cost: u64,
+}
+
+impl Dice {
+    fn request(&mut self) -> Sent {
+        let mut headers = Vec::new();
+        for name in ["x-a", "X-B", "x-user", "x-key"] {
+            if self.one_in(2) {
+                headers.push((name.to_owned(), self.pick(&VALUES).to_owned()));
+            }
+        }
+        for (name, among) in [
+            ("X-Tier", &["pro", "gold", "king"][..]),
+            ("X-Cost", &["4", "0", "-1", "77"]),
+            ("X-Forwarded-For", &FORWARDED),
+        ] {
+            if self.one_in(2) {
+                headers.push((name.to_owned(), self.pick(among).to_owned()));
+            }
+        }
+        Sent {
+            peer: (!self.one_in(8)).then(|| self.pick(&PEERS).parse().unwrap()),
+            method: self.pick(&METHODS).to_owned(),
+            host: (!self.one_in(4)).then(|| self.pick(&HOSTS).to_owned()),
+            target: if self.one_in(10) { String::new() } else { self.pick(&PATHS).to_owned() },
+            headers,
+            cost: self.roll(3) as u64,
+        }
+    }
+}
+
+/// What the plain matcher says: for each charge the rule, its key, its quota and its cost.
+type Charges = Vec<(u32, String, Quota, u64)>;
+
+struct Model<'a> {
+    policy: &'a Policy,
+    sent: &'a Sent,
+}
+
+impl Model<'_> {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.sent.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    fn path(&self) -> Option<(String, bool)> {
+        let target = self.sent.target.split('?').next().unwrap().replace("%61", "a");
+        if target.is_empty() {
+            return None;
+        }
+        let mut kept: Vec<&str> = Vec::new();
+        for segment in target.split('/') {
+            match segment {
+                "" | "." => {}
+                ".." => drop(kept.pop()),
+                _ => kept.push(segment),
+            }
+        }
+        Some((format!("/{}", kept.join("/")), target.ends_with('/')))
+    }
+
+    fn client(&self) -> Option<IpAddr> {
+        let internal = |address: IpAddr| matches!(address, IpAddr::V4(address) if address.octets()[0] == 10);
+        let mut client = self.sent.peer?.to_canonical();
+        let list = self.header("x-forwarded-for").unwrap_or_default();
+        for entry in list.split(", ").collect::<Vec<_>>().into_iter().rev() {
+            match entry.parse() {
+                Ok(address) if internal(client) => client = address,
+                _ => break,
+            }
+        }
+        Some(client)
+    }
+
+    /// The name that counts and the value.
+    fn identity(&self, name: &str, route: Option<&str>) -> Option<(String, String)> {
+        let named = |value: Option<&str>| value.map(|value| (name.to_owned(), value.to_owned()));
+        match name {
+            "user" => named(self.header("x-user")),
+            "key" => named(self.header("x-key")),
+            "client" => self.identity("key", None).or_else(|| self.identity("user", None)),
+            "client_ip" => named(self.client().map(grouped).as_deref()),
+            "method" => named(Some(&self.sent.method)),
+            "path" => named(self.path().map(|(path, _)| path).as_deref()),
+            "route" => named(route),
+            "tier" => named(Some(&self.tier())),
+            _ => unreachable!("{name}"),
+        }
+    }
+
+    fn tier(&self) -> String {
+        let named = |tier: &str| {
+            let tiers = self.policy.rules.iter().filter_map(|rule| match &rule.allowance {
+                Allowance::Tiers(tiers) => Some(tiers),
+                Allowance::Same(_) => None,
+            });
+            tiers.flatten().any(|(name, _)| name == tier)
+        };
+        self.header("x-tier").filter(|tier| named(tier)).unwrap_or("free").to_owned()
+    }
+
+    /// The most specific of these patterns that the path matches.
+    fn route<'p>(&self, among: impl Iterator<Item = &'p String>) -> Option<&'p str> {
+        let (path, slash) = self.path()?;
+        let mut matching: Vec<&str> =
+            among.map(String::as_str).filter(|pattern| path_matches(pattern, &path, slash)).collect();
+        matching.sort_by_key(|pattern| (pattern.contains('*'), std::cmp::Reverse(pattern.len()), *pattern));
+        matching.first().copied()
+    }
+
+    fn means(&self, pattern: &TextPattern, (name, value): &(String, String)) -> bool {
+        match pattern.0.strip_prefix("key=") {
+            Some(text) => name == "key" && star(text, value),
+            None => star(&pattern.0, value),
+        }
+    }
+
+    fn holds(&self, condition: &Condition, value: Option<&(String, String)>, is_list: bool) -> bool {
+        match condition {
+            Condition::Present => value.is_some(),
+            Condition::Absent => value.is_none(),
+            Condition::OneOf(among) => value.is_some_and(|value| {
+                among
+                    .iter()
+                    .any(|pattern| if is_list { self.means(pattern, value) } else { star(&pattern.0, &value.1) })
+            }),
+        }
+    }
+
+    fn meets(&self, when: &When) -> bool {
+        let method = when.methods.is_empty() || when.methods.contains(&self.sent.method);
+        let host = when.hosts.is_empty()
+            || self.sent.host.as_ref().is_some_and(|host| when.hosts.iter().any(|pattern| star(pattern, host)));
+        let path = when.paths.is_empty() || self.route(when.paths.iter()).is_some();
+        let headers = when.headers.iter().all(|(name, condition)| {
+            let value = self.header(name).map(|value| (String::new(), value.to_owned()));
+            self.holds(condition, value.as_ref(), false)
+        });
+        let identities = when
+            .identities
+            .iter()
+            .all(|(name, condition)| self.holds(condition, self.identity(name, None).as_ref(), name == "client"));
+        let network = match &when.network {
+            None => true,
+            Some(networks) => self.client().is_some_and(|client| match networks {
+                Networks::Internal => client.to_string().starts_with("10."),
+                Networks::Among(networks) => networks.iter().any(|network| network.contains(&client)),
+            }),
+        };
+        method && host && path && headers && identities && network
+    }
+
+    fn grant<'p>(&self, rule: &'p Rule, parts: &[(String, String)]) -> &'p Grant {
+        let means = |given: &&Override| {
+            given.key.iter().zip(parts).zip(&rule.key).all(|((pattern, part), name)| {
+                if name == "client" { self.means(pattern, part) } else { star(&pattern.0, &part.1) }
+            })
+        };
+        let specificity = |given: &&Override| {
+            let stars = given.key.iter().filter(|pattern| pattern.0.contains('*')).count();
+            // What `key=` says is not part of the pattern for a list.
+            let length = |(pattern, name): (&TextPattern, &String)| {
+                if name == "client" { pattern.0.trim_start_matches("key=").len() } else { pattern.0.len() }
+            };
+            (stars, std::cmp::Reverse(given.key.iter().zip(&rule.key).map(length).sum::<usize>()))
+        };
+        let mut meaning: Vec<&Override> = rule.overrides.iter().filter(means).collect();
+        meaning.sort_by_key(specificity);
+        if let Some(given) = meaning.first() {
+            return &given.grant;
+        }
+        match &rule.allowance {
+            Allowance::Same(grant) => grant,
+            Allowance::Tiers(tiers) => {
+                let of = |tier: &str| tiers.iter().find(|(name, _)| name == tier).map(|(_, grant)| grant);
+                of(&self.tier()).or_else(|| of("free")).unwrap()
+            }
+        }
+    }
+
+    fn cost(&self, source: &CostSource) -> u64 {
+        match source {
+            _ if self.sent.cost == 0 => 0,
+            CostSource::OfTheRequest => self.sent.cost,
+            CostSource::Fixed(cost) | CostSource::Estimate(cost) => *cost,
+            CostSource::Header { default, .. } => match self.header("x-cost") {
+                Some("4") => 4,
+                Some("0") => 1,
+                Some("77") => 9,
+                _ => *default,
+            },
+            CostSource::Methods { .. } => {
+                if self.sent.method == "POST" {
+                    5
+                } else {
+                    1
+                }
+            }
+        }
+    }
+
+    fn charges(&self) -> Charges {
+        let mut charges = Vec::new();
+        let every_path = || self.policy.rules.iter().flat_map(|rule| &rule.when.paths);
+        for (at, rule) in (0..).zip(&self.policy.rules).filter(|(_, rule)| self.meets(&rule.when)) {
+            let route =
+                if rule.when.paths.is_empty() { self.route(every_path()) } else { self.route(rule.when.paths.iter()) };
+            let Some(parts) = rule.key.iter().map(|name| self.identity(name, route)).collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            let part = |(name, (source, value)): (&String, &(String, String))| {
+                if name == "client" { format!("{source}={value}") } else { value.clone() }
+            };
+            let key = rule.key.iter().zip(&parts).map(part).collect::<Vec<_>>().join("|");
+            if let Grant::Limited(quotas) = self.grant(rule, &parts) {
+                charges.extend(quotas.iter().map(|quota| (at, key.clone(), *quota, self.cost(&rule.cost.source))));
+            }
+        }
+        charges
+    }
+
+    fn access(&self) -> Access {
+        let denied = self
+            .client()
+            .is_some_and(|client| self.policy.deny.client_ip.iter().any(|network| network.contains(&client)));
+        let value = self.identity("client", None);
+        let allowed = |(_, among): &(String, Vec<TextPattern>)| {
+            value.as_ref().is_some_and(|value| among.iter().any(|pattern| self.means(pattern, value)))
+        };
+        match (denied, self.policy.allow.identities.iter().any(allowed)) {
+            (true, _) => Access::Denied,
+            (false, true) => Access::Allowed,
+            (false, false) => Access::Rules,
+        }
+    }
+}
+
+fn grouped(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => ipnet::Ipv6Net::new(address, 64).unwrap().trunc().to_string(),
+    }
+}
+
+/// Whether a path matches: the pattern tried segment by segment.
+fn path_matches(pattern: &str, path: &str, slash: bool) -> bool {
+    let split = |text: &str| {
+        text.split('/').skip(1).filter(|segment| !segment.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (pattern, path) = (split(pattern), split(path));
+    let alike = |pattern: &[String], path: &[String]| {
+        pattern.iter().zip(path).all(|(pattern, segment)| pattern == "*" || pattern == segment)
+    };
+    match pattern.split_last() {
+        Some((last, above)) if last == "*" => {
+            let deeper = path.len() > above.len() || (path.len() == above.len() && (slash || path.is_empty()));
+            deeper && alike(above, &path)
+        }
+        _ => path.len() == pattern.len() && alike(&pattern, &path),
+    }
+}
+
+/// Whether a text matches a pattern with stars: all ways are tried.
+fn star(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((before, after)) => {
+            text.starts_with(before) && (before.len()..=text.len()).any(|at| star(after, &text[at..]))
+        }
+    }
+}
+
+fn check(plan: &Plan, policy: &Policy, sent: &Sent) -> Result<usize, TestCaseError> {
+    let request = Request {
+        method: &sent.method,
+        host: sent.host.as_deref(),
+        target: &sent.target,
+        headers: &sent.headers,
+        cost: sent.cost,
+        ..Request::from_peer(sent.peer)
+    };
+    let model = Model { policy, sent };
+    let met = plan.meet(&request);
+    prop_assert_eq!(met.access, model.access());
+    let charges: Charges = met
+        .charges
+        .iter()
+        .map(|charge| {
+            let key = String::from_utf8(met.key(charge).to_vec()).unwrap();
+            (charge.rule, key, plan.quotas()[charge.quota as usize].quota, charge.cost)
+        })
+        .collect();
+    let expected = if met.access == Access::Rules { model.charges() } else { Vec::new() };
+    prop_assert_eq!(&charges, &expected);
+    explained_alike(plan, &request, &charges)?;
+    Ok(charges.len())
+}
+
+/// What people are told is what is charged, and every rule that does not apply has its reason.
+fn explained_alike(plan: &Plan, request: &Request<'_>, charges: &Charges) -> Result<(), TestCaseError> {
+    let mut told: Charges = Vec::new();
+    for rule in plan.explain(request).rules {
+        match rule.outcome {
+            RuleOutcome::Applies(applied) => told.extend(
+                applied
+                    .quotas
+                    .iter()
+                    .map(|quota| (rule.rule, applied.key.clone(), plan.quotas()[*quota as usize].quota, applied.cost)),
+            ),
+            RuleOutcome::NotApplied { reason } => prop_assert_ne!(reason, "its conditions do not hold"),
+        }
+    }
+    prop_assert_eq!(&told, charges);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn the_plan_agrees_with_a_plain_matcher(seed in any::<u64>(), rules in 1_usize..150) {
+        let mut dice = Dice(seed);
+        let policy = dice.policy(rules);
+        let plan = compile(policy.clone());
+        for _ in 0..10 {
+            check(&plan, &policy, &dice.request())?;
+        }
+    }
+}
+
+/// A property that never meets anything proves nothing.
+#[test]
+fn the_model_meets_many_rules_and_misses_many() {
+    let (mut charges, mut rules) = (0, 0);
+    for seed in 0..50 {
+        let mut dice = Dice(seed);
+        let policy = dice.policy(40);
+        let plan = compile(policy.clone());
+        for _ in 0..10 {
+            charges += check(&plan, &policy, &dice.request()).unwrap();
+            rules += 40;
+        }
+    }
+    assert!(charges * 50 > rules && charges * 2 < rules, "{charges} charges of {rules} rules");
+}

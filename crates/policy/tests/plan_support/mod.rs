@@ -1,0 +1,84 @@
+//! Policies and requests in few words.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of it, and may fail in it")]
+
+use std::net::IpAddr;
+
+use tollgate_core::Quota;
+use tollgate_policy::model::{Allowance, Cost, Grant, Identity, IdentitySource, Rule, TextPattern, When};
+use tollgate_policy::{Headers, Plan, Policy, Request};
+
+/// So many per minute.
+pub(crate) fn per_minute(count: u64) -> Quota {
+    Quota::token_bucket(format!("{count}/min").parse().unwrap()).unwrap()
+}
+
+pub(crate) fn limited(count: u64) -> Grant {
+    Grant::Limited(vec![per_minute(count)])
+}
+
+/// A rule for all requests: five a minute by this key.
+pub(crate) fn rule(name: &str, key: &[&str]) -> Rule {
+    Rule {
+        name: name.to_owned(),
+        when: When::default(),
+        key: strings(key),
+        allowance: Allowance::Same(limited(5)),
+        cost: Cost::default(),
+        on_limit: None,
+        shadow: false,
+        publish: true,
+        overrides: Vec::new(),
+        on_failure: None,
+    }
+}
+
+pub(crate) fn rule_for(name: &str, key: &[&str], when: When) -> Rule {
+    Rule { when, ..rule(name, key) }
+}
+
+pub(crate) fn paths(paths: &[&str]) -> When {
+    When { paths: strings(paths), ..When::default() }
+}
+
+pub(crate) fn identity(name: &str, source: IdentitySource) -> Identity {
+    Identity { name: name.to_owned(), source, trusted: false }
+}
+
+pub(crate) fn header(name: &str) -> IdentitySource {
+    IdentitySource::Header(name.to_owned())
+}
+
+pub(crate) fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+pub(crate) fn patterns(texts: &[&str]) -> Vec<TextPattern> {
+    texts.iter().map(|text| TextPattern((*text).to_owned())).collect()
+}
+
+pub(crate) fn compile(policy: Policy) -> Plan {
+    Plan::compile(&policy.check().unwrap()).unwrap()
+}
+
+pub(crate) fn with_rules(rules: Vec<Rule>) -> Policy {
+    Policy { rules, ..Policy::default() }
+}
+
+/// A request from a stranger.
+pub(crate) fn from<'a>(peer: &str, method: &'a str, target: &'a str, headers: &'a dyn Headers) -> Request<'a> {
+    let peer: IpAddr = peer.parse().unwrap();
+    Request { method, target, headers, ..Request::from_peer(Some(peer)) }
+}
+
+/// What a request meets, as `rule key` or `rule key xCOST`.
+pub(crate) fn met(plan: &Plan, request: &Request<'_>) -> Vec<String> {
+    let met = plan.meet(request);
+    let charge = |charge: &tollgate_policy::PlannedCharge| {
+        let name = &plan.rules()[charge.rule as usize].name;
+        let key = String::from_utf8_lossy(met.key(charge));
+        let cost = if charge.cost == 1 { String::new() } else { format!(" x{}", charge.cost) };
+        format!("{name} {key}{cost}")
+    };
+    met.charges.iter().map(charge).collect()
+}

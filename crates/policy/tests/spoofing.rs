@@ -1,0 +1,300 @@
+//! What clients try: a fresh key, somebody else's key, somebody else's tier, a
+//! way around the rule. None of it may work. The names of advisories stand
+//! beside what they taught.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod plan_support;
+
+use plan_support::{
+    compile, from, header, identity, limited, met, paths, patterns, rule, rule_for, strings, with_rules,
+};
+use tollgate_policy::model::{
+    AccessList, Allowance, ClientIp, CostSource, Grant, IdentitySource, Override, Rule, Tier, TierSource, When,
+};
+use tollgate_policy::{Access, Plan, Policy, Request};
+
+const STRANGER: &str = "203.0.113.9";
+
+/// By address, behind proxies in 10.0.0.0/8, which are themselves let through: as many policies are.
+fn behind_proxies() -> Plan {
+    compile(Policy {
+        client_ip: ClientIp { trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()], ..ClientIp::default() },
+        allow: AccessList { client_ip: vec!["10.0.0.0/8".parse().unwrap()], identities: Vec::new() },
+        ..with_rules(vec![rule("per-ip", &["client_ip"])])
+    })
+}
+
+fn by_address(plan: &Plan, peer: &str, headers: &[(&str, &str)]) -> Vec<String> {
+    met(plan, &from(peer, "GET", "/", &headers))
+}
+
+#[test]
+fn a_stranger_cannot_say_who_they_are() {
+    let plan = behind_proxies();
+    for headers in [
+        &[][..],
+        &[("X-Forwarded-For", "198.51.100.7")],
+        &[("X-Forwarded-For", "10.0.0.1")],
+        &[("X-Forwarded-For", "198.51.100.7"), ("x-forwarded-for", "198.51.100.8")],
+        &[("Forwarded", "for=198.51.100.7")],
+        &[("X-Real-IP", "198.51.100.7"), ("True-Client-IP", "198.51.100.7")],
+        &[("X-Forwarded-For", "\u{0}"), ("Connection", "X-Forwarded-For")],
+    ] {
+        assert_eq!(by_address(&plan, STRANGER, headers), ["per-ip 203.0.113.9"], "{headers:?}");
+    }
+}
+
+/// The proxy appends whom it saw, whatever the client wrote before.
+#[test]
+fn through_a_proxy_they_cannot_either() {
+    let plan = behind_proxies();
+    let long = "10.0.0.1, ".repeat(5_000);
+    for written in ["", "198.51.100.7", "10.0.0.1", "10.0.0.1, 10.0.0.1", "garbage", "\"", ",,,", "unknown", &long] {
+        let joined = format!("{written}, {STRANGER}");
+        for lines in
+            [&[("X-Forwarded-For", &*joined)][..], &[("X-Forwarded-For", written), ("X-Forwarded-For", STRANGER)]]
+        {
+            assert_eq!(by_address(&plan, "10.0.0.1", lines), ["per-ip 203.0.113.9"], "{written}");
+            // CVE-2024-45410: what a client lists under `Connection` is not taken away.
+            let mut stripped = lines.to_vec();
+            stripped.push(("Connection", "close, X-Forwarded-For"));
+            assert_eq!(by_address(&plan, "10.0.0.1", &stripped), ["per-ip 203.0.113.9"], "{written}");
+        }
+    }
+}
+
+#[test]
+fn many_lines_do_not_push_the_last_one_out() {
+    let plan = behind_proxies();
+    let mut lines = vec![("X-Forwarded-For", "10.0.0.1"); 3_000];
+    lines.push(("X-Forwarded-For", STRANGER));
+    assert_eq!(by_address(&plan, "10.0.0.1", &lines), ["per-ip 203.0.113.9"]);
+}
+
+/// CVE-2026-45364: rotation within a prefix, and other texts for the same address.
+#[test]
+fn one_customer_of_a_provider_is_one_key() {
+    let plan = behind_proxies();
+    let key = ["per-ip 2001:db8:1:2::/64"];
+    for peer in ["2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2:3:4:5:6"] {
+        assert_eq!(by_address(&plan, peer, &[]), key);
+    }
+    for text in [
+        "2001:0DB8:0001:0002:0:0:0:1",
+        "[2001:db8:1:2::1]:443",
+        "2001:db8:1:2::1%eth0",
+        " 2001:db8:1:2:0::1 ",
+        "2001:db8:1:2::192.0.2.1",
+    ] {
+        assert_eq!(by_address(&plan, "10.0.0.1", &[("X-Forwarded-For", text)]), key, "{text}");
+    }
+}
+
+/// CVE-2026-30827: the mask comes after the unmapping, or all of IPv4 is one client, and a list is walked around.
+#[test]
+fn a_mapped_address_is_the_address() {
+    let plan = behind_proxies();
+    assert_eq!(by_address(&plan, "::ffff:203.0.113.9", &[]), ["per-ip 203.0.113.9"]);
+    assert_eq!(by_address(&plan, "::ffff:203.0.113.10", &[]), ["per-ip 203.0.113.10"]);
+    let forwarded = [("X-Forwarded-For", "::ffff:cb00:7109")];
+    assert_eq!(by_address(&plan, "::ffff:10.0.0.1", &forwarded), ["per-ip 203.0.113.9"]);
+    let denying = compile(Policy {
+        deny: AccessList { client_ip: vec!["203.0.113.0/24".parse().unwrap()], identities: Vec::new() },
+        ..with_rules(vec![])
+    });
+    assert_eq!(denying.meet(&from("::ffff:203.0.113.9", "GET", "/", &())).access, Access::Denied);
+}
+
+/// Lists mean whole addresses: a neighbour in the same group is not let through.
+#[test]
+fn a_list_means_an_address_not_its_group() {
+    let plan = compile(Policy {
+        allow: AccessList { client_ip: vec!["2001:db8:1:2::1/128".parse().unwrap()], identities: Vec::new() },
+        ..with_rules(vec![rule("per-ip", &["client_ip"])])
+    });
+    assert_eq!(plan.meet(&from("2001:db8:1:2::1", "GET", "/", &())).access, Access::Allowed);
+    assert_eq!(plan.meet(&from("2001:db8:1:2::2", "GET", "/", &())).access, Access::Rules);
+}
+
+#[test]
+fn a_delimiter_in_a_value_is_no_delimiter() {
+    let plan = compile(Policy {
+        identities: vec![identity("a", header("X-A")), identity("b", header("X-B"))],
+        ..with_rules(vec![rule("pair", &["a", "b"])])
+    });
+    let key = |a: &str, b: &str| met(&plan, &from(STRANGER, "GET", "/", &[("X-A", a), ("X-B", b)]));
+    let keys =
+        [key("x|y", "z"), key("x", "y|z"), key(r"x\x7cy", "z"), key("x", r"y\x7cz"), key("{x}", "z"), key("x", "z")];
+    for (at, one) in keys.iter().enumerate() {
+        assert!(keys[at + 1..].iter().all(|other| other != one), "{one:?}");
+    }
+    // Redis Cluster reads braces as the place of a key.
+    assert!(!key("{x}", "{y}")[0].contains(['{', '}']));
+}
+
+#[test]
+fn names_of_a_list_keep_values_apart() {
+    let plan = compile(Policy {
+        identities: vec![
+            identity("api_key", header("X-API-Key")),
+            identity("user", header("X-User")),
+            identity("client", IdentitySource::First(strings(&["api_key", "user", "client_ip"]))),
+        ],
+        ..with_rules(vec![Rule {
+            overrides: vec![Override { key: patterns(&["api_key=partner"]), grant: limited(1_000) }],
+            ..rule("per-client", &["client"])
+        }])
+    });
+    let key = |headers: &[(&str, &str)]| met(&plan, &from(STRANGER, "GET", "/", &headers));
+    assert_eq!(key(&[("X-API-Key", "partner")]), ["per-client api_key=partner"]);
+    assert_eq!(key(&[("X-User", "partner")]), ["per-client user=partner"]);
+    assert_eq!(key(&[("X-User", "api_key=partner")]), ["per-client user=api_key=partner"]);
+    assert_eq!(key(&[]), ["per-client client_ip=203.0.113.9"]);
+    // Nor does the value borrow the other's grant.
+    let amount = |headers: &[(&str, &str)]| {
+        let met = plan.meet(&from(STRANGER, "GET", "/", &headers));
+        plan.quotas()[met.charges[0].quota as usize].quota.amount()
+    };
+    assert_eq!(amount(&[("X-API-Key", "partner")]), 1_000);
+    assert_eq!(amount(&[("X-User", "partner")]), 5);
+    assert_eq!(amount(&[("X-User", "api_key=partner")]), 5);
+}
+
+#[test]
+fn a_second_line_neither_hides_nor_replaces_the_first() {
+    let plan = compile(Policy {
+        identities: vec![identity("user", header("X-User"))],
+        ..with_rules(vec![rule("per-user", &["user"])])
+    });
+    let key = |headers: &[(&str, &str)]| met(&plan, &from(STRANGER, "GET", "/", &headers));
+    assert_eq!(key(&[("X-User", "mallory"), ("X-User", "alice")]), ["per-user mallory, alice"]);
+    assert_eq!(key(&[("X-User", ""), ("x-user", "mallory"), ("X-USER", " ")]), ["per-user mallory"]);
+}
+
+#[test]
+fn a_long_value_is_counted_too() {
+    let plan = compile(Policy {
+        identities: vec![identity("user", header("X-User"))],
+        ..with_rules(vec![rule("per-user", &["user"])])
+    });
+    let key = |value: &str| met(&plan, &from(STRANGER, "GET", "/", &[("X-User", value)]));
+    let (one, other) = ("x".repeat(100_000), format!("{}y", "x".repeat(99_999)));
+    assert_eq!(key(&one).len(), 1);
+    assert_ne!(key(&one), key(&other));
+    assert!(key(&one)[0].len() < 300);
+}
+
+#[test]
+fn no_way_of_writing_a_path_leads_around_its_rule() {
+    let when = When { methods: strings(&["POST"]), ..paths(&["/auth/login"]) };
+    let plan = compile(with_rules(vec![
+        rule_for("login", &["client_ip"], when),
+        rule_for("by-path", &["path"], paths(&["/auth/*"])),
+    ]));
+    for target in [
+        "/auth/login",
+        "//auth/login",
+        "/auth//login",
+        "/auth/%6cogin",
+        "/auth/%6Cogin",
+        "/%61uth/login",
+        "/auth/./login",
+        "/auth/x/../login",
+        "/auth/x/%2e%2e/login",
+        "/../auth/login",
+        "/auth/login/",
+        "/auth/login//",
+        "/auth%2flogin",
+        "/auth%2Flogin",
+        "/auth/login?x=/",
+        "/auth/login#x",
+        "/auth/login/.",
+        "/auth/login/x/..",
+        "auth/login",
+        "http://example.com/auth/login",
+        "https://a@b:1//auth/./login?x",
+    ] {
+        for method in ["POST", "post"] {
+            let found = met(&plan, &from(STRANGER, method, target, &()));
+            assert_eq!(found, ["login 203.0.113.9", "by-path /auth/login"], "{method} {target}");
+        }
+    }
+}
+
+#[test]
+fn a_cost_is_never_free_and_never_more_than_allowed() {
+    let mut counted = rule("tokens", &["client_ip"]);
+    counted.cost.source = CostSource::Header { name: "X-Cost".into(), default: 3 };
+    counted.cost.max = 10;
+    let plan = compile(with_rules(vec![counted]));
+    let cost = |headers: &[(&str, &str)]| plan.meet(&from(STRANGER, "GET", "/", &headers)).charges[0].cost;
+    for (said, counts) in [
+        ("1", 1),
+        ("7", 7),
+        ("0", 1),
+        ("00", 1),
+        ("10", 10),
+        ("11", 10),
+        ("99999999999999999999999999", 10),
+        ("-1", 3),
+        ("-0", 3),
+        ("+5", 3),
+        ("0x0", 3),
+        ("1e-9", 3),
+        ("0.1", 3),
+        ("", 3),
+        ("garbage", 3),
+        ("\u{661}", 3),
+    ] {
+        assert_eq!(cost(&[("X-Cost", said)]), counts, "{said}");
+    }
+    assert_eq!(cost(&[]), 3);
+    assert_eq!(cost(&[("X-Cost", "5"), ("X-Cost", "1")]), 3);
+}
+
+/// A tier that nobody granted: not from a list, and not by a word that the policy does not know.
+#[test]
+fn a_word_of_ones_own_is_no_tier() {
+    let tiers = vec![("free".to_owned(), limited(5)), ("enterprise".to_owned(), Grant::Unlimited)];
+    let by_tier = Rule { allowance: Allowance::Tiers(tiers), ..rule("per-key", &["api_key"]) };
+    let plan = compile(Policy {
+        identities: vec![identity("api_key", header("X-API-Key"))],
+        tier: Some(Tier {
+            source: TierSource::Listed { by: "api_key".into(), tiers: vec![("paid".into(), "enterprise".into())] },
+            default: "free".into(),
+            trusted: false,
+        }),
+        ..with_rules(vec![by_tier, rule("by-tier", &["tier"])])
+    });
+    let key = |headers: &[(&str, &str)]| met(&plan, &from(STRANGER, "GET", "/", &headers));
+    assert_eq!(key(&[("X-API-Key", "paid")]), ["by-tier enterprise"]);
+    for headers in
+        [&[("X-API-Key", "other")][..], &[("X-API-Key", "other"), ("X-Tier", "enterprise"), ("Tier", "enterprise")]]
+    {
+        assert_eq!(key(headers), ["per-key other", "by-tier free"], "{headers:?}");
+    }
+    assert_eq!(key(&[("X-API-Key", "enterprise")]), ["per-key enterprise", "by-tier free"]);
+}
+
+/// What only a front end may set cannot be set by the request, and what nobody may set is not.
+#[test]
+fn callers_set_identities_but_not_what_the_request_is() {
+    let plan = compile(Policy {
+        identities: vec![identity("user", header("X-User"))],
+        ..with_rules(vec![rule("all", &["client_ip", "user", "method", "path"])])
+    });
+    let headers = [("X-User", "mallory")];
+    let set = [
+        ("user", "alice"),
+        ("client_ip", "::ffff:198.51.100.7"),
+        ("method", "FREE"),
+        ("path", "/free"),
+        ("route", "/free"),
+    ];
+    let request = Request { identities: &set, ..from(STRANGER, "GET", "/a", &headers) };
+    assert_eq!(met(&plan, &request), ["all 198.51.100.7|alice|GET|/a"]);
+    let garbage = [("client_ip", "somebody"), ("user", "alice")];
+    let request = Request { identities: &garbage, ..from(STRANGER, "GET", "/a", &headers) };
+    assert_eq!(met(&plan, &request), ["all 203.0.113.9|alice|GET|/a"]);
+}

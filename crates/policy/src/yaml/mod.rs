@@ -105,8 +105,8 @@ fn is_consequence(problem: &Problem, broken: Broken) -> bool {
     match problem.code {
         codes::TIERS_WITHOUT_TIER | codes::DEFAULT_TIER_MISSING => broken.tier,
         codes::JWT_WITHOUT_KEY => broken.jwt,
-        // Only one that says that the tier is unknown.
-        codes::UNKNOWN_IDENTITY => broken.tier && problem.message.contains("`tier`"),
+        // Where the tier alone is broken, only one that says that the tier is unknown.
+        codes::UNKNOWN_IDENTITY => broken.identities || (broken.tier && problem.message.contains("`tier`")),
         _ => false,
     }
 }
@@ -120,7 +120,7 @@ fn warnings(problems: &[Problem], root: &Node, file: &str, source: &Source<'_>) 
     let mut warnings: Vec<Diagnostic> = problems
         .iter()
         .map(|problem| {
-            let span = places::span_of(root, &problem.place);
+            let span = source.within(places::span_of(root, &problem.place));
             let (message, hint) = (problem.message.clone(), problem.hint.clone());
             let said = Said { severity: Severity::Warning, code: problem.code, message, hint };
             Diagnostic::new(said, file, span, source.line(span.line))

@@ -51,6 +51,7 @@ pub(super) fn member_of(source: &IdentitySource) -> &'static str {
         IdentitySource::Jwt(_) => "jwt",
         IdentitySource::Value(_) => "value",
         IdentitySource::First(_) => "first",
+        IdentitySource::Given => "given",
     }
 }
 
@@ -75,7 +76,7 @@ fn source(source: &IdentitySource, place: &Place, problems: &mut Problems) {
         IdentitySource::PathSegment(segment) => {
             syntax::range(*segment as u64, 1, u64::MAX, "a segment's number", place, problems);
         }
-        IdentitySource::Peer | IdentitySource::Bearer | IdentitySource::First(_) => {}
+        IdentitySource::Peer | IdentitySource::Bearer | IdentitySource::First(_) | IdentitySource::Given => {}
     }
 }
 

@@ -66,6 +66,10 @@ impl Reader<'_> {
             self.only_true(node);
             return Some(IdentitySource::Bearer);
         }
+        if let Some(node) = members.get("given") {
+            self.only_true(node);
+            return Some(IdentitySource::Given);
+        }
         let node = members.get("first")?;
         let names = self.texts(node, "the name of an identity");
         Some(names).filter(|names| !names.is_empty()).map(IdentitySource::First)

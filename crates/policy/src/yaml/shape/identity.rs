@@ -64,7 +64,7 @@ const TRUSTED: Field =
 
 /// An identity that the file declares.
 pub(in crate::yaml) static IDENTITY: Shape = Shape {
-    one_of: &["peer", "header", "cookie", "path_segment", "query", "bearer", "jwt", "value", "first"],
+    one_of: &["peer", "header", "cookie", "path_segment", "query", "bearer", "jwt", "value", "first", "given"],
     ..shape(
         "identity",
         "Where the value of an identity is found.",
@@ -78,6 +78,7 @@ pub(in crate::yaml) static IDENTITY: Shape = Shape {
             JWT_CLAIM,
             VALUE,
             field("first", Kind::OneOrMore(&Kind::Pattern(NAME)), "The first of these identities that is present."),
+            field("given", Kind::True, "What the caller of a limiter or of the service says it is."),
             TRUSTED,
         ],
     )

@@ -54,7 +54,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<Exit, Failure> {
     }
     let explanation = plan.explain(&arguments.request.request(&identities));
     match arguments.format {
-        Format::Text => answer::print(&text::page(&loaded.policy, &plan, &explanation))?,
+        Format::Text => answer::print(&text::page(&plan, &explanation))?,
         Format::Json => answer::print_json(&json::body(&plan, &explanation))?,
     }
     Ok(Exit::Done)

@@ -2,16 +2,12 @@
 
 use std::fmt::Write;
 
-use tollgate::Policy;
 use tollgate::policy::promise::{algorithm_words, limit_words};
 use tollgate::policy::{Access, Application, ExplainedRule, Explanation, GrantSource, Plan, RuleOutcome};
 
 use crate::colours::Colours;
 
-/// The identity that is the pattern which the path matched.
-const ROUTE: &str = "route";
-
-pub(super) fn page(policy: &Policy, plan: &Plan, explanation: &Explanation) -> String {
+pub(super) fn page(plan: &Plan, explanation: &Explanation) -> String {
     let mut page = String::new();
     push_block(&mut page, "request", &understood(explanation));
     if !explanation.identities.is_empty() {
@@ -21,7 +17,7 @@ pub(super) fn page(policy: &Policy, plan: &Plan, explanation: &Explanation) -> S
     push_line(&mut page, format_args!("\n{}", access(explanation)));
     for rule in &explanation.rules {
         page.push('\n');
-        push_rule(&mut page, policy, plan, rule);
+        push_rule(&mut page, plan, rule);
     }
     page
 }
@@ -46,14 +42,12 @@ fn access(explanation: &Explanation) -> String {
     }
 }
 
-fn push_rule(page: &mut String, policy: &Policy, plan: &Plan, rule: &ExplainedRule) {
+fn push_rule(page: &mut String, plan: &Plan, rule: &ExplainedRule) {
     match &rule.outcome {
         RuleOutcome::Applies(application) => {
-            let written = policy.rules.get(rule.rule as usize);
-            let is_shadow = written.is_some_and(|rule| rule.shadow);
-            let by_route = written.is_some_and(|rule| rule.key.iter().any(|identity| identity == ROUTE));
+            let is_shadow = plan.rules().get(rule.rule as usize).is_some_and(|rule| rule.shadow);
             let shadow = if is_shadow { ", as a shadow: it refuses nobody" } else { "" };
-            push_block(page, &format!("{} applies{shadow}", rule.name), &applied(plan, application, by_route));
+            push_block(page, &format!("{} applies{shadow}", rule.name), &applied(plan, application));
         }
         RuleOutcome::NotApplied { reason } => {
             push_block(page, &format!("{} does not apply", rule.name), &[("because", reason.clone())]);
@@ -61,11 +55,9 @@ fn push_rule(page: &mut String, policy: &Policy, plan: &Plan, rule: &ExplainedRu
     }
 }
 
-fn applied(plan: &Plan, application: &Application, by_route: bool) -> Vec<(&'static str, String)> {
+fn applied(plan: &Plan, application: &Application) -> Vec<(&'static str, String)> {
     let key = if application.key.is_empty() { "everybody together" } else { &application.key };
     let mut told = vec![("key", key.to_owned())];
-    // The pattern matters where it is counted by; elsewhere it would only raise questions.
-    told.extend(application.route.iter().filter(|_| by_route).map(|route| ("route", route.clone())));
     let whose = match &application.grant {
         GrantSource::Rule => String::new(),
         GrantSource::Tier(tier) => format!(" (tier {tier})"),

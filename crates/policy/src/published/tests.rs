@@ -50,6 +50,12 @@ fn whom_a_rule_counts_is_said_in_words() {
 #[test]
 fn for_which_requests_is_said_in_words() {
     let base = || rule("r").limit("60/min");
+    let network = When { methods: vec!["GET".to_owned()], network: Some(Networks::Internal), ..When::default() };
+    let identity = When {
+        paths: vec!["/a".to_owned()],
+        identities: vec![("client_ip".to_owned(), Condition::Present)],
+        ..When::default()
+    };
     let header = When { headers: vec![("x-internal".to_owned(), Condition::Present)], ..When::default() };
     for (builder, applies_to) in [
         (base(), "all requests"),
@@ -62,6 +68,8 @@ fn for_which_requests_is_said_in_words() {
             "requests on any host below `example.com`",
         ),
         (base().when(header), "some requests"),
+        (base().when(network), "some GET requests"),
+        (base().when(identity), "some requests to `/a`"),
     ] {
         assert_eq!(only(builder).applies_to, applies_to);
     }

@@ -26,22 +26,40 @@ pub struct Request<'a> {
 pub trait Headers: Sync {
     /// The value of the line number `at`, counted from 0, among those of this name (given in lower case).
     fn line(&self, name: &str, at: usize) -> Option<&[u8]>;
+
+    /// The first line of this name, and whether there are more. For those who can tell in one go.
+    fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
+        let first = self.line(name, 0)?;
+        Some((first, self.line(name, 1).is_some()))
+    }
 }
 
 /// Header fields as pairs of name and value.
 impl<N: AsRef<str> + Sync, V: AsRef<[u8]> + Sync> Headers for [(N, V)] {
     fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
-        self.iter()
-            .filter(|(known, _)| known.as_ref().eq_ignore_ascii_case(name))
-            .nth(at)
-            .map(|(_, value)| value.as_ref())
+        self.iter().filter(|(known, _)| is_name(known.as_ref(), name)).nth(at).map(|(_, value)| value.as_ref())
     }
+
+    fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
+        let mut lines = self.iter().filter(|(known, _)| is_name(known.as_ref(), name));
+        let (_, first) = lines.next()?;
+        Some((first.as_ref(), lines.next().is_some()))
+    }
+}
+
+/// Most names are in lower case already, and then they are the same bytes.
+fn is_name(known: &str, name: &str) -> bool {
+    known.len() == name.len() && (known == name || known.eq_ignore_ascii_case(name))
 }
 
 /// Header fields as a list of pairs.
 impl<N: AsRef<str> + Sync, V: AsRef<[u8]> + Sync> Headers for Vec<(N, V)> {
     fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
         self.as_slice().line(name, at)
+    }
+
+    fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
+        self.as_slice().first_line(name)
     }
 }
 
@@ -50,12 +68,20 @@ impl<N: AsRef<str> + Sync, V: AsRef<[u8]> + Sync, const COUNT: usize> Headers fo
     fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
         self.as_slice().line(name, at)
     }
+
+    fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
+        self.as_slice().first_line(name)
+    }
 }
 
 /// Somebody else's header fields.
 impl<H: Headers + ?Sized> Headers for &H {
     fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
         (**self).line(name, at)
+    }
+
+    fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
+        (**self).first_line(name)
     }
 }
 

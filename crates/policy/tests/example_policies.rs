@@ -204,6 +204,7 @@ fn no_secret_is_ever_shown() {
         "version: 1\njwt: { algorithm: HS256, key: hunter2, kez: 1 }\n",
         "version: 1\nstore: { redis: { nodes: [a:1], password: 'hunter2', passwort: x } }\n",
         "version: 1\njwt:\n  algorithm: HS256\n  key: |\n    hunter2\n    hunter2\n",
+        "version: 1\njwt: { algorithm: HS256, key: x, key: hunter2 }\n",
         "version: 1\njwt: { algorithm: HS256, key: [hunter2, {a: hunter2}], x: 1 }\n",
     ] {
         let report = parse(text, "a", None).unwrap_err();

@@ -112,7 +112,8 @@ impl Dice {
                 .map(|_| TextPattern(self.pick(&["1", "1*", "*", "192.0.2.1", "/a/*", "key=1"]).to_owned()));
             let key: Vec<TextPattern> = pattern.collect();
             if rule.overrides.iter().all(|known| known.key != key) {
-                rule.overrides.push(Override { key, grant: limited(100 + at as u64) });
+                let grant = limited(100 + rule.overrides.len() as u64);
+                rule.overrides.push(Override { key, grant });
             }
         }
         rule.cost.max = 9;

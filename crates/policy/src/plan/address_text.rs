@@ -17,26 +17,41 @@ pub(super) struct Prefixes {
 /// `2001:db8:1:2::/64` where only 64 bits count. The standard library would
 /// write the same, in the time that the rest of a request takes.
 pub(super) fn push_client<A: Array<Item = u8>>(text: &mut SmallVec<A>, address: IpAddr, prefixes: Prefixes) {
+    let mut line = Line { bytes: [0; 64], len: 0 };
     match mask(address, prefixes.v4, prefixes.v6) {
         IpAddr::V4(address) => {
-            push_v4(text, address);
-            push_length(text, prefixes.v4, 32);
+            push_v4(&mut line, address);
+            push_length(&mut line, prefixes.v4, 32);
         }
         IpAddr::V6(address) => {
-            push_v6(text, address);
-            push_length(text, prefixes.v6, 128);
+            push_v6(&mut line, address);
+            push_length(&mut line, prefixes.v6, 128);
         }
+    }
+    text.extend_from_slice(&line.bytes[..line.len]);
+}
+
+/// Room for the longest text: eight groups of four digits, seven colons, and a length such as `/127`.
+struct Line {
+    bytes: [u8; 64],
+    len: usize,
+}
+
+impl Line {
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.len % 64] = byte;
+        self.len += 1;
     }
 }
 
-fn push_length<A: Array<Item = u8>>(text: &mut SmallVec<A>, length: u8, whole: u8) {
+fn push_length(text: &mut Line, length: u8, whole: u8) {
     if length < whole {
         text.push(b'/');
         push_decimal(text, length);
     }
 }
 
-fn push_v4<A: Array<Item = u8>>(text: &mut SmallVec<A>, address: Ipv4Addr) {
+fn push_v4(text: &mut Line, address: Ipv4Addr) {
     for (at, octet) in address.octets().into_iter().enumerate() {
         if at > 0 {
             text.push(b'.');
@@ -45,20 +60,25 @@ fn push_v4<A: Array<Item = u8>>(text: &mut SmallVec<A>, address: Ipv4Addr) {
     }
 }
 
-fn push_decimal<A: Array<Item = u8>>(text: &mut SmallVec<A>, number: u8) {
-    let digits = [b'0' + number / 100, b'0' + number / 10 % 10, b'0' + number % 10];
-    let start = if number >= 100 { 0 } else { 1 + usize::from(number < 10) };
-    text.extend_from_slice(&digits[start..]);
+fn push_decimal(text: &mut Line, number: u8) {
+    if number >= 100 {
+        text.push(b'0' + number / 100);
+    }
+    if number >= 10 {
+        text.push(b'0' + number / 10 % 10);
+    }
+    text.push(b'0' + number % 10);
 }
 
 /// As RFC 5952 says: the first longest run of two or more zero groups is `::`.
-fn push_v6<A: Array<Item = u8>>(text: &mut SmallVec<A>, address: Ipv6Addr) {
+fn push_v6(text: &mut Line, address: Ipv6Addr) {
     let groups = address.segments();
     let (start, end) = longest_zeros(&groups);
     for (at, group) in groups.into_iter().enumerate() {
         if (start..end).contains(&at) {
             if at == start {
-                text.extend_from_slice(b"::");
+                text.push(b':');
+                text.push(b':');
             }
             continue;
         }
@@ -83,11 +103,11 @@ fn longest_zeros(groups: &[u16; 8]) -> (usize, usize) {
     longest
 }
 
-fn push_hex_group<A: Array<Item = u8>>(text: &mut SmallVec<A>, group: u16) {
+fn push_hex_group(text: &mut Line, group: u16) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = [12, 8, 4, 0].map(|shift| DIGITS[usize::from(group >> shift & 15)]);
     let leading = digits[..3].iter().take_while(|digit| **digit == b'0').count();
-    text.extend_from_slice(&digits[leading..]);
+    digits[leading..].iter().for_each(|digit| text.push(*digit));
 }
 
 #[cfg(test)]

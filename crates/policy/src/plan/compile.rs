@@ -1,5 +1,7 @@
 //! From a checked policy to a plan.
 
+use std::collections::HashMap;
+
 use tollgate_core::AlgorithmKind;
 
 use super::access::PlannedAccess;
@@ -18,6 +20,8 @@ use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings};
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) key: Vec<IdentityId>,
+    /// Rules with the same parts in their keys have the same number, unless the pattern that matched is one of them.
+    pub(super) shape: Option<u32>,
     /// Whether the key depends on the pattern that matched.
     pub(super) uses_route: bool,
     pub(super) grants: Grants,
@@ -32,8 +36,9 @@ impl Plan {
         let mut scopes = Scopes::default();
         let conditions: Vec<Conditions> =
             policy.rules.iter().map(|rule| Conditions::compile(&rule.when, &mut identities)).collect();
-        let bodies: Vec<Body> =
+        let mut bodies: Vec<Body> =
             (0..).zip(&policy.rules).map(|(at, rule)| Body::compile(at, rule, &mut identities, &mut scopes)).collect();
+        number_shapes(&mut bodies);
         let deny = PlannedAccess::compile(&policy.deny, &mut identities);
         let allow = PlannedAccess::compile(&policy.allow, &mut identities);
         let matcher = Matcher::compile(&policy.rules, &conditions, &identities);
@@ -62,11 +67,20 @@ impl Body {
     fn compile(at: u32, rule: &Rule, identities: &mut Identities, scopes: &mut Scopes) -> Body {
         let key: Vec<IdentityId> = rule.key.iter().map(|name| identities.id(name)).collect();
         Body {
+            shape: None,
             uses_route: key.iter().any(|id| identities.known(*id).per_rule),
             grants: Grants::compile(at, rule, &key, identities, scopes),
             cost: PlannedCost::compile(&rule.cost, identities),
             key,
         }
+    }
+}
+
+fn number_shapes(bodies: &mut [Body]) {
+    let mut known: HashMap<Vec<IdentityId>, u32> = HashMap::new();
+    for body in bodies.iter_mut().filter(|body| !body.uses_route) {
+        let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        body.shape = Some(*known.entry(body.key.clone()).or_insert(next));
     }
 }
 
@@ -84,6 +98,7 @@ fn planned(rule: &Rule, store: &StoreSettings) -> PlannedRule {
         on_failure: rule.on_failure.unwrap_or(of_store),
         concurrency: false,
         settled_by: rule.cost.settled_by.clone(),
+        max_cost: rule.cost.max,
         variable_cost: matches!(rule.cost.source, CostSource::Header { .. } | CostSource::Estimate(_)),
         own_cost: !matches!(rule.cost.source, CostSource::OfTheRequest),
     }

@@ -46,14 +46,17 @@ impl Plan {
     fn application<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> RuleOutcome {
         let mut keys = Keys::new();
         let body = &self.bodies[rule as usize];
-        match self.apply(rule, look, matched, &mut keys) {
-            Ok(chosen) => RuleOutcome::Applies(Application {
-                key: lossy(&keys),
-                quotas: chosen.quotas.to_vec(),
-                cost: body.cost.of(look),
-                route: self.matcher.route(rule, matched).map(lossy),
-                grant: body.grants.source(&chosen, &self.identities.tiers),
-            }),
+        match self.write_key(rule, look, matched, &mut keys) {
+            Ok(()) => {
+                let chosen = self.grant(rule, look, matched, &keys);
+                RuleOutcome::Applies(Application {
+                    key: lossy(&keys),
+                    quotas: chosen.quotas.to_vec(),
+                    cost: body.cost.of(look),
+                    route: self.matcher.route(rule, matched).map(lossy),
+                    grant: body.grants.source(&chosen, &self.identities.tiers),
+                })
+            }
             Err(absent) => RuleOutcome::NotApplied { reason: self.absence(absent) },
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 
 use super::GrantSource;
-use super::identity::{Found, Identities, IdentityId, Look};
+use super::identity::{Identities, IdentityId, Look};
 use super::key::{self, Keys};
 use super::scopes::Scopes;
 use super::texts::Pattern;
@@ -93,8 +93,14 @@ impl Grants {
     }
 
     /// The grant for a key: an override that means it, else that of the tier, else the rule's own.
-    pub(super) fn choose<'a>(&self, look: &mut Look<'a>, key: &[u8], parts: &[Found<'a>]) -> Chosen<'_> {
-        if let Some(number) = self.overriding(look, key, parts) {
+    pub(super) fn choose<'a>(
+        &self,
+        look: &mut Look<'a>,
+        key: &[u8],
+        parts: &[IdentityId],
+        route: impl Fn() -> Option<&'a [u8]>,
+    ) -> Chosen<'_> {
+        if let Some(number) = self.overriding(look, key, parts, route) {
             return Chosen { quotas: &self.overrides[number as usize].quotas, from: From::Override(number) };
         }
         match &self.base {
@@ -107,15 +113,25 @@ impl Grants {
         }
     }
 
-    fn overriding<'a>(&self, look: &Look<'a>, key: &[u8], parts: &[Found<'a>]) -> Option<u32> {
+    fn overriding<'a>(
+        &self,
+        look: &mut Look<'a>,
+        key: &[u8],
+        parts: &[IdentityId],
+        route: impl Fn() -> Option<&'a [u8]>,
+    ) -> Option<u32> {
         if self.overrides.is_empty() {
             return None;
         }
-        let means = |patterns: &[Pattern]| {
-            patterns.iter().zip(parts).all(|(pattern, found)| pattern.matches(found.id, look.text(*found)))
+        if let Some(number) = self.exact.get(key) {
+            return Some(*number);
+        }
+        let route = route();
+        let mut means = |(pattern, id): (&Pattern, &IdentityId)| {
+            look.find(*id, route).is_some_and(|found| pattern.matches(found.id, look.text(found)))
         };
-        let wild = || self.wild.iter().find(|(patterns, _)| means(patterns)).map(|(_, number)| *number);
-        self.exact.get(key).copied().or_else(wild)
+        let wild = self.wild.iter().find(|(patterns, _)| patterns.iter().zip(parts).all(&mut means));
+        wild.map(|(_, number)| *number)
     }
 
     /// Where a grant comes from, in words.

@@ -44,7 +44,8 @@ pub(super) fn push_value(keys: &mut Keys, value: &[u8]) {
 }
 
 fn push_escaped(keys: &mut Keys, text: &[u8]) {
-    if text.iter().all(|byte| is_plain(*byte)) {
+    // Without a way out of the loop it takes half the time.
+    if text.iter().fold(true, |plain, byte| plain & is_plain(*byte)) {
         return keys.extend_from_slice(text);
     }
     for &byte in text {
@@ -62,8 +63,19 @@ fn push_hex(keys: &mut Keys, byte: u8) {
     keys.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }
 
+/// Every byte of every key is asked about, so the answers are written down.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = b' ';
+    while byte <= b'~' {
+        plain[byte as usize] = !matches!(byte, b'\\' | b'|' | b'{' | b'}');
+        byte += 1;
+    }
+    plain
+};
+
 fn is_plain(byte: u8) -> bool {
-    matches!(byte, b' '..=b'~') && !matches!(byte, b'\\' | b'|' | b'{' | b'}')
+    PLAIN[usize::from(byte)]
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ const FEW_WORDS: usize = 2;
 #[derive(Debug)]
 pub(super) struct Matcher {
     all: DenseSet,
-    methods: Dimension<HashMap<Vec<u8>, RuleSet, FixedState>>,
+    methods: Dimension<Methods>,
     hosts: Dimension<Hosts>,
     pub(super) routes: Dimension<Routes>,
     values: Vec<Dimension<Values>>,
@@ -61,6 +61,25 @@ enum Values {
     Text { id: IdentityId, present: RuleSet, absent: RuleSet, map: TextMap<RuleSet> },
 }
 
+/// The rules of each method. There are so few that asking each is the fastest.
+#[derive(Debug, Default)]
+struct Methods(Vec<(Vec<u8>, RuleSet)>);
+
+impl Methods {
+    fn insert(&mut self, method: &str, rule: u32) {
+        let method = method.to_ascii_uppercase().into_bytes();
+        let at = self.0.iter().position(|(known, _)| *known == method).unwrap_or_else(|| {
+            self.0.push((method, RuleSet::default()));
+            self.0.len() - 1
+        });
+        self.0[at].1.insert(rule);
+    }
+
+    fn find(&self, method: &[u8]) -> Option<&RuleSet> {
+        self.0.iter().find(|(known, _)| known == method).map(|(_, rules)| rules)
+    }
+}
+
 /// A dimension, looked up.
 struct Side<'a> {
     any: &'a DenseSet,
@@ -70,14 +89,13 @@ struct Side<'a> {
 
 impl Matcher {
     pub(super) fn compile(rules: &[Rule], conditions: &[Conditions], identities: &Identities) -> Matcher {
-        let mut methods = Dimension::new(rules.len(), HashMap::default());
+        let mut methods = Dimension::new(rules.len(), Methods::default());
         let mut hosts = Dimension::new(rules.len(), Hosts::default());
         let mut routes = Dimension::new(rules.len(), Routes::compile(rules, identities.paths));
         for (at, rule) in (0..).zip(rules) {
             methods.care_if(at, !rule.when.methods.is_empty());
             for method in &rule.when.methods {
-                let set: &mut RuleSet = methods.index.entry(method.to_ascii_uppercase().into_bytes()).or_default();
-                set.insert(at);
+                methods.index.insert(method, at);
             }
             hosts.care_if(at, !rule.when.hosts.is_empty());
             rule.when.hosts.iter().for_each(|host| hosts.index.insert(host, at));
@@ -105,6 +123,9 @@ impl Matcher {
         matched: &[u32],
         mut visit: impl FnMut(&mut Look<'a>, u32),
     ) {
+        if self.all.word_count() <= 1 && self.values.is_empty() {
+            return self.each_of_few(conditions, look, matched, visit);
+        }
         let sides = self.look_up(look, matched);
         let mut values: SmallVec<[Option<Side<'a>>; 2]> = self.values.iter().map(|_| None).collect();
         let mut in_word = |word: u32, look: &mut Look<'a>, values: &mut [Option<Side<'a>>]| {
@@ -126,9 +147,40 @@ impl Matcher {
         }
     }
 
+    /// The same for so few rules that a word holds them all and no value is
+    /// indexed: there is nothing to plan, and most policies are such.
+    fn each_of_few<'a>(
+        &'a self,
+        conditions: &'a [Conditions],
+        look: &mut Look<'a>,
+        matched: &[u32],
+        mut visit: impl FnMut(&mut Look<'a>, u32),
+    ) {
+        if self.all.word_count() == 0 {
+            return;
+        }
+        let mut bits = self.all.word(0);
+        if self.methods.caring > 0 {
+            bits &= self.methods.any.word(0) | self.methods.index.find(&look.seen.method).map_or(0, |set| set.word(0));
+        }
+        if self.hosts.caring > 0 {
+            let holding = look.seen.host.as_deref().map(|host| self.hosts.index.find(host)).unwrap_or_default();
+            bits &= holding.iter().fold(self.hosts.any.word(0), |bits, set| bits | set.word(0));
+        }
+        if self.routes.caring > 0 {
+            let word = |number: &u32| self.routes.index.rules(*number).word(0);
+            bits &= matched.iter().fold(self.routes.any.word(0), |bits, number| bits | word(number));
+        }
+        for rule in rules_in(0, bits) {
+            if self.others_hold(rule, &conditions[rule as usize], look, matched) {
+                visit(look, rule);
+            }
+        }
+    }
+
     /// Whether the conditions of a rule on method, host and path hold, each by itself.
     pub(super) fn holds_each(&self, rule: u32, look: &Look<'_>, matched: &[u32]) -> [bool; 3] {
-        let method = self.methods.index.get(&*look.seen.method).is_some_and(|set| set.contains(rule));
+        let method = self.methods.index.find(&look.seen.method).is_some_and(|set| set.contains(rule));
         let host = look
             .seen
             .host
@@ -146,7 +198,7 @@ impl Matcher {
     fn look_up<'a>(&'a self, look: &Look<'a>, matched: &[u32]) -> SmallVec<[Side<'a>; 3]> {
         let mut sides = SmallVec::new();
         if self.methods.caring > 0 {
-            sides.push(self.methods.side(self.methods.index.get(&*look.seen.method).into_iter().collect()));
+            sides.push(self.methods.side(self.methods.index.find(&look.seen.method).into_iter().collect()));
         }
         if self.hosts.caring > 0 {
             let holding = look.seen.host.as_deref().map(|host| self.hosts.index.find(host));

@@ -40,15 +40,13 @@ pub use explanation::{Application, ExplainedRule, Explanation, GrantSource, Rule
 pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
 
-use smallvec::SmallVec;
-
 use crate::model::ResponseFields;
 use crate::request::Request;
 use access::PlannedAccess;
 use compile::Body;
 use conditions::Conditions;
 use grants::{Chosen, push_part};
-use identity::{Found, Identities, IdentityId, Look, Seen};
+use identity::{Identities, IdentityId, Look, Seen};
 use key::Keys;
 use matcher::Matcher;
 use routes::Matched;
@@ -130,40 +128,65 @@ impl Plan {
 
     /// Adds what a rule charges, if its key is there.
     fn charge<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32], met: &mut Met) {
-        let start = met.keys.len();
-        let Ok(chosen) = self.apply(rule, look, matched, &mut met.keys) else { return };
+        let written = met.keys.len();
+        let (start, end) = match self.written_before(rule, met) {
+            Some(key) => key,
+            None => {
+                if self.write_key(rule, look, matched, &mut met.keys).is_err() {
+                    return;
+                }
+                (written, met.keys.len())
+            }
+        };
+        let chosen = self.grant(rule, look, matched, &met.keys[start..end]);
         if chosen.quotas.is_empty() {
-            return met.keys.truncate(start);
+            return met.keys.truncate(written);
         }
         let cost = self.bodies[rule as usize].cost.of(look);
-        let (key_start, key_end) = (position(start), position(met.keys.len()));
+        let (key_start, key_end) = (position(start), position(end));
         for quota in chosen.quotas {
             met.charges.push(PlannedCharge { rule, quota: *quota, cost, key_start, key_end });
         }
     }
 
-    /// Writes the key of a rule whose conditions hold, and chooses the grant. An
-    /// identity that is absent means that the rule does not apply; it is the error.
-    fn apply<'a>(
+    /// Where the key of another rule with the same parts stands already. Most rules count by the same few identities.
+    fn written_before(&self, rule: u32, met: &Met) -> Option<(usize, usize)> {
+        let shape = self.bodies[rule as usize].shape?;
+        let is_same = |charge: &&PlannedCharge| self.bodies[charge.rule as usize].shape == Some(shape);
+        let charge = met.charges.iter().take(4).find(is_same)?;
+        Some((charge.key_start as usize, charge.key_end as usize))
+    }
+
+    /// Writes the key of a rule whose conditions hold. An identity that is
+    /// absent means that the rule does not apply; it is the error.
+    fn write_key<'a>(
         &'a self,
         rule: u32,
         look: &mut Look<'a>,
         matched: &[u32],
         keys: &mut Keys,
-    ) -> Result<Chosen<'a>, IdentityId> {
-        let body = &self.bodies[rule as usize];
-        let route = if body.uses_route { self.matcher.route(rule, matched) } else { None };
+    ) -> Result<(), IdentityId> {
         let start = keys.len();
-        let mut parts: SmallVec<[Found<'a>; 4]> = SmallVec::new();
-        for (at, id) in body.key.iter().enumerate() {
+        let route = self.key_route(rule, matched);
+        for (at, id) in self.bodies[rule as usize].key.iter().enumerate() {
             let Some(found) = look.find(*id, route) else {
                 keys.truncate(start);
                 return Err(*id);
             };
             push_part(keys, at, *id, found.id, look.text(found), &self.identities);
-            parts.push(found);
         }
-        Ok(body.grants.choose(look, &keys[start..], &parts))
+        Ok(())
+    }
+
+    /// What a rule grants to a key.
+    fn grant<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32], key: &[u8]) -> Chosen<'a> {
+        let body = &self.bodies[rule as usize];
+        body.grants.choose(look, key, &body.key, || self.key_route(rule, matched))
+    }
+
+    /// The pattern that matched, where a rule's key depends on it.
+    fn key_route(&self, rule: u32, matched: &[u32]) -> Option<&[u8]> {
+        if self.bodies[rule as usize].uses_route { self.matcher.route(rule, matched) } else { None }
     }
 }
 

@@ -34,11 +34,11 @@ pub(super) fn normalise(target: &str, paths: Paths) -> Option<NormalPath<'_>> {
     if target.is_empty() {
         return None;
     }
-    let path = without_query(without_origin(target.as_bytes()));
-    if is_plain(path, paths.ignore_case) {
-        return Some(plain(path, paths.trailing_slash));
+    let target = without_origin(target.as_bytes());
+    if let Some(path) = plain(target, paths.ignore_case) {
+        return Some(without_slash(path, paths.trailing_slash));
     }
-    Some(resolve(&decode(path), paths))
+    Some(resolve(&decode(without_query(target)), paths))
 }
 
 /// What lies behind `http://host` where a client sends the whole of it, as to a proxy.
@@ -61,32 +61,33 @@ fn without_query(target: &[u8]) -> &[u8] {
     &target[..end.unwrap_or(target.len())]
 }
 
-/// Whether nothing needs to be rewritten, except for a slash at the end. Most paths are such.
-fn is_plain(path: &[u8], ignore_case: bool) -> bool {
-    if path.first() != Some(&b'/') {
-        return false;
+/// The path, if nothing in it needs to be rewritten except for a slash at the end. Most paths are such.
+fn plain(target: &[u8], ignore_case: bool) -> Option<&[u8]> {
+    if target.first() != Some(&b'/') {
+        return None;
     }
-    let mut before = 0;
-    for (at, &byte) in path.iter().enumerate() {
+    for (at, byte) in target.iter().enumerate() {
         match byte {
-            b'%' => return false,
-            b'/' if before == b'/' => return false,
-            b'.' if before == b'/' && is_dots(&path[at..]) => return false,
-            b'A'..=b'Z' if ignore_case => return false,
-            _ => before = byte,
+            b'?' | b'#' => return Some(&target[..at]),
+            b'%' => return None,
+            b'/' if begins_badly(&target[at + 1..]) => return None,
+            b'A'..=b'Z' if ignore_case => return None,
+            _ => {}
         }
     }
-    true
+    Some(target)
 }
 
-/// Whether a segment that begins here is `.` or `..`.
-fn is_dots(rest: &[u8]) -> bool {
-    let rest = rest.strip_prefix(b".").unwrap_or(rest);
-    let rest = rest.strip_prefix(b".").unwrap_or(rest);
-    matches!(rest.first(), None | Some(b'/'))
+/// Whether the segment that begins here is empty, though not the last, or is `.` or `..`.
+fn begins_badly(rest: &[u8]) -> bool {
+    match rest {
+        [b'/', ..] => true,
+        [b'.', rest @ ..] => matches!(rest.strip_prefix(b".").unwrap_or(rest).first(), None | Some(b'/' | b'?' | b'#')),
+        _ => false,
+    }
 }
 
-fn plain(path: &[u8], trailing_slash: TrailingSlash) -> NormalPath<'_> {
+fn without_slash(path: &[u8], trailing_slash: TrailingSlash) -> NormalPath<'_> {
     let slash = path.last() == Some(&b'/');
     let drop = slash && path.len() > 1 && trailing_slash == TrailingSlash::Ignore;
     NormalPath { bytes: Cow::Borrowed(&path[..path.len() - usize::from(drop)]), slash }
@@ -179,6 +180,8 @@ mod tests {
             ("?x", "/"),
             ("/.well-known/x", "/.well-known/x"),
             ("/...", "/..."),
+            ("/a/..?x", "/"),
+            ("/a/.#x", "/a"),
             ("/a/..b", "/a/..b"),
             // Decoded once: what is left is the backend's text, too.
             ("/a%252fb", "/a%2fb"),

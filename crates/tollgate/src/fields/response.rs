@@ -186,15 +186,27 @@ fn push_number(text: &mut Vec<u8>, mut number: u64) {
     const LEN: usize = 20;
     let mut digits = [b'0'; LEN];
     let mut start = LEN;
-    while number >= 10 {
-        start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
-        number /= 10;
+    while number >= 100 {
+        start -= 2;
+        digits[start..start + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
+        number /= 100;
     }
-    start -= 1;
-    digits[start] = b'0' + number as u8;
+    start -= 2;
+    digits[start..start + 2].copy_from_slice(&PAIRS[number as usize]);
+    start += usize::from(number < 10);
     text.extend_from_slice(&digits[start..]);
 }
+
+/// `00` to `99`.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
 
 #[cfg(test)]
 mod tests {

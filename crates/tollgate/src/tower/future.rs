@@ -79,10 +79,10 @@ where
 }
 
 fn told<B>(response: Response<B>, under: Option<Under>) -> Response<TollgateBody<B>> {
-    let Some(Under { fields, guard, settled_by }) = under else {
+    let Some(Under { fields, mut guard, settled_by }) = under else {
         return response.map(|body| TollgateBody::passed(body, None));
     };
-    if let (Some(name), Some(guard)) = (settled_by, &guard)
+    if let (Some(name), Some(guard)) = (settled_by, &mut guard)
         && let Some(cost) = response.headers().get(name).and_then(|cost| cost.to_str().ok()?.trim().parse().ok())
     {
         guard.settled_at(cost);

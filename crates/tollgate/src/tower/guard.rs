@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::Extensions;
 use tokio::time::Sleep;
 use tollgate_store::Store;
 
@@ -13,7 +14,9 @@ use crate::permit::Permit;
 
 /// Lets a handler say what a request truly cost. It is in the request's
 /// extensions where the policy estimates costs; the layer settles the charge
-/// when the response has ended. Unless it is set, the estimate stays.
+/// when the response has ended. Unless it is set, the estimate stays. Of
+/// several layers around a service all hear it; where a policy names a response
+/// header that tells the cost, that has the last word.
 #[derive(Clone, Debug)]
 pub struct TrueCost(Arc<AtomicU64>);
 
@@ -21,8 +24,10 @@ impl TrueCost {
     /// No request costs so much.
     const UNKNOWN: u64 = u64::MAX;
 
-    pub(super) fn unknown() -> TrueCost {
-        TrueCost(Arc::new(AtomicU64::new(TrueCost::UNKNOWN)))
+    /// The one that a layer further out has put there, or a new one.
+    pub(super) fn of(extensions: &mut Extensions) -> TrueCost {
+        let unknown = || TrueCost(Arc::new(AtomicU64::new(TrueCost::UNKNOWN)));
+        extensions.get_or_insert_with(unknown).clone()
     }
 
     /// Says what it cost. May be called again; the last word counts.
@@ -51,13 +56,16 @@ pub(super) trait Guard: Send {
     fn keep(&mut self, context: &mut Context<'_>);
 
     /// Learns the true cost from the response.
-    fn settled_at(&self, cost: u64);
+    fn settled_at(&mut self, cost: u64);
 }
 
 /// Holds a request's charges until its response has ended.
 pub(super) struct Held<S: Store> {
     permit: Option<Permit<S>>,
-    true_cost: TrueCost,
+    /// What the handler says, if anything was estimated.
+    true_cost: Option<TrueCost>,
+    /// What the response says.
+    told_cost: Option<u64>,
     renewal: Option<Renewal>,
 }
 
@@ -67,9 +75,9 @@ struct Renewal {
 }
 
 impl<S: Store> Held<S> {
-    pub(super) fn new(permit: Permit<S>, true_cost: TrueCost) -> Held<S> {
+    pub(super) fn new(permit: Permit<S>, true_cost: Option<TrueCost>) -> Held<S> {
         let renewal = permit.renew_every().map(|every| Renewal { every, sleep: Box::pin(tokio::time::sleep(every)) });
-        Held { permit: Some(permit), true_cost, renewal }
+        Held { permit: Some(permit), true_cost, told_cost: None, renewal }
     }
 }
 
@@ -87,14 +95,15 @@ impl<S: Store> Guard for Held<S> {
         }
     }
 
-    fn settled_at(&self, cost: u64) {
-        self.true_cost.set(cost);
+    fn settled_at(&mut self, cost: u64) {
+        self.told_cost = Some(cost);
     }
 }
 
 impl<S: Store> Drop for Held<S> {
     fn drop(&mut self) {
-        let (Some(permit), Some(cost)) = (self.permit.take(), self.true_cost.get()) else { return };
+        let cost = self.told_cost.or_else(|| self.true_cost.as_ref()?.get());
+        let (Some(permit), Some(cost)) = (self.permit.take(), cost) else { return };
         if S::IS_LOCAL {
             immediately(permit.settle(cost));
         } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {

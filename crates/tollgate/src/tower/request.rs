@@ -13,6 +13,12 @@ impl Headers for HeaderLines<'_> {
         }
         self.0.get_all(name).iter().nth(at).map(http::HeaderValue::as_bytes)
     }
+
+    fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
+        let mut lines = self.0.get_all(name).iter();
+        let first = lines.next()?;
+        Some((first.as_bytes(), lines.next().is_some()))
+    }
 }
 
 /// What the policy may know of a request.

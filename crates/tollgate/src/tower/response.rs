@@ -15,6 +15,9 @@ pub(super) struct Fields {
     is_inner: bool,
 }
 
+/// The fields that tell of one limit only.
+const X_FIELDS: [Field; 3] = [Field::XRateLimitLimit, Field::XRateLimitRemaining, Field::XRateLimitReset];
+
 /// Left in a response for a layer further out, so that it adds to the fields and does not replace them.
 #[derive(Clone, Copy)]
 struct Told;
@@ -56,10 +59,19 @@ impl Fields {
     }
 
     fn add(self, headers: &mut HeaderMap) {
-        let is_tighter = self.remaining() < number(headers.get(name(Field::XRateLimitRemaining)));
+        let replaces_x_fields = self.is_tighter_than(headers);
+        if replaces_x_fields {
+            // They are about one limit: one of them that we have not must not stay beside ours.
+            X_FIELDS.into_iter().for_each(|field| drop(headers.remove(name(field))));
+        }
         for (field, value) in self.values {
             let known = headers.get(name(field)).cloned();
             match (field, known) {
+                (Field::XRateLimitLimit | Field::XRateLimitRemaining | Field::XRateLimitReset, _) => {
+                    if replaces_x_fields {
+                        headers.insert(name(field), value);
+                    }
+                }
                 (_, None) => {
                     headers.insert(name(field), value);
                 }
@@ -72,13 +84,14 @@ impl Fields {
                         headers.insert(name(field), value);
                     }
                 }
-                (Field::XRateLimitLimit | Field::XRateLimitRemaining | Field::XRateLimitReset, Some(_)) => {
-                    if is_tighter {
-                        headers.insert(name(field), value);
-                    }
-                }
             }
         }
+    }
+
+    /// Whether less remains than what a layer further in has told, if it has told anything.
+    fn is_tighter_than(&self, headers: &HeaderMap) -> bool {
+        let Some(ours) = self.remaining() else { return false };
+        number(headers.get(name(Field::XRateLimitRemaining))).is_none_or(|theirs| ours < theirs)
     }
 
     fn remaining(&self) -> Option<u64> {

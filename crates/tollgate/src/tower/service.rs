@@ -146,13 +146,19 @@ fn let_pass<In, S: Store>(
     let fields = Fields::of(&verdict, is_inner(&parts));
     let mut under = Under { fields, guard: None, settled_by: None };
     if let Some(permit) = permit {
-        let true_cost = TrueCost::unknown();
-        parts.extensions.insert(true_cost.clone());
+        let true_cost = TrueCost::of(&mut parts.extensions);
         under.settled_by = verdict.settled_by().map(str::to_owned);
-        under.guard = Some(Box::new(Held::new(permit, true_cost)) as Box<dyn Guard>);
+        // Requests that were not estimated have nothing to do with what somebody says they cost.
+        let heard = estimates(&verdict).then_some(true_cost);
+        under.guard = Some(Box::new(Held::new(permit, heard)) as Box<dyn Guard>);
     }
     parts.extensions.insert(verdict);
     (Request::from_parts(parts, body), under)
+}
+
+/// Whether a rule that the request met guesses what it costs.
+fn estimates(verdict: &Verdict) -> bool {
+    verdict.states.iter().any(|state| verdict.facts.rules[state.rule as usize].variable_cost)
 }
 
 /// Whether a layer further out has let the request pass.

@@ -8,8 +8,9 @@ use crate::request::Headers;
 /// a second line cannot hide or replace the first. Empty lines do not count;
 /// a header without a value is absent.
 pub(crate) fn value<'a>(headers: &'a dyn Headers, name: &str) -> Option<Cow<'a, [u8]>> {
-    let first = headers.line(name, 0)?.trim_ascii();
-    if headers.line(name, 1).is_none() {
+    let (first, more) = headers.first_line(name)?;
+    if !more {
+        let first = first.trim_ascii();
         return (!first.is_empty()).then_some(Cow::Borrowed(first));
     }
     let lines = (0..).map_while(|at| headers.line(name, at)).map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());

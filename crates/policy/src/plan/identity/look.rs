@@ -24,7 +24,7 @@ impl<'a> Seen<'a> {
     pub(crate) fn new(request: &Request<'a>, identities: &Identities) -> Seen<'a> {
         Seen {
             method: upper_case(request.method),
-            host: request.host.and_then(host::normalise),
+            host: if identities.uses_host { request.host.and_then(host::normalise) } else { None },
             path: path::normalise(request.target, identities.paths),
         }
     }
@@ -48,7 +48,7 @@ pub(crate) struct Found<'a> {
 #[derive(Clone, Copy)]
 enum Place<'a> {
     Elsewhere(&'a [u8]),
-    Here { start: usize, end: usize },
+    Here { start: u32, end: u32 },
 }
 
 #[derive(Clone, Copy)]
@@ -106,7 +106,7 @@ impl<'a> Look<'a> {
     pub(crate) fn text(&self, found: Found<'a>) -> &[u8] {
         match found.place {
             Place::Elsewhere(text) => text,
-            Place::Here { start, end } => &self.written[start..end],
+            Place::Here { start, end } => &self.written[start as usize..end as usize],
         }
     }
 
@@ -204,7 +204,7 @@ impl<'a> Look<'a> {
             Cow::Owned(text) => {
                 let start = self.written.len();
                 self.written.extend_from_slice(&text);
-                Place::Here { start, end: self.written.len() }
+                self.since(start)
             }
         };
         Some(Found { id, place })
@@ -213,7 +213,13 @@ impl<'a> Look<'a> {
     fn write_address(&mut self, id: IdentityId, address: IpAddr) -> Found<'a> {
         let start = self.written.len();
         push_client(&mut self.written, address, self.identities.prefixes);
-        Found { id, place: Place::Here { start, end: self.written.len() } }
+        Found { id, place: self.since(start) }
+    }
+
+    /// What was written from here on. A request has fewer than 2^32 bytes.
+    fn since(&self, start: usize) -> Place<'a> {
+        let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        Place::Here { start: position(start), end: position(self.written.len()) }
     }
 
     /// A claim of the token that the request carries. Tokens are read once, however many claims are asked for.

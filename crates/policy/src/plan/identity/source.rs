@@ -67,6 +67,8 @@ pub(crate) struct Identities {
     pub(crate) paths: Paths,
     pub(crate) verifier: Option<jwt::Verifier>,
     pub(crate) tiers: Tiers,
+    /// Whether anything asks for the host.
+    pub(crate) uses_host: bool,
 }
 
 pub(crate) const CLIENT_IP: IdentityId = IdentityId(0);
@@ -89,6 +91,7 @@ impl Identities {
             paths: policy.paths,
             verifier,
             tiers: Tiers::default(),
+            uses_host: uses_host(policy),
         };
         identities.declare_built_in();
         identities.declare(policy)?;
@@ -314,4 +317,19 @@ fn verifies(policy: &Policy) -> bool {
         TierSource::Listed { .. } => None,
     });
     identities.chain(tier).any(|(source, trusted)| matches!(source, IdentitySource::Jwt(_)) && !trusted)
+}
+
+/// Whether anything asks for the host. Any name that it could go by counts.
+fn uses_host(policy: &Policy) -> bool {
+    const HOST: &str = "host";
+    let in_rules = policy.rules.iter().any(|rule| {
+        !rule.when.hosts.is_empty()
+            || rule.key.iter().any(|name| name == HOST)
+            || rule.when.identities.iter().any(|(name, _)| name == HOST)
+    });
+    let in_lists =
+        [&policy.deny, &policy.allow].iter().any(|list| list.identities.iter().any(|(name, _)| name == HOST));
+    let listed = policy.identities.iter().filter_map(list).any(|(_, names)| names.iter().any(|name| name == HOST));
+    let in_tiers = policy.tier.iter().any(|tier| matches!(&tier.source, TierSource::Listed { by, .. } if by == HOST));
+    in_rules || in_lists || listed || in_tiers
 }

@@ -105,7 +105,8 @@ impl Reader<'_> {
         let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
         if found.is_none() {
             let message = format!("expected {}, found {}", either(names()), node.described());
-            let hint = nearest(&text, names()).map_or_else(String::new, |meant| format!("did you mean `{meant}`?"));
+            let hint =
+                nearest(&text, names()).map_or_else(String::new, |meant| format!("did you mean {}?", quoted(meant)));
             self.error(codes::UNKNOWN_WORD, node.span, message, hint);
         }
         found.map(|(_, meaning)| *meaning)

@@ -1,0 +1,54 @@
+//! The lists that come before any rule.
+
+use axum::body::Body;
+use http::Request;
+use tollgate::{Limiter, rule};
+
+use crate::support::{App, Reply, ask_from, check_fields, clock, hello};
+
+fn listed() -> App {
+    let limiter = Limiter::builder().rule(rule("per-ip").per("client_ip").limit("1/h")).with(|policy| {
+        policy.deny.client_ip = vec!["192.0.2.0/24".parse().unwrap()];
+        policy.allow.client_ip = vec!["192.0.2.7/32".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+    });
+    limiter.build_with_clock(clock()).unwrap()
+}
+
+async fn from(app: &axum::Router, peer: &str) -> Reply {
+    let reply = ask_from(app, peer, Request::get("/").body(Body::empty()).unwrap()).await;
+    check_fields(&reply);
+    reply
+}
+
+#[tokio::test]
+async fn whoever_is_denied_is_forbidden_and_told_no_limit() {
+    let app = hello(&listed());
+    // Deny comes before allow.
+    for peer in ["192.0.2.1", "192.0.2.7"] {
+        let reply = from(&app, peer).await;
+        assert_eq!(reply.status, 403);
+        assert_eq!(reply.field("content-type"), Some("application/problem+json"));
+        let problem = reply.json();
+        assert_eq!((&problem["type"], &problem["status"]), (&"about:blank".into(), &403.into()));
+        let said = reply.everything();
+        assert!(!said.contains("ratelimit") && !said.contains("retry") && !said.contains("per-ip"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_allowed_passes_without_fields() {
+    let app = hello(&listed());
+    for _ in 0..5 {
+        let reply = from(&app, "10.1.2.3").await;
+        assert_eq!((reply.status, &*reply.body), (200, &b"hello"[..]));
+        assert!(!reply.everything().contains("ratelimit"), "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn everybody_else_meets_the_rules() {
+    let app = hello(&listed());
+    assert_eq!(from(&app, "198.51.100.1").await.status, 200);
+    assert_eq!(from(&app, "198.51.100.1").await.status, 429);
+    assert_eq!(from(&app, "198.51.100.2").await.status, 200);
+}

@@ -1,0 +1,22 @@
+//! The layer, from outside: through servers, clients and responses.
+#![cfg(all(feature = "axum", feature = "tonic"))]
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
+mod access;
+mod fields;
+mod graduated;
+mod grpc;
+mod jitter;
+mod live_change;
+mod peer;
+mod permits;
+mod problem;
+mod queue;
+mod real_server;
+mod retry_after;
+mod settle;
+mod spoofing;
+mod stacked;
+mod support;
+mod trouble;
+mod verdict;

@@ -1,0 +1,147 @@
+//! Costs that are known only afterwards.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::routing::get as route;
+use axum::{Extension, Router};
+use tollgate::tower::TrueCost;
+use tollgate::{Limiter, LimiterBuilder, Request, Store, rule};
+
+use crate::support::{S_NS, behind, built, changed, get, hello, hesitant};
+
+/// What remains of each rule, in order.
+async fn remaining<S: Store>(limiter: &Limiter<S>) -> Vec<u64> {
+    let verdict = limiter.look(&Request { cost: 0, ..Request::from_peer(None) }).await;
+    verdict.states().iter().map(|state| state.decision.remaining).collect()
+}
+
+/// A service whose requests truly cost what the test says.
+fn costing(cost: u64) -> Router {
+    let handler = move |Extension(true_cost): Extension<TrueCost>| async move {
+        true_cost.set(cost);
+        "answer"
+    };
+    Router::new().route("/", route(handler))
+}
+
+fn tokens() -> LimiterBuilder {
+    Limiter::builder().rule(rule("tokens").limit("1000/day").estimate(100))
+}
+
+#[tokio::test]
+async fn the_estimate_is_replaced_by_what_the_handler_says() {
+    for (true_cost, left) in [(10, 990), (100, 900), (250, 750), (0, 1_000)] {
+        let limiter = built(tokens());
+        let reply = get(&behind(&limiter, costing(true_cost)), "/").await;
+        // What the response tells was known before it was settled.
+        assert_eq!(reply.number("x-ratelimit-remaining"), Some(900));
+        assert_eq!(remaining(&limiter).await, [left], "{true_cost}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_word_the_estimate_stays() {
+    let limiter = built(tokens());
+    get(&hello(&limiter), "/").await;
+    assert_eq!(remaining(&limiter).await, [900]);
+}
+
+/// More than there is cannot be taken; but nothing is left then.
+#[tokio::test]
+async fn an_overrun_empties_the_budget() {
+    let limiter = built(tokens());
+    let app = behind(&limiter, costing(1_500));
+    assert_eq!(get(&app, "/").await.status, 200);
+    let refused = get(&app, "/").await;
+    assert_eq!(refused.status, 429);
+    assert_eq!(remaining(&limiter).await, [0]);
+    // Room for the next estimate, at 1,000 a day.
+    let seconds = refused.number("retry-after").unwrap();
+    assert_eq!(seconds, 8_640);
+    limiter.store().clock().advance((seconds - 1) * S_NS);
+    assert_eq!(get(&app, "/").await.status, 429);
+    limiter.store().clock().advance(S_NS);
+    assert_eq!(get(&app, "/").await.status, 200);
+}
+
+#[tokio::test]
+async fn parts_of_a_response_are_added_up() {
+    let limiter = built(tokens());
+    let handler = |Extension(true_cost): Extension<TrueCost>| async move {
+        (0..5).for_each(|_| true_cost.add(7));
+        "answer"
+    };
+    get(&behind(&limiter, Router::new().route("/", route(handler))), "/").await;
+    assert_eq!(remaining(&limiter).await, [965]);
+}
+
+#[tokio::test]
+async fn a_response_header_can_tell_the_cost() {
+    for (header, left) in [("30", 970), (" 450 ", 550), ("many", 900), ("-3", 900)] {
+        let limiter = changed(rule("tokens").limit("1000/day").estimate(100), |rule| {
+            rule.cost.settled_by = Some("x-tokens-used".to_owned());
+        });
+        let handler = move || async move { ([("x-tokens-used", header)], "answer") };
+        get(&behind(&limiter, Router::new().route("/", route(handler))), "/").await;
+        assert_eq!(remaining(&limiter).await, [left], "{header}");
+    }
+}
+
+/// A limit on requests has nothing to do with how many tokens one of them took.
+#[tokio::test]
+async fn only_what_was_estimated_is_settled() {
+    let limiter = built(tokens().rule(rule("requests").limit("100/day")).rule(rule("fixed").limit("100/day").cost(5)));
+    get(&behind(&limiter, costing(40)), "/").await;
+    assert_eq!(remaining(&limiter).await, [960, 99, 95]);
+}
+
+/// The charge stands at its estimate while the response is under way.
+#[tokio::test]
+async fn it_is_settled_when_the_response_has_ended() {
+    let limiter = built(tokens());
+    let seen = Arc::new(AtomicU64::new(0));
+    let handler = {
+        let (limiter, seen) = (limiter.clone(), Arc::clone(&seen));
+        move |Extension(true_cost): Extension<TrueCost>| async move {
+            true_cost.set(1);
+            seen.store(remaining(&limiter).await[0], Ordering::SeqCst);
+            "answer"
+        }
+    };
+    get(&behind(&limiter, Router::new().route("/", route(handler))), "/").await;
+    assert_eq!(seen.load(Ordering::SeqCst), 900);
+    assert_eq!(remaining(&limiter).await, [999]);
+}
+
+#[tokio::test]
+async fn a_store_that_is_waited_for_settles_in_its_own_time() {
+    let limiter = hesitant(rule("tokens").limit("1000/day").estimate(100));
+    get(&behind(&limiter, costing(10)), "/").await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(remaining(&limiter).await, [990]);
+}
+
+/// An inner layer that estimates nothing does not come between an outer one and the handler.
+#[tokio::test]
+async fn every_layer_that_estimates_is_settled() {
+    let (outer, inner) = (built(tokens()), built(Limiter::builder().rule(rule("slots").concurrency(5))));
+    get(&behind(&outer, behind(&inner, costing(10))), "/").await;
+    assert_eq!(remaining(&outer).await, [990]);
+
+    let (outer, inner) = (built(tokens()), built(tokens()));
+    get(&behind(&outer, behind(&inner, costing(10))), "/").await;
+    assert_eq!((remaining(&outer).await, remaining(&inner).await), (vec![990], vec![990]));
+}
+
+/// Requests are not tokens, also where the policy has permits that must be held.
+#[tokio::test]
+async fn a_policy_without_estimates_is_never_settled() {
+    let limits = || Limiter::builder().rule(rule("slots").concurrency(5)).rule(rule("requests").limit("100/day"));
+    let (outer, inner) = (built(limits()), built(tokens()));
+    get(&behind(&outer, behind(&inner, costing(40))), "/").await;
+    assert_eq!(remaining(&outer).await, [5, 99]);
+    assert_eq!(remaining(&inner).await, [960]);
+}

@@ -1,0 +1,94 @@
+//! Stores of one's own, written from outside.
+
+use std::error::Error;
+
+use tollgate::{
+    Capacity, ChargeReceipt, ChargeVerdict, Decision, KeyedCharge, Limit, Limiter, ManualClock, MemoryOptions,
+    MemoryStore, Outcome, PolicyBuilder, Quota, RuleBuilder, Settled, Source, Store,
+};
+
+use super::clock;
+
+/// A limiter over a store that is waited for.
+pub(crate) fn hesitant(rule: RuleBuilder) -> Limiter<Hesitant> {
+    let policy = PolicyBuilder::default().rule(rule).build().unwrap();
+    let options = MemoryOptions { capacity: Capacity::Entries(1_000), ..MemoryOptions::default() };
+    Limiter::with_store(&policy, Hesitant(MemoryStore::with(options, clock()).unwrap())).unwrap()
+}
+
+/// A store that cannot be reached, under a policy that then refuses.
+pub(crate) struct Down;
+
+impl Store for Down {
+    type Limit = Quota;
+    type Receipt = ();
+
+    fn limit(&self, _: &str, quota: Quota) -> Result<Quota, Box<dyn Error + Send + Sync>> {
+        Ok(quota)
+    }
+
+    async fn decide(&self, charges: &[KeyedCharge<'_, Quota>]) -> Outcome<()> {
+        let refused = |charge: &KeyedCharge<'_, Quota>| Decision {
+            verdict: ChargeVerdict::Refused { retry_after: None },
+            limit: charge.limit.amount(),
+            remaining: 0,
+            next_after: 0,
+            reset_after: 0,
+        };
+        Outcome {
+            passed: false,
+            decisions: charges.iter().map(refused).collect(),
+            receipts: Vec::new(),
+            source: Source::Fallback,
+        }
+    }
+
+    fn give_back(&self, (): ()) {}
+
+    async fn settle(&self, (): (), _: u64) -> Settled {
+        Settled { overrun: 0 }
+    }
+
+    fn renew(&self, (): &()) -> bool {
+        false
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+/// A store in memory that answers only when it is asked for the second time, as one at the other end of a wire would.
+pub(crate) struct Hesitant(pub(crate) MemoryStore<ManualClock>);
+
+impl Store for Hesitant {
+    type Limit = Limit;
+    type Receipt = ChargeReceipt;
+    const IS_LOCAL: bool = false;
+
+    fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        Store::limit(&self.0, scope, quota)
+    }
+
+    async fn decide(&self, charges: &[KeyedCharge<'_, Limit>]) -> Outcome<ChargeReceipt> {
+        tokio::task::yield_now().await;
+        self.0.decide(charges).await
+    }
+
+    fn give_back(&self, receipt: ChargeReceipt) {
+        self.0.give_back(receipt);
+    }
+
+    async fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> Settled {
+        tokio::task::yield_now().await;
+        Store::settle(&self.0, receipt, true_cost).await
+    }
+
+    fn renew(&self, receipt: &ChargeReceipt) -> bool {
+        Store::renew(&self.0, receipt)
+    }
+
+    fn now_ns(&self) -> u64 {
+        Store::now_ns(&self.0)
+    }
+}

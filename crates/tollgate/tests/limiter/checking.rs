@@ -1,0 +1,148 @@
+//! Asking: what passes, what is told, who is counted together.
+
+use std::time::Duration;
+
+use tollgate::policy::model::{CostSource, IdentitySource, Tier, TierSource};
+use tollgate::{Action, AlgorithmKind, Limiter, Policy, PolicyBuilder, Request, Source, Verdict, rule};
+
+use crate::support::{S_NS, any, built, clock, costing, from, one, remaining};
+
+#[test]
+fn a_check_charges_and_a_peek_does_not() {
+    let clock = clock();
+    let limiter = one(rule("all").limit("3/min"), &clock);
+    for _ in 0..10 {
+        assert!(limiter.peek(&any()).is_allowed());
+    }
+    for left in [2, 1, 0] {
+        let verdict = limiter.check(&any());
+        assert_eq!((verdict.action(), verdict.rule()), (Action::Allow, Some("all")));
+        assert_eq!(verdict.deciding().unwrap().decision.remaining, left);
+        assert_eq!((verdict.status(), verdict.source(), verdict.retry_after()), (200, Source::Exact, None));
+    }
+    for ask in [Limiter::peek, Limiter::check] {
+        let refused: Verdict = ask(&limiter, &any());
+        assert_eq!((refused.action(), refused.status(), refused.rule()), (Action::Reject, 429, Some("all")));
+        assert_eq!(refused.retry_after(), Some(Duration::from_secs(20)));
+    }
+    clock.advance(20 * S_NS - 1);
+    assert!(!limiter.check(&any()).is_allowed());
+    clock.advance(1);
+    assert!(limiter.check(&any()).is_allowed());
+}
+
+#[test]
+fn users_are_counted_apart_and_nobody_is_nobody() {
+    let limiter = one(rule("per-user").per("user").limit("1/min"), &clock());
+    let (alice, bob) = ([("user", "alice")], [("user", "bob")]);
+    assert!(limiter.check(&from(&alice)).is_allowed());
+    assert!(!limiter.check(&from(&alice)).is_allowed());
+    assert!(limiter.check(&from(&bob)).is_allowed());
+    // A rule whose key is absent does not apply.
+    let verdict = limiter.check(&any());
+    assert!(verdict.is_allowed() && verdict.rule().is_none() && verdict.states().is_empty());
+}
+
+#[test]
+fn costs_are_charged_and_what_never_fits_is_refused_for_ever() {
+    let limiter = one(rule("all").limit("10/min"), &clock());
+    assert!(limiter.check(&costing(7)).is_allowed());
+    let refused = limiter.check(&costing(4));
+    assert_eq!(refused.retry_after(), Some(Duration::from_secs(6)));
+    assert!(limiter.check(&costing(3)).is_allowed());
+    let never = limiter.check(&costing(11));
+    assert_eq!((never.status(), never.retry_after()), (429, None));
+}
+
+#[test]
+fn who_asks_at_no_cost_is_told_and_charged_nothing() {
+    let limiter =
+        built(Limiter::builder().rule(rule("all").limit("2/min")).rule(rule("fixed").limit("9/min").cost(3)), &clock());
+    for _ in 0..5 {
+        assert!(limiter.check(&costing(0)).is_allowed());
+    }
+    assert_eq!(remaining(&limiter), [2, 9]);
+}
+
+#[test]
+fn the_rule_closest_to_its_limit_or_longest_in_the_way_decides() {
+    let limiter = built(
+        Limiter::builder()
+            .rule(rule("wide").limit("100/min"))
+            .rule(rule("narrow").limit("2/min"))
+            .rule(rule("long").limit("2/h"))
+            .rule(rule("shadow").limit("1/day").shadow()),
+        &clock(),
+    );
+    assert_eq!(limiter.check(&any()).rule(), Some("narrow"));
+    let second = limiter.check(&any());
+    assert!(second.is_allowed());
+    assert!(second.states()[3].shadow && !second.states()[3].decision.is_allowed());
+    let refused = limiter.check(&any());
+    assert_eq!((refused.rule(), refused.retry_after()), (Some("long"), Some(Duration::from_secs(1_800))));
+    let told: Vec<(&str, bool)> =
+        refused.states().iter().map(|state| (refused.rule_name(state), state.decision.is_allowed())).collect();
+    assert_eq!(told, [("wide", true), ("narrow", false), ("long", false), ("shadow", false)]);
+}
+
+#[test]
+fn clones_share_their_counters() {
+    let limiter = one(rule("all").limit("3/min"), &clock());
+    let clones = [limiter.clone(), limiter.clone(), limiter.clone()];
+    assert!(clones.iter().all(|clone| clone.check(&any()).is_allowed()));
+    assert!(!limiter.check(&any()).is_allowed());
+}
+
+#[test]
+fn a_shadow_counts_and_never_refuses() {
+    let limiter = one(rule("tried").limit("2/min").shadow(), &clock());
+    let would: Vec<bool> = (0..4).map(|_| limiter.check(&any()).states()[0].decision.is_allowed()).collect();
+    assert_eq!(would, [true, true, false, false]);
+    assert!(limiter.check(&any()).is_allowed());
+}
+
+#[test]
+fn tiers_have_limits_of_their_own() {
+    let builder = PolicyBuilder::default()
+        .rule(rule("per-user").per("user").tier("free", "1/min").tier("pro", "3/min").tier("staff", "unlimited"))
+        .with(|policy| {
+            policy.tier = Some(Tier {
+                source: TierSource::Direct(IdentitySource::Header("x-tier".to_owned())),
+                default: "free".to_owned(),
+                trusted: true,
+            });
+        });
+    let limiter = Limiter::in_memory(&builder.build().unwrap(), clock()).unwrap();
+    let passes = |tier: &str| {
+        let (headers, identities) = ([("x-tier", tier)], [("user", tier)]);
+        let request = Request { headers: &headers, ..from(&identities) };
+        (0..5).filter(|_| limiter.check(&request).is_allowed()).count()
+    };
+    assert_eq!(["free", "pro", "staff"].map(passes), [1, 3, 5]);
+}
+
+#[test]
+fn a_cost_can_be_read_from_the_request() {
+    let mut policy = Policy::clone(&PolicyBuilder::default().rule(rule("all").limit("10/min")).build().unwrap());
+    policy.rules[0].cost.source = CostSource::Header { name: "x-cost".to_owned(), default: 2 };
+    policy.rules[0].cost.max = 5;
+    let limiter = Limiter::in_memory(&policy.check().unwrap(), clock()).unwrap();
+    for (headers, left) in [(vec![("X-Cost", "3")], 7), (vec![], 5), (vec![("x-cost", "999")], 0)] {
+        assert!(limiter.check(&Request { headers: &headers, ..any() }).is_allowed());
+        assert_eq!(remaining(&limiter), [left]);
+    }
+}
+
+#[test]
+fn every_algorithm_lets_pass_its_limit_and_not_one_more() {
+    for algorithm in [
+        AlgorithmKind::TokenBucket,
+        AlgorithmKind::LeakyBucket,
+        AlgorithmKind::FixedWindow,
+        AlgorithmKind::SlidingWindowLog,
+        AlgorithmKind::SlidingWindowCounter,
+    ] {
+        let limiter = one(rule("all").limit("7/min").algorithm(algorithm), &clock());
+        assert_eq!((0..50).filter(|_| limiter.check(&any()).is_allowed()).count(), 7, "{algorithm:?}");
+    }
+}

@@ -1,0 +1,209 @@
+//! Warned, rejected, blocked: the steps against a plain oracle.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tollgate::{Action, AlgorithmKind, Limiter, ManualClock, Request, RuleBuilder, Verdict, rule};
+
+use crate::support::{Manual, clock, from, small};
+
+const MS_NS: u64 = 1_000_000;
+const USERS: [&str; 2] = ["ann", "ben"];
+
+/// What happens beyond the limit.
+#[derive(Clone, Copy, Debug)]
+struct Steps {
+    warn_first: u64,
+    span_ms: u64,
+    /// After so many, for so long.
+    block: Option<(u64, u64)>,
+}
+
+/// One user's past, written down in full.
+#[derive(Default)]
+struct Past {
+    violations_ns: Vec<u64>,
+    blocked_until_ns: u64,
+}
+
+impl Past {
+    /// What a request that the limit refuses leads to. Where it is only asked, nothing is written down.
+    fn violation(&mut self, steps: &Steps, now_ns: u64, is_made: bool) -> Action {
+        let within = |time: &&u64| **time + steps.span_ms * MS_NS > now_ns;
+        let so_many = self.violations_ns.iter().filter(within).count() as u64;
+        match steps.block {
+            Some((after, duration_ms)) if so_many >= after => {
+                if is_made {
+                    self.blocked_until_ns = now_ns + duration_ms * MS_NS;
+                }
+                return Action::Block;
+            }
+            // Without a block only what is warned is written down: so many in any span.
+            None if so_many >= steps.warn_first => return Action::Reject,
+            _ => {}
+        }
+        if is_made {
+            self.violations_ns.push(now_ns);
+        }
+        if so_many < steps.warn_first { Action::Warn } else { Action::Reject }
+    }
+}
+
+fn steps() -> impl Strategy<Value = Steps> {
+    let block = prop_oneof![
+        1 => Just(None),
+        3 => (0..5_u64, 1..20_000_u64).prop_map(Some),
+    ];
+    (0..4_u64, 100..20_000_u64, block).prop_map(|(warn_first, span_ms, block)| {
+        // Whoever is blocked after so many has been warned of at most as many; nothing at all is no step.
+        let block = block.map(|(more, duration_ms)| ((warn_first + more).max(1), duration_ms));
+        let warn_first = if block.is_none() { warn_first.max(1) } else { warn_first };
+        Steps { warn_first, span_ms, block }
+    })
+}
+
+fn algorithms() -> impl Strategy<Value = AlgorithmKind> {
+    prop_oneof![
+        Just(AlgorithmKind::TokenBucket),
+        Just(AlgorithmKind::FixedWindow),
+        Just(AlgorithmKind::SlidingWindowLog),
+        Just(AlgorithmKind::SlidingWindowCounter),
+    ]
+}
+
+fn graduated(rule: RuleBuilder, steps: &Steps) -> RuleBuilder {
+    let block = steps.block.map(|(after, duration_ms)| (after, Duration::from_millis(duration_ms)));
+    rule.on_limit(steps.warn_first, Duration::from_millis(steps.span_ms), block)
+}
+
+fn built(rule: RuleBuilder, clock: &ManualClock) -> Manual {
+    // The second rule counts what passes; it is never in the way.
+    let passed = rule_that_counts();
+    Limiter::builder().rule(rule).rule(passed).with(small).build_with_clock(clock.clone()).unwrap()
+}
+
+fn rule_that_counts() -> RuleBuilder {
+    rule("passed").per("user").limit("1000/year").algorithm(AlgorithmKind::SlidingWindowLog)
+}
+
+fn used(limiter: &Manual, user: &str) -> Vec<(u64, u64)> {
+    let identities = [("user", user)];
+    let verdict = limiter.peek(&Request { cost: 0, ..from(&identities) });
+    verdict
+        .states()
+        .iter()
+        .map(|state| (state.decision.limit - state.decision.remaining, state.decision.reset_after))
+        .collect()
+}
+
+fn check(verdict: &Verdict, expected: Action, past: &Past, now_ns: u64) -> Result<(), TestCaseError> {
+    prop_assert_eq!(verdict.action(), expected);
+    let warned: Vec<&str> = verdict.warned_by().collect();
+    prop_assert_eq!(warned, if expected == Action::Warn { vec!["limited"] } else { vec![] });
+    if expected == Action::Block && past.blocked_until_ns > now_ns {
+        // At least until the block ends; longer if the limit is in the way for longer.
+        let left = Duration::from_nanos(past.blocked_until_ns - now_ns);
+        let limit = verdict.states()[0].decision.retry_after().map_or(Duration::ZERO, Duration::from_nanos);
+        prop_assert_eq!(verdict.retry_after(), Some(left.max(limit)));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn steps_come_as_the_oracle_says(
+        (steps, algorithm) in (steps(), algorithms()),
+        (amount, period_s) in (1..4_u64, 1..20_u64),
+        requests in vec((0..2_500_u64, 0..USERS.len()), 1..150),
+    ) {
+        let clock = clock();
+        let limited = || rule("limited").per("user").limit(&format!("{amount} per {period_s}s")).algorithm(algorithm);
+        let limiter = built(graduated(limited(), &steps), &clock);
+        // The same limit without steps says who is over it.
+        let plain = built(limited(), &clock);
+        let mut pasts: HashMap<usize, Past> = HashMap::new();
+        let mut passes: HashMap<usize, u64> = HashMap::new();
+        for (advance_ms, user) in requests {
+            clock.advance(advance_ms * MS_NS);
+            let now_ns = tollgate::Store::now_ns(limiter.store());
+            let identities = [("user", USERS[user])];
+            let request = from(&identities);
+            let past = pasts.entry(user).or_default();
+            let before = used(&limiter, USERS[user]);
+            let is_blocked = now_ns < past.blocked_until_ns;
+            let is_within = plain.peek(&request).is_allowed();
+            let mut expect = |is_made: bool| match (is_blocked, is_within) {
+                (true, _) => Action::Block,
+                (false, true) => Action::Allow,
+                (false, false) => past.violation(&steps, now_ns, is_made),
+            };
+            let (foreseen, expected) = (expect(false), expect(true));
+            let asked = limiter.peek(&request);
+            prop_assert_eq!(asked.action(), foreseen);
+            let verdict = limiter.check(&request);
+            check(&verdict, expected, past, now_ns)?;
+            if is_blocked || expected != Action::Block {
+                prop_assert_eq!(asked.retry_after(), verdict.retry_after());
+            }
+            if expected == Action::Allow {
+                prop_assert!(plain.check(&request).is_allowed());
+            }
+            let passed = passes.entry(user).or_default();
+            *passed += u64::from(verdict.is_allowed());
+            let after = used(&limiter, USERS[user]);
+            // What is warned is charged to the other rule and not to its own.
+            prop_assert_eq!(after[1].0, *passed);
+            if expected != Action::Allow {
+                prop_assert_eq!(after[0], before[0]);
+            }
+        }
+    }
+}
+
+/// One user's requests, one after the other, each after so many nanoseconds.
+fn actions<const COUNT: usize>(steps: Steps, after_ns: [u64; COUNT]) -> [Action; COUNT] {
+    let clock = clock();
+    let limiter = built(graduated(rule("limited").per("user").limit("1/day"), &steps), &clock);
+    after_ns.map(|ns| {
+        clock.advance(ns);
+        limiter.check(&from(&[("user", "ann")])).action()
+    })
+}
+
+#[test]
+fn a_block_lasts_to_the_nanosecond() {
+    use Action::{Allow, Block, Reject, Warn};
+    let steps = Steps { warn_first: 1, span_ms: 1_000, block: Some((2, 3_000)) };
+    let block_ns = 3_000 * MS_NS;
+    assert_eq!(
+        actions(steps, [0, 0, 0, 0, block_ns - 1, 1]),
+        // When it ends, its causes are out of the span.
+        [Allow, Warn, Reject, Block, Block, Warn]
+    );
+}
+
+#[test]
+fn violations_count_for_the_span_to_the_nanosecond() {
+    use Action::{Allow, Block, Reject, Warn};
+    let steps = Steps { warn_first: 1, span_ms: 10_000, block: Some((2, 3_000)) };
+    let span_ns = 10_000 * MS_NS;
+    assert_eq!(actions(steps, [0, 0, 0, span_ns - 1]), [Allow, Warn, Reject, Block]);
+    assert_eq!(actions(steps, [0, 0, 0, span_ns]), [Allow, Warn, Reject, Warn]);
+}
+
+/// A peek foresees how long the block would last that it does not begin.
+#[test]
+#[ignore = "a peek that foresees a block does not tell how long it would last"]
+fn a_peek_foresees_the_length_of_a_block() {
+    let steps = Steps { warn_first: 0, span_ms: 10_000, block: Some((1, 3_000)) };
+    let limiter = built(graduated(rule("limited").per("user").limit("1/s burst 1"), &steps), &clock());
+    let identities = [("user", "ann")];
+    let request = from(&identities);
+    assert_eq!([limiter.check(&request).action(), limiter.check(&request).action()], [Action::Allow, Action::Reject]);
+    let foreseen = limiter.peek(&request);
+    assert_eq!((foreseen.action(), foreseen.retry_after()), (Action::Block, Some(Duration::from_secs(3))));
+}

@@ -1,0 +1,11 @@
+//! The limiter, from outside, with a clock that the tests move.
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
+mod all_or_nothing;
+mod checking;
+mod giving_back;
+mod graduated;
+mod permits;
+mod policy_change;
+mod support;
+mod waiting;

@@ -1,0 +1,97 @@
+//! Another policy for a limiter in use.
+
+use tollgate::{CheckedPolicy, Limiter, LimiterError, PolicyBuilder, RuleBuilder, rule};
+
+use crate::support::{Manual, any, clock, from, remaining};
+
+fn policy(rules: impl IntoIterator<Item = RuleBuilder>) -> CheckedPolicy {
+    rules.into_iter().fold(PolicyBuilder::default(), PolicyBuilder::rule).build().unwrap()
+}
+
+fn limiter(policy: &CheckedPolicy) -> Manual {
+    Limiter::in_memory(policy, clock()).unwrap()
+}
+
+#[test]
+fn counters_stay_with_the_name_of_their_rule() {
+    let limiter = limiter(&policy([rule("a").limit("10/h"), rule("b").limit("10/h")]));
+    (0..4).for_each(|_| assert!(limiter.check(&any()).is_allowed()));
+    // The other way round, one of them wider; one that was not there is untouched.
+    let changed = policy([rule("c").limit("3/h"), rule("b").limit("20/h"), rule("a").limit("10/h")]);
+    limiter.set_policy(&changed).unwrap();
+    assert_eq!(remaining(&limiter), [3, 16, 6]);
+}
+
+#[test]
+fn a_lowered_limit_holds_at_once_and_a_raised_one_too() {
+    let limiter = limiter(&policy([rule("a").limit("10/h")]));
+    (0..6).for_each(|_| assert!(limiter.check(&any()).is_allowed()));
+    limiter.set_policy(&policy([rule("a").limit("5/h")])).unwrap();
+    assert!(!limiter.check(&any()).is_allowed());
+    limiter.set_policy(&policy([rule("a").limit("8/h")])).unwrap();
+    assert_eq!((0..5).filter(|_| limiter.check(&any()).is_allowed()).count(), 2);
+}
+
+#[test]
+fn clones_obey_the_new_policy() {
+    let limiter = limiter(&policy([rule("a").limit("1/h")]));
+    let clone = limiter.clone();
+    assert!(clone.check(&any()).is_allowed());
+    limiter.set_policy(&policy([rule("a").limit("2/h")])).unwrap();
+    assert!(clone.check(&any()).is_allowed());
+    assert!(!clone.check(&any()).is_allowed());
+    assert_eq!(clone.plan().rules().len(), 1);
+}
+
+/// What was taken under the old policy is given back to the counters it came from.
+#[test]
+fn receipts_outlive_their_policy() {
+    let limiter = limiter(&policy([rule("slots").concurrency(2), rule("a").limit("9/h")]));
+    let permit = limiter.permit(&any()).unwrap();
+    let (_, receipt) = limiter.check_with_receipt(&any());
+    limiter.set_policy(&policy([rule("a").limit("9/h"), rule("slots").concurrency(3)])).unwrap();
+    assert_eq!(remaining(&limiter), [7, 1]);
+    drop(permit);
+    assert_eq!(remaining(&limiter), [7, 2]);
+    limiter.refund(receipt.unwrap());
+    assert_eq!(remaining(&limiter), [8, 3]);
+}
+
+#[test]
+fn blocks_outlive_their_policy() {
+    let minute = std::time::Duration::from_secs(60);
+    let graduated =
+        |rate: &str| policy([rule("a").per("user").limit(rate).on_limit(0, minute, Some((1, 15 * minute)))]);
+    let limiter = limiter(&graduated("1/h"));
+    let alice = [("user", "alice")];
+    let actions: Vec<_> = (0..3).map(|_| limiter.check(&from(&alice)).action().name()).collect();
+    assert_eq!(actions, ["allow", "reject", "block"]);
+    limiter.set_policy(&graduated("100/h")).unwrap();
+    assert_eq!(limiter.check(&from(&alice)).action().name(), "block");
+    assert!(limiter.check(&from(&[("user", "bob")])).is_allowed());
+}
+
+#[test]
+fn a_policy_for_another_store_is_not_taken_for_this_one() {
+    let redis = || {
+        let settings = tollgate::policy::model::RedisSettings {
+            nodes: vec!["localhost:6379".to_owned()],
+            mode: tollgate::policy::model::RedisMode::Standalone,
+            deadline_ns: 20_000_000,
+            on_failure: tollgate::policy::model::OnFailure::Local,
+            fallback_share: (1, 2),
+            prefix: String::new(),
+            database: 0,
+            username: None,
+            password: None,
+            tls: false,
+            sentinel_primary: None,
+        };
+        PolicyBuilder::default().rule(rule("a").limit("1/h")).with(|policy| {
+            policy.store = tollgate::policy::model::StoreSettings::Redis(settings);
+        })
+    };
+    let error = Limiter::new(&redis().build().unwrap()).unwrap_err();
+    assert!(matches!(error, LimiterError::OtherStore));
+    assert!(error.to_string().contains("with_store"), "{error}");
+}

@@ -1,0 +1,23 @@
+//! A limit for each address in front of an axum service.
+//!
+//! ```text
+//! cargo run -p axum-hello
+//! for i in 1 2 3 4 5 6; do curl -i http://127.0.0.1:3000/; done
+//! ```
+//!
+//! Five say hello, and tell in `RateLimit` and `X-RateLimit-*` what remains.
+//! The sixth is a 429 with a `Retry-After` of 12 seconds, and says in its body
+//! which limit it met.
+#![allow(clippy::print_stdout, reason = "it tells where it listens")]
+
+use std::error::Error;
+
+use tokio::net::TcpListener;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    axum_hello::serve(listener, axum_hello::app()?).await?;
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The example does what it says, over loopback.
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+async fn start() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(token_cost::serve(listener, token_cost::app().unwrap()));
+    address
+}
+
+/// The status and the body.
+fn send(address: SocketAddr, request_line: &str, body: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let head = format!(
+        "{request_line} HTTP/1.1\r\nhost: localhost\r\nx-user-id: ann\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+    );
+    stream.write_all((head + body).as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+}
+
+fn remaining(address: SocketAddr) -> u64 {
+    send(address, "GET /budget/ann", "").1["remaining"].as_u64().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_estimate_is_replaced_by_what_the_answer_took() {
+    let address = start().await;
+    assert_eq!(remaining(address), 1_000);
+    let (status, answer) = send(address, "POST /complete", "why is the sky blue");
+    assert_eq!((status, &answer["tokens_used"]), (200, &20.into()));
+    assert_eq!(answer["remaining_by_estimate"], 1_000 - token_cost::ESTIMATE);
+    assert_eq!(remaining(address), 980);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_overrun_empties_the_budget() {
+    let address = start().await;
+    let long = vec!["ninechars"; 150].join(" ");
+    let (status, answer) = send(address, "POST /complete", &long);
+    assert_eq!((status, &answer["tokens_used"]), (200, &1_500.into()));
+    assert_eq!(remaining(address), 0);
+    let (status, problem) = send(address, "POST /complete", "and now");
+    assert_eq!((status, &problem["rule"]), (429, &"tokens".into()));
+    // Until there is room for the next estimate, at 1,000 an hour.
+    let seconds = problem["retry_after_ms"].as_u64().unwrap() / 1_000;
+    assert!((330..=360).contains(&seconds), "{problem}");
+}

@@ -1,0 +1,136 @@
+//! Whatever a client sends, a plan makes something of it: it never panics, what
+//! it charges is what it explains, keys are clean, and no other way of writing
+//! the same request meets anything else.
+//!
+//! The input is lines: the method, the host, the target, then `Name: value`.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use tollgate_core::Quota;
+use tollgate_policy::model::{
+    Allowance, ClientIp, Condition, Cost, CostSource, ForwardedBy, Grant, Identity, IdentitySource, Networks, Paths,
+    Rule, TextPattern, TrailingSlash, When,
+};
+use tollgate_policy::{Met, Plan, Policy, Request, RuleOutcome};
+
+static PLANS: LazyLock<[Plan; 2]> = LazyLock::new(|| {
+    [
+        plan(ForwardedBy::XForwardedFor, Paths::default()),
+        plan(ForwardedBy::Forwarded, Paths { trailing_slash: TrailingSlash::Keep, ignore_case: true }),
+    ]
+});
+
+fuzz_target!(|data: &[u8]| {
+    let mut lines = data.split(|byte| *byte == b'\n');
+    let mut text = || String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
+    let (method, host, target) = (text(), text(), text());
+    let headers: Vec<(String, &[u8])> = lines.filter_map(field).collect();
+    for (plan, peer) in
+        PLANS.iter().flat_map(|plan| ["10.0.0.1", "203.0.113.9", "::ffff:10.0.0.1"].map(|peer| (plan, peer)))
+    {
+        let peer = peer.parse().expect("an address");
+        let request = Request {
+            method: &method,
+            host: Some(&host),
+            target: &target,
+            headers: &headers,
+            ..Request::from_peer(Some(peer))
+        };
+        let met = plan.meet(&request);
+        assert_clean(&met);
+        assert_explained(plan, &request, &met);
+        assert_written_otherwise(plan, &request, &met);
+    }
+});
+
+fn field(line: &[u8]) -> Option<(String, &[u8])> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    Some((String::from_utf8_lossy(&line[..colon]).into_owned(), &line[colon + 1..]))
+}
+
+/// Keys are short and can be printed, and nothing in them means anything to Redis.
+fn assert_clean(met: &Met) {
+    for charge in &met.charges {
+        let key = met.key(charge);
+        assert!(key.iter().all(|byte| matches!(byte, b' '..=b'~') && !b"{}".contains(byte)));
+        // Two parts of at most 256 bytes, each of which may be four when it is escaped.
+        assert!(key.len() <= 2 * (4 * 256 + 16));
+        assert!((1..=100).contains(&charge.cost));
+    }
+}
+
+fn assert_explained(plan: &Plan, request: &Request<'_>, met: &Met) {
+    let mut charges = met.charges.iter();
+    for rule in plan.explain(request).rules {
+        let RuleOutcome::Applies(applied) = rule.outcome else { continue };
+        let charge = charges.next().expect("as many charges as rules that apply");
+        assert_eq!(charge.rule, rule.rule);
+        assert_eq!(charge.cost, applied.cost);
+        assert_eq!(met.key(charge), applied.key.as_bytes());
+    }
+    assert!(charges.next().is_none());
+}
+
+/// A slash more, or a segment that leads nowhere, is the same path.
+fn assert_written_otherwise(plan: &Plan, request: &Request<'_>, met: &Met) {
+    if !request.target.starts_with('/') {
+        return;
+    }
+    for prefix in ["/", "/.", "/x/..", "/%2e", "http://h"] {
+        let target = format!("{prefix}{}", request.target);
+        let other = plan.meet(&Request { target: &target, ..*request });
+        let keys =
+            |met: &Met| met.charges.iter().map(|charge| (charge.rule, met.key(charge).to_vec())).collect::<Vec<_>>();
+        assert_eq!(keys(&other), keys(met), "{target}");
+    }
+}
+
+fn plan(forwarded_by: ForwardedBy, paths: Paths) -> Plan {
+    let sources = [
+        ("user", IdentitySource::Header("X-User".into())),
+        ("sid", IdentitySource::Cookie("sid".into())),
+        ("org", IdentitySource::PathSegment(2)),
+        ("api_key", IdentitySource::Query("key".into())),
+        ("token", IdentitySource::Bearer),
+        ("anybody", IdentitySource::First(["user", "sid", "api_key"].map(str::to_owned).to_vec())),
+    ];
+    let mut rules: Vec<Rule> = sources.iter().map(|(name, _)| rule(name, &[name], When::default())).collect();
+    rules.push(rule("address", &["client_ip", "path"], When::default()));
+    rules.push(rule("host", &["host", "method"], When::default()));
+    let patterns = ["/a", "/a/*", "/a/*/c", "/*/b", "/a/b/c"].map(str::to_owned).to_vec();
+    rules.push(rule("route", &["route"], When { paths: patterns, ..When::default() }));
+    rules.push(rule("inside", &["client_ip"], When { network: Some(Networks::Internal), ..When::default() }));
+    let hosts = vec!["*.example.com".to_owned(), "a".to_owned()];
+    rules.push(rule("hosts", &["host"], When { hosts, ..When::default() }));
+    let condition = Condition::OneOf(vec![TextPattern("a*b*".into())]);
+    rules.push(rule("header", &["user"], When { headers: vec![("X-A".into(), condition)], ..When::default() }));
+    let identity = |(name, source): (&str, IdentitySource)| Identity { name: name.to_owned(), source, trusted: true };
+    let trusted_proxies = vec!["10.0.0.0/8".parse().expect("a network")];
+    let policy = Policy {
+        identities: sources.into_iter().map(identity).collect(),
+        client_ip: ClientIp { trusted_proxies, forwarded_by, ..ClientIp::default() },
+        rules,
+        paths,
+        ..Policy::default()
+    };
+    Plan::compile(&policy.check().expect("a policy")).expect("a plan")
+}
+
+fn rule(name: &str, key: &[&str], when: When) -> Rule {
+    let quota = Quota::token_bucket("100/min".parse().expect("a rate")).expect("a quota");
+    Rule {
+        name: name.to_owned(),
+        when,
+        key: key.iter().map(|name| (*name).to_owned()).collect(),
+        allowance: Allowance::Same(Grant::Limited(vec![quota])),
+        cost: Cost { source: CostSource::Header { name: "X-Cost".into(), default: 1 }, max: 100, settled_by: None },
+        on_limit: None,
+        shadow: false,
+        publish: true,
+        overrides: Vec::new(),
+        on_failure: None,
+    }
+}

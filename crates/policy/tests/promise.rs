@@ -260,8 +260,9 @@ fn a_failing_store_is_told() {
     let text = |on_failure| Promise::of(&rule, &redis(on_failure, (1, 4))).to_string();
     assert!(text(OnFailure::Open).ends_with("\n  while the store fails, everything passes"));
     assert!(text(OnFailure::Closed).ends_with("\n  while the store fails, nothing passes"));
-    let local = "\n    while the store fails, each instance on its own, besides what passed before: \
-        15/min burst 15, at most 30 requests in any minute, 15 in any second";
+    let local = "
+    while the store fails: 15/min burst 15, at most 30 requests in any minute, 15 in any second
+  while the store fails, each instance counts on its own, besides what passed before";
     assert!(text(OnFailure::Local).ends_with(local), "{}", text(OnFailure::Local));
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Body {
     file: String,
     valid: bool,
     errors: Vec<Message>,
+    /// How many more errors there are than are told.
+    omitted: usize,
     warnings: Vec<Message>,
     rules: Vec<Rule>,
 }
@@ -113,6 +115,7 @@ pub(super) fn valid(file: String, loaded: &Loaded) -> Body {
         file,
         valid: true,
         errors: Vec::new(),
+        omitted: 0,
         warnings: loaded.warnings.iter().map(Message::from).collect(),
         rules: promises(&loaded.policy).iter().map(Rule::from).collect(),
     }
@@ -123,6 +126,7 @@ pub(super) fn invalid(file: String, report: &Report) -> Body {
         file,
         valid: false,
         errors: report.errors.iter().map(Message::from).collect(),
+        omitted: report.omitted,
         warnings: report.warnings.iter().map(Message::from).collect(),
         rules: Vec::new(),
     }

@@ -38,7 +38,7 @@ Exit codes: 0 it is valid; 1 it is not, or has warnings with --strict; 3 it
 cannot be read.
 
 The members of the JSON, which is written for an invalid policy too:
-  file, valid
+  file, valid, omitted (how many more errors there are than are told)
   errors[], warnings[]   code, file, line, column, width, message, hint
                          (null where there is none), source_line
   rules[]                rule; key (names of identities); unit (requests or

@@ -107,6 +107,7 @@ fn what_is_wrong_is_told_to_programs_too() {
     assert_eq!((code, stderr.as_str()), (Some(1), ""));
     let answer: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((&answer["valid"], &answer["rules"]), (&false.into(), &Value::Array(vec![])));
+    assert_eq!(answer["omitted"], 0);
     let error = &answer["errors"][0];
     assert_eq!((&error["code"], &error["line"], &error["column"]), (&"bad-rate".into(), &5.into(), &14.into()));
     assert_eq!(error["source_line"], "    limit: 5/fortnight");

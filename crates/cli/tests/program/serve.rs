@@ -98,7 +98,7 @@ fn a_redis_store_is_not_served_yet() {
     );
     assert_eq!(String::from_utf8(failed.stderr).unwrap(), expected);
     let promised = String::from_utf8(output(&["validate", &file]).stdout).unwrap();
-    assert!(promised.contains("while the store fails, each instance on its own"), "{promised}");
+    assert!(promised.contains("while the store fails, each instance counts on its own"), "{promised}");
 }
 
 #[test]

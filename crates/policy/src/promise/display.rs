@@ -26,7 +26,10 @@ impl fmt::Display for Promise {
         match self.on_failure {
             Some(OnFailure::Open) => f.write_str("\n  while the store fails, everything passes"),
             Some(OnFailure::Closed) => f.write_str("\n  while the store fails, nothing passes"),
-            Some(OnFailure::Local) | None => Ok(()),
+            Some(OnFailure::Local) => {
+                f.write_str("\n  while the store fails, each instance counts on its own, besides what passed before")
+            }
+            None => Ok(()),
         }
     }
 }
@@ -117,11 +120,8 @@ impl Promise {
     }
 
     fn share(&self, share: &Share) -> String {
-        format!(
-            "while the store fails, each instance on its own, besides what passed before: {}, {}",
-            limit(&share.quota),
-            self.bound(&share.bound, share.quota.period_ns())
-        )
+        let bound = self.bound(&share.bound, share.quota.period_ns());
+        format!("while the store fails: {}, {bound}", limit(&share.quota))
     }
 
     /// Whether nobody gets anything else, so that nobody needs to be named.

@@ -237,7 +237,9 @@ fn named(node: &Node, names: &mut HashSet<Rc<str>>, findings: &mut Findings) -> 
 }
 
 fn syntax_hint(info: &str) -> &'static str {
-    if info.contains("tab") {
+    if info.contains("unknown anchor") {
+        "a text that begins with `*` needs quotes, as in \"*.example.com\"; else it repeats what an anchor (&name) names"
+    } else if info.contains("tab") {
         "indent with spaces; YAML does not allow tabs there"
     } else if info.contains("quote") || info.contains("scalar") {
         "look for a quote that is not closed"

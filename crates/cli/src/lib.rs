@@ -1,11 +1,20 @@
 //! The `tollgate` program: arguments in, exit codes out. What it does is in the other crates.
 
+mod answer;
 mod arguments;
+mod colours;
 mod exit;
+mod explain;
 mod failure;
+mod format;
+mod init;
+mod limits;
 mod listen_address;
+mod policy_file;
+mod schema;
 mod serve;
 mod talk;
+mod validate;
 
 use std::ffi::OsString;
 
@@ -22,9 +31,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     };
     let done = match arguments.command {
         Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Init(arguments) => init::init(&arguments),
+        Command::Validate(arguments) => validate::validate(&arguments),
+        Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Limits(arguments) => limits::limits(&arguments),
+        Command::Schema => schema::schema(),
     };
     match done {
-        Ok(()) => Exit::Done,
+        Ok(exit) => exit,
         Err(failure) => talk::failure(&failure),
     }
 }

@@ -1,43 +1,103 @@
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tollgate::RealClock;
+use tollgate::policy::Loaded;
+use tollgate::{LimiterError, RealClock};
 use tollgate_server::{BindError, Drained, Engine, Listener, Listeners, Server};
 
-use crate::arguments::ServeArguments;
+use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::listen_address::ListenAddress;
+use crate::policy_file;
 use crate::talk::say;
 
+/// Run the service
+///
+/// Prints a line on stderr for each listener once it accepts. SIGTERM and
+/// Ctrl-C stop accepting, answer what is under way, and end.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// The policy file; `-` is stdin. Without it the starter policy holds: 60 requests a minute for each address
+    file: Option<PathBuf>,
+
+    /// Where to answer HTTP; a port alone is a loopback port, `off` is not at all
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    http: ListenAddress,
+
+    /// Where to answer gRPC (not served yet)
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    grpc: ListenAddress,
+
+    /// Where to answer RESP (not served yet)
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380")]
+    resp: ListenAddress,
+
+    /// Where operators look; a loopback address
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
+    admin: ListenAddress,
+}
+
 /// Runs the service until it is told to stop.
-pub(crate) fn serve(arguments: &ServeArguments) -> Result<(), Failure> {
-    if let Some(file) = &arguments.file {
-        let what = format!("cannot serve {}: policy files are not read yet", file.display());
-        return Err(Failure::failed(what).with_hint("leave the file out to serve the built-in rule per-ip"));
-    }
+pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let listeners = Listeners { http: arguments.http.address(), admin: arguments.admin.address() };
     if listeners.http.is_none() && listeners.admin.is_none() {
         return Err(Failure::wrong_usage("--http and --admin are both off: nothing would be served"));
     }
-    let engine = Engine::starter(Arc::new(RealClock::new()))
-        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    let loaded = match &arguments.file {
+        Some(file) => policy_file::read_valid(file)?,
+        None => policy_file::starter(),
+    };
+    let engine =
+        Engine::new(&loaded.policy, Arc::new(RealClock::new())).map_err(|error| unserved(arguments, &error))?;
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?
-        .block_on(run(listeners, engine, &not_served(arguments)))
+        .block_on(run(listeners, engine, &remarks(arguments, &loaded)))?;
+    Ok(Exit::Done)
 }
 
-async fn run(listeners: Listeners, engine: Engine, not_served: &[String]) -> Result<(), Failure> {
+fn unserved(arguments: &ServeArguments, error: &LimiterError) -> Failure {
+    let policy = arguments.file.as_deref().map_or_else(|| "the starter policy".to_owned(), policy_file::name_of);
+    match error {
+        LimiterError::OtherStore => {
+            Failure::failed(format!("cannot serve {policy}: its store is Redis, and this build has no Redis store yet"))
+                .with_hint("say `store: memory` to keep the counters in this process")
+        }
+        error => Failure::failed(format!("cannot serve {policy}: {error}")),
+    }
+}
+
+/// What is worth saying once it listens.
+fn remarks(arguments: &ServeArguments, loaded: &Loaded) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let not_served = not_served(arguments);
+    if !not_served.is_empty() {
+        remarks.push(format!("not served yet, and not listening: {}", not_served.join(", ")));
+    }
+    if let (Some(file), count @ 1..) = (&arguments.file, loaded.warnings.len()) {
+        remarks.push(warnings(file, count));
+    }
+    remarks
+}
+
+fn warnings(file: &Path, count: usize) -> String {
+    let name = policy_file::name_of(file);
+    let these = if count == 1 { "1 warning".to_owned() } else { format!("{count} warnings") };
+    format!("{name} has {these}: `tollgate validate {}` tells more", file.display())
+}
+
+async fn run(listeners: Listeners, engine: Engine, remarks: &[String]) -> Result<(), Failure> {
     // Taken before the listeners are announced: whoever has seen them may stop us at once.
     let mut signals = Signals::take().map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     let server = Server::bind(listeners, engine).await.map_err(unbound)?;
     for (listener, address) in server.addresses() {
         say(format_args!("{} listening on http://{address}", listener.name()));
     }
-    if !not_served.is_empty() {
-        say(format_args!("not served yet, and not listening: {}", not_served.join(", ")));
-    }
+    remarks.iter().for_each(say);
     drain(server, &mut signals).await;
     Ok(())
 }
@@ -105,13 +165,13 @@ impl Signals {
         })
     }
 
-    /// Waits until told to stop. Told to reload meanwhile, it says that there is nothing to reload.
+    /// Waits until told to stop. Told to reload meanwhile, it says that it does not.
     async fn stop(&mut self) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => say("nothing to reload: no policy file is read yet"),
+                _ = self.hang_up.recv() => say("policies are not reloaded yet: start again to read the file anew"),
             }
         }
     }

@@ -1,22 +1,34 @@
-//! Everything the program says to a person, on stderr. Data goes to stdout,
-//! and there is none yet.
+//! Everything the program says to a person, on stderr. Data goes to stdout, through `answer`.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
+use crate::colours::Colours;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, What};
 
 /// Says one line.
 pub(crate) fn say(line: impl Display) {
     write_line(format_args!("tollgate: {line}"));
 }
 
+/// Says what is likely wrong: blocks of lines, with an empty line after each.
+pub(crate) fn warn(blocks: impl IntoIterator<Item = impl Display>) {
+    for block in blocks {
+        write_line(Colours::of_stderr().message(&block.to_string()));
+        write_line("");
+    }
+}
+
 /// Says what went wrong, with a hint if there is one.
 pub(crate) fn failure(failure: &Failure) -> Exit {
-    write_line(format_args!("error: {}", failure.what));
+    let colours = Colours::of_stderr();
+    match &failure.what {
+        What::Sentence(sentence) => write_line(colours.message(&format!("error: {sentence}"))),
+        What::Report(report) => write_line(colours.message(report)),
+    }
     if let Some(hint) = &failure.hint {
-        write_line(format_args!("hint: {hint}"));
+        write_line(colours.message(&format!("hint: {hint}")));
     }
     failure.exit
 }

@@ -10,7 +10,11 @@ mod checked;
 pub mod model;
 mod plan;
 mod problem;
+pub mod promise;
+pub mod published;
 mod request;
+#[cfg(feature = "yaml")]
+mod starter;
 #[cfg(feature = "yaml")]
 mod yaml;
 
@@ -24,5 +28,7 @@ pub use plan::{
 };
 pub use problem::{Place, Problem, Step};
 pub use request::{Headers, Request};
+#[cfg(feature = "yaml")]
+pub use starter::STARTER;
 #[cfg(feature = "yaml")]
 pub use yaml::{Diagnostic, LoadError, Loaded, Report, Severity, json_schema, load, parse};

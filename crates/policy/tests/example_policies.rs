@@ -1,6 +1,6 @@
 //! Whole files, and what they mean.
 
-#![cfg(feature = "yaml")]
+#![cfg(all(feature = "yaml", feature = "jwt"))]
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -159,6 +159,32 @@ fn all_mistakes_are_told_at_once_and_none_twice() {
 }
 
 #[test]
+fn what_cannot_be_read_is_not_missed_elsewhere() {
+    for (text, expected) in [
+        ("identity: [user]\nrules: [{name: a, key: user, limit: 1/s}]", "wrong-type"),
+        ("identity: {tier: 7}\nrules: [{name: a, key: tier, tiers: {x: 1/s}}]", "wrong-type"),
+        (
+            "jwt: {algorithm: HS1, key_env: PATH}\nidentity: {user: {jwt: sub}}\nrules: [{name: a, limit: 1/s}]",
+            "unknown-word",
+        ),
+        ("identity: {user: 7}\nrules: [{name: a, key: user, limit: 1/s}]", "wrong-type"),
+        ("rules: [{name: a, limit: x, cost: 5, on_limit: [{first: 1, action: warn}]}]", "bad-rate"),
+    ] {
+        let report = parse(&format!("version: 1\n{text}\n"), "a", None).unwrap_err();
+        let codes: Vec<&str> = report.errors.iter().map(|error| error.code).collect();
+        assert_eq!(codes, [expected], "{report}");
+    }
+}
+
+#[test]
+fn a_truth_is_no_text() {
+    let text = "version: 1\nidentity: {user: {header: true}, other: {header: 'true'}, third: {value: 42}}\n";
+    let report = parse(text, "a", None).unwrap_err();
+    assert_eq!(report.errors.len(), 1, "{report}");
+    assert!(report.to_string().contains("put it in quotes"), "{report}");
+}
+
+#[test]
 fn a_mistake_behind_an_alias_is_told_once() {
     let text = "version: 1\nrules:\n- {name: a, limit: &l 5/x}\n- {name: b, limit: *l}\n- {name: c, limit: *l}\n";
     assert_eq!(parse(text, "a", None).unwrap_err().errors.len(), 1);
@@ -178,6 +204,7 @@ fn no_secret_is_ever_shown() {
         "version: 1\njwt: { algorithm: HS256, key: hunter2, kez: 1 }\n",
         "version: 1\nstore: { redis: { nodes: [a:1], password: 'hunter2', passwort: x } }\n",
         "version: 1\njwt:\n  algorithm: HS256\n  key: |\n    hunter2\n    hunter2\n",
+        "version: 1\njwt: { algorithm: HS256, key: x, key: hunter2 }\n",
         "version: 1\njwt: { algorithm: HS256, key: [hunter2, {a: hunter2}], x: 1 }\n",
     ] {
         let report = parse(text, "a", None).unwrap_err();
@@ -212,4 +239,50 @@ fn what_is_no_file_is_told_clearly() {
     let binary = write("binary.yaml", b"version: 1\n\xff\xfe");
     assert!(matches!(load(&binary), Err(LoadError::NotText { line: 2, .. })));
     fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Puts a piece of a policy, as the documentation shows it, into a whole one.
+fn whole(block: &str) -> String {
+    const RULE_MEMBERS: [&str; 7] = ["key:", "limit:", "tiers:", "concurrency:", "when:", "on_limit:", "- name:"];
+    let identities = "identity:\n  user: { header: X-User, trusted: true }\n  api_key: { header: X-Key, trusted: true }\n  tier: { header: X-Tier, default: free, trusted: true }\n";
+    let indented = |by: &str| block.lines().map(|line| format!("{by}{line}\n")).collect::<String>();
+    if block.starts_with("version:") {
+        return block.to_owned();
+    }
+    if block.starts_with("- name:") {
+        return format!("version: 1\n{identities}rules:\n{}", indented("  "));
+    }
+    if RULE_MEMBERS.iter().any(|member| block.starts_with(member)) {
+        let has_limit = ["limit:", "tiers:", "concurrency:"].iter().any(|member| block.starts_with(member))
+            || block.contains("\nlimit:");
+        let limit = if has_limit { "" } else { "    limit: 5/min\n" };
+        return format!("version: 1\n{identities}rules:\n  - name: a\n{limit}{}", indented("    "));
+    }
+    let identities = if block.contains("identity:") { "" } else { identities };
+    format!("version: 1\n{identities}{block}")
+}
+
+#[test]
+fn every_example_in_the_reference_loads() {
+    let page = fs::read_to_string("../../docs/policy.md").unwrap();
+    let blocks: Vec<&str> = page.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(blocks.len() > 20, "{} examples", blocks.len());
+    // Files that the examples name lie beside the good fixtures.
+    for block in blocks {
+        let text = whole(&block.replace("issuer.pem", "secret.key"));
+        if let Err(report) = parse(&text, "docs/policy.md", Some(Path::new("tests/fixtures/good"))) {
+            panic!("{report}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn every_member_is_in_the_reference() {
+    let page = fs::read_to_string("../../docs/policy.md").unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&tollgate_policy::json_schema()).unwrap();
+    for (shape, definition) in schema["$defs"].as_object().unwrap() {
+        for name in definition["properties"].as_object().unwrap().keys() {
+            assert!(page.contains(&format!("`{name}`")) || page.contains(&format!("{name}: ")), "{shape}.{name}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tollgate_policy::{Report, parse};
 
 /// Far above what it takes, far below what a stuck reader takes; debug builds are slow.
-const QUICKLY: Duration = Duration::from_secs(2);
+const QUICKLY: Duration = Duration::from_secs(5);
 
 fn refused(text: &str) -> Report {
     let started = Instant::now();
@@ -84,12 +84,47 @@ fn a_long_chain_of_first_and_a_circle_at_its_end() {
 }
 
 #[test]
+fn warnings_are_found_quickly_too() {
+    let many = |count: usize, item: fn(usize) -> String| (0..count).map(item).collect::<Vec<_>>().join(", ");
+    let identities: String = (0..30)
+        .map(|at| {
+            let next = if at < 29 { format!("a{}, ", at + 1).repeat(20) } else { "leaf".to_owned() };
+            format!("  a{at}: {{ first: [{}] }}\n", next.trim_end_matches(", "))
+        })
+        .collect();
+    let texts = many(2_000, |at| format!("t{at}"));
+    let text = format!(
+        "version: 1\nidentity:\n{identities}  leaf: {{ header: X-Leaf, trusted: true }}\n  tier: {{ by: leaf, map: {{ {} }}, default: d }}\n\
+         deny: {{ leaf: [{texts}] }}\nallow: {{ leaf: [{texts}] }}\n\
+         rules: [{}]\n",
+        many(2_000, |at| format!("k{at}: m{at}")),
+        many(200, |at| format!(
+            "{{ name: r{at}, key: a0, limit: 1/s, when: {{ method: [GET, POST], identity: {{ tier: [x, y], method: ['P*'] }} }} }}"
+        )),
+    );
+    let started = Instant::now();
+    let loaded = parse(&text, "hostile.yaml", None).unwrap_or_else(|report| panic!("{report}"));
+    assert!(started.elapsed() < QUICKLY, "took {:?}", started.elapsed());
+    assert!(loaded.warnings.iter().any(|warning| warning.code == "limits-can-be-avoided"));
+    assert!(loaded.warnings.len() <= 200);
+}
+
+#[test]
 fn long_lines_and_control_characters() {
     let text = format!("version: 1\nrules: [{}\u{1b}[2J{}]\n", "a, ".repeat(10_000), "b, ".repeat(10_000));
     let report = refused(&text);
     let shown = report.to_string();
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
     assert!(shown.lines().all(|line| line.chars().count() < 400));
+}
+
+#[test]
+fn control_characters_in_names() {
+    let text =
+        "version: 1\nidentity: { \"use\\u0005\": { peer: true } }\nrules: [{ name: a, key: user, limit: 1/s }]\n";
+    let shown = refused(text).to_string();
+    assert!(shown.contains("did you mean"), "{shown}");
+    assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
 }
 
 #[test]

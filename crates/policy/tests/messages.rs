@@ -1,7 +1,7 @@
 //! Every message, as it is printed. `UPDATE_MESSAGES=1 cargo test -p tollgate-policy --all-features
 //! --test messages` writes them anew; read what changed.
 
-#![cfg(feature = "yaml")]
+#![cfg(all(feature = "yaml", feature = "jwt"))]
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -47,7 +47,8 @@ fn assert_same(different: &[String]) {
 #[test]
 fn every_error_reads_as_it_should() {
     let mut different = Vec::new();
-    for code in ERROR_CODES {
+    // That one only a program without the feature `jwt` says; see `without_jwt.rs`.
+    for code in ERROR_CODES.iter().filter(|code| **code != "jwt-not-built") {
         let text = fixture("errors", code);
         let report = parse(&text, &format!("{code}.yaml"), Some(&fixtures("errors"))).expect_err(code);
         let codes: Vec<&str> = report.errors.iter().map(|error| error.code).collect();

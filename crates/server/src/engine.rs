@@ -1,58 +1,47 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate::{BuildError, Clock, Limit, LimitError, MemoryOptions, MemoryStore, QuotaError};
+use tollgate::policy::published::Published;
+use tollgate::{CheckedPolicy, Clock, Limiter, LimiterError, MemoryStore, Request, Verdict};
 
-use crate::answer::{Answer, RuleAnswer};
-use crate::client_address::counted_address;
 use crate::front_end::FrontEnd;
 use crate::metrics::Metrics;
-use crate::request::Request;
-use crate::starter;
+use crate::service_clock::ServiceClock;
 
 /// The store behind every front end. Its clock is chosen when the service
 /// starts; a call through a pointer is nothing beside reading a request.
-pub(crate) type Store = MemoryStore<Arc<dyn Clock>>;
+pub(crate) type Store = MemoryStore<ServiceClock>;
 
 /// Decides requests. All front ends share one.
 pub struct Engine {
-    store: Arc<Store>,
-    per_ip: Limit,
+    limiter: Limiter<Store>,
+    published: Published,
     metrics: Metrics,
 }
 
-/// Why an engine cannot start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The store cannot be built.
-    Store(BuildError),
-    /// The rule's quota cannot be built.
-    Quota(QuotaError),
-    /// The rule cannot be prepared.
-    Limit(LimitError),
-}
-
 impl Engine {
-    /// The built-in rule over a memory store that goes by `clock`.
-    pub fn starter(clock: Arc<dyn Clock>) -> Result<Engine, StartError> {
-        let store = Arc::new(MemoryStore::with(MemoryOptions::default(), clock).map_err(StartError::Store)?);
-        let quota = starter::quota().map_err(StartError::Quota)?;
-        let per_ip = store.limit(starter::RULE, quota).map_err(StartError::Limit)?;
-        let metrics = Metrics::new(&store);
-        Ok(Engine { store, per_ip, metrics })
+    /// A policy over a memory store that goes by `clock`.
+    pub fn new(policy: &CheckedPolicy, clock: Arc<dyn Clock>) -> Result<Engine, LimiterError> {
+        let limiter = Limiter::in_memory(policy, ServiceClock(clock))?;
+        let metrics = Metrics::new(&limiter);
+        Ok(Engine { limiter, published: Published::of(policy), metrics })
     }
 
     /// Decides one request, and counts it.
-    #[must_use]
-    pub fn decide(&self, front_end: FrontEnd, request: &Request) -> Answer {
-        let clock = self.store.clock();
+    pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
+        let clock = self.limiter.store().clock();
         let begun_ns = clock.now_ns();
-        let answer = self.answer(request);
+        let verdict = self.limiter.decide(request).await;
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = clock.now_ns().saturating_sub(begun_ns);
-        self.metrics.count(front_end, request, &answer, taken_ns);
-        answer
+        self.metrics.count(front_end, request, &verdict, taken_ns);
+        verdict
+    }
+
+    /// The limits as clients may know them.
+    #[must_use]
+    pub fn published(&self) -> &Published {
+        &self.published
     }
 
     /// The metrics in Prometheus' text format.
@@ -60,30 +49,10 @@ impl Engine {
     pub fn metrics_text(&self) -> String {
         self.metrics.text()
     }
-
-    fn answer(&self, request: &Request) -> Answer {
-        let rule = request.ip.map(|ip| RuleAnswer {
-            name: starter::RULE,
-            decision: self.store.check(&self.per_ip, &counted_address(ip), request.cost),
-        });
-        Answer { rule }
-    }
 }
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("per_ip", &self.per_ip).finish_non_exhaustive()
+        f.debug_struct("Engine").field("limiter", &self.limiter).finish_non_exhaustive()
     }
 }
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Store(error) => error.fmt(f),
-            StartError::Quota(error) => error.fmt(f),
-            StartError::Limit(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}

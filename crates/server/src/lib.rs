@@ -1,24 +1,22 @@
 //! Tollgate as a service.
 //!
-//! A front end translates a call into a [`Request`], the [`Engine`] decides it,
-//! and the front end renders the [`Answer`]. There is one front end so far:
-//! HTTP with JSON, which alone knows JSON. [`Server`] binds the listeners,
-//! serves them and drains them.
+//! A front end translates a call into a [`Request`](tollgate::Request), the
+//! [`Engine`] decides it, and the front end renders the
+//! [`Verdict`](tollgate::Verdict). There is one front end so far: HTTP with
+//! JSON, which alone knows JSON. [`Server`] binds the listeners, serves them
+//! and drains them.
 
-mod answer;
-mod client_address;
 mod duration_histogram;
 mod engine;
 mod front_end;
 mod http;
 mod metrics;
-mod request;
+mod outcome;
 mod server;
-mod starter;
+mod service_clock;
 mod text_format;
 
-pub use answer::{Action, Answer, RuleAnswer};
-pub use engine::{Engine, StartError};
+pub use engine::Engine;
 pub use front_end::FrontEnd;
-pub use request::Request;
+pub use http::LimitsBody;
 pub use server::{BindError, Drained, Listener, Listeners, Server};

@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,13 +8,12 @@ use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
+use tollgate::{Limiter, Request, Verdict};
 
-use crate::answer::{Action, Answer};
 use crate::duration_histogram::DurationHistogram;
 use crate::engine::Store;
 use crate::front_end::FrontEnd;
-use crate::request::Request;
-use crate::starter;
+use crate::outcome::Outcome;
 use crate::text_format::prometheus_text;
 
 /// What the service counts about itself. Nothing here is labelled by a client:
@@ -23,22 +23,20 @@ pub(crate) struct Metrics {
     http: FrontEndMetrics,
 }
 
-/// Counters at hand, so that counting looks nothing up.
+/// Counters at hand, so that counting takes no lock.
 struct FrontEndMetrics {
-    by_rule: OutcomeCounters,
+    /// One for each rule of the policy, by the name of the deciding rule.
+    by_rule: HashMap<Arc<str>, OutcomeCounters>,
     without_rule: OutcomeCounters,
     duration: DurationHistogram,
 }
 
-struct OutcomeCounters {
-    allowed: Counter,
-    rejected: Counter,
-    peeked: Counter,
-}
+/// One for each outcome, at its position.
+struct OutcomeCounters([Counter; Outcome::ALL.len()]);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DecisionLabels {
-    rule: &'static str,
+    rule: Arc<str>,
     outcome: &'static str,
     frontend: &'static str,
 }
@@ -50,17 +48,14 @@ struct BuildLabels {
 
 type Decisions = Family<DecisionLabels, Counter>;
 
-/// A label's value where no rule applied; Prometheus reads it as no label.
+/// A label's value where no rule decided; Prometheus reads it as no label.
 const NO_RULE: &str = "";
 
-/// The outcome of a request that takes nothing. Counted apart: it was not let through, it asked.
-const PEEK: &str = "peek";
-
 impl Metrics {
-    pub(crate) fn new(store: &Arc<Store>) -> Metrics {
+    pub(crate) fn new(limiter: &Limiter<Store>) -> Metrics {
         let mut registry = Registry::with_prefix("tollgate");
         let decisions = Decisions::default();
-        let http = FrontEndMetrics::new(FrontEnd::Http, &decisions);
+        let http = FrontEndMetrics::new(FrontEnd::Http, limiter, &decisions);
         registry.register("decisions", "Requests decided, by rule and outcome", decisions);
         registry.register_with_unit(
             "decision_duration",
@@ -72,21 +67,16 @@ impl Metrics {
         let build = Family::<BuildLabels, Gauge>::default();
         build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
         registry.register("build_info", "Which tollgate this is", build);
-        registry.register_collector(Box::new(StoreMetrics(Arc::clone(store))));
+        registry.register_collector(Box::new(StoreMetrics(limiter.clone())));
         Metrics { registry, http }
     }
 
-    pub(crate) fn count(&self, front_end: FrontEnd, request: &Request, answer: &Answer, taken_ns: u64) {
+    pub(crate) fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, taken_ns: u64) {
         let metrics = match front_end {
             FrontEnd::Http => &self.http,
         };
-        let outcomes = if answer.rule.is_some() { &metrics.by_rule } else { &metrics.without_rule };
-        let counter = match answer.action() {
-            _ if request.cost == 0 => &outcomes.peeked,
-            Action::Allow => &outcomes.allowed,
-            Action::Reject => &outcomes.rejected,
-        };
-        counter.inc();
+        let counters = verdict.rule().and_then(|rule| metrics.by_rule.get(rule)).unwrap_or(&metrics.without_rule);
+        counters.0[Outcome::of(request, verdict).position()].inc();
         metrics.duration.observe(taken_ns);
     }
 
@@ -99,33 +89,32 @@ impl Metrics {
 }
 
 impl FrontEndMetrics {
-    fn new(front_end: FrontEnd, decisions: &Decisions) -> FrontEndMetrics {
+    fn new(front_end: FrontEnd, limiter: &Limiter<Store>, decisions: &Decisions) -> FrontEndMetrics {
+        let counters = |rule: &Arc<str>| OutcomeCounters::new(front_end, rule, decisions);
+        let plan = limiter.plan();
         FrontEndMetrics {
-            by_rule: OutcomeCounters::new(front_end, starter::RULE, decisions),
-            without_rule: OutcomeCounters::new(front_end, NO_RULE, decisions),
+            by_rule: plan.rules().iter().map(|rule| (Arc::clone(&rule.name), counters(&rule.name))).collect(),
+            without_rule: counters(&Arc::from(NO_RULE)),
             duration: DurationHistogram::new(front_end),
         }
     }
 }
 
 impl OutcomeCounters {
-    fn new(front_end: FrontEnd, rule: &'static str, decisions: &Decisions) -> OutcomeCounters {
-        let counter =
-            |outcome| decisions.get_or_create_owned(&DecisionLabels { rule, outcome, frontend: front_end.name() });
-        OutcomeCounters {
-            allowed: counter(Action::Allow.name()),
-            rejected: counter(Action::Reject.name()),
-            peeked: counter(PEEK),
-        }
+    fn new(front_end: FrontEnd, rule: &Arc<str>, decisions: &Decisions) -> OutcomeCounters {
+        OutcomeCounters(Outcome::ALL.map(|outcome| {
+            let labels = DecisionLabels { rule: Arc::clone(rule), outcome: outcome.name(), frontend: front_end.name() };
+            decisions.get_or_create_owned(&labels)
+        }))
     }
 }
 
 /// Asks the store when somebody asks us.
-struct StoreMetrics(Arc<Store>);
+struct StoreMetrics(Limiter<Store>);
 
 impl Collector for StoreMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let stats = self.0.stats();
+        let stats = self.0.store().stats();
         let mut write = |name: &str, help: &str, unit: Option<&Unit>, metric: &dyn EncodeMetric| {
             metric.encode(encoder.encode_descriptor(name, help, unit, metric.metric_type())?)
         };

@@ -146,10 +146,13 @@ impl Verdict {
     /// Whether it is refused because of the store's trouble, and not for anything the client did.
     #[must_use]
     pub fn is_trouble(&self) -> bool {
+        self.action == Action::Reject && self.is_troubled()
+    }
+
+    /// Whether the store could not answer as it should.
+    pub(crate) fn is_troubled(&self) -> bool {
         let no_room = |state: &RuleState| !state.shadow && state.decision.verdict == CoreVerdict::NoRoom;
-        !self.is_allowed()
-            && self.action == Action::Reject
-            && (self.source == Source::Fallback || self.states.iter().any(no_room))
+        self.source == Source::Fallback || self.states.iter().any(no_room)
     }
 
     /// How long an allowed request waits before it goes on.
@@ -182,11 +185,11 @@ impl Verdict {
         self.enforced().map(|(_, state)| state.decision.delay()).max().unwrap_or(0)
     }
 
-    /// The response header that tells the true cost of the request.
+    /// The response header that tells the true cost of the request, and the most that it counts.
     #[cfg(feature = "tower")]
-    pub(crate) fn settled_by(&self) -> Option<&str> {
-        let rules = self.facts.plan.rules();
-        self.states.iter().find_map(|state| rules[state.rule as usize].settled_by.as_deref())
+    pub(crate) fn settled_by(&self) -> Option<(&str, u64)> {
+        let mut rules = self.states.iter().map(|state| &self.facts.plan.rules()[state.rule as usize]);
+        rules.find_map(|rule| Some((rule.settled_by.as_deref()?, rule.max_cost)))
     }
 
     pub(crate) fn retry_after_ns(&self) -> Option<u64> {
@@ -199,8 +202,7 @@ impl Verdict {
 
     /// Lets it pass: the rule closest to its limit decides what is told.
     pub(crate) fn pass(&mut self) {
-        let tightest = self.enforced().min_by(|(_, one), (_, other)| by_share_left(&one.decision, &other.decision));
-        self.deciding = tightest.map(|(at, _)| at);
+        self.deciding = tightest(self.enforced()).map(|(at, _)| at);
         self.action = if self.delay_ns() > 0 { Action::Delay } else { Action::Allow };
     }
 
@@ -222,6 +224,11 @@ impl Verdict {
         let limit = self.deciding().and_then(|state| state.decision.retry_after()).unwrap_or(0);
         self.retry_after_ns = retry_after_ns.map(|left| left.max(limit));
     }
+}
+
+/// The state that is closest to its limit.
+pub(crate) fn tightest<'a>(states: impl Iterator<Item = (usize, &'a RuleState)>) -> Option<(usize, &'a RuleState)> {
+    states.min_by(|(_, one), (_, other)| by_share_left(&one.decision, &other.decision))
 }
 
 /// Whose remaining share of its limit is smaller.

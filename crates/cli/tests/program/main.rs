@@ -3,6 +3,8 @@
 
 #[path = "../../../server/tests/service/client.rs"]
 mod client;
+mod outputs;
+mod policies;
 mod running;
 mod serve;
 mod usage;

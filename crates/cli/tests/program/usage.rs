@@ -12,6 +12,11 @@ fn help_and_version_are_answers() {
     for (arguments, shown) in [
         (&["--help"][..], "Usage: tollgate"),
         (&["serve", "--help"], "--http <ADDRESS>"),
+        (&["init", "--help"], "--force"),
+        (&["validate", "--help"], "most_in_second"),
+        (&["explain", "--help"], "decided_by"),
+        (&["limits", "--help"], "GET /v1/limits"),
+        (&["schema", "--help"], "for editors"),
         (&["--version"], "tollgate 0"),
     ] {
         let (code, stdout, stderr) = run(arguments);
@@ -30,18 +35,26 @@ fn wrong_usage_is_told_on_stderr() {
         (&["serve", "--http", "nowhere"], "expected an address such as 127.0.0.1:8080"),
         (&["serve", "--http", "off", "--admin", "off"], "nothing would be served"),
         (&["serve", "--http", "off", "--admin", "0.0.0.0:0"], "it must be a loopback address"),
+        (&["validate"], "<FILE>"),
+        (&["validate", "x.yaml", "--format", "yaml"], "[possible values: text, json]"),
+        (&["validate", "x.yaml", "--strickt"], "a similar argument exists: '--strict'"),
+        (&["limits", "x.yaml", "--format", "text"], "[possible values: markdown, json]"),
+        (&["schema", "x.yaml"], "unexpected argument 'x.yaml'"),
+        (&["init", "a.yaml", "b.yaml"], "unexpected argument 'b.yaml'"),
+        (&["explain", "x.yaml", "--ip", "localhost"], "expected an IPv4 or IPv6 address without port or brackets"),
+        (&["explain", "x.yaml", "--ip", "203.0.113.9:80"], "such as 203.0.113.9"),
+        (
+            &["explain", "x.yaml", "--header", "X-Tier pro"],
+            "expected a name, a colon and a value such as 'X-Tier: pro'",
+        ),
+        (&["explain", "x.yaml", "--identity", "user"], "expected a name and a value such as user=42"),
+        (&["explain", "x.yaml", "--path", "login"], "expected a path that begins with /"),
+        (&["explain", "x.yaml", "--method", "GET /"], "expected a method such as GET or POST"),
+        (&["explain", "x.yaml", "--cost", "-1"], "unexpected argument '-1'"),
+        (&["explain", "x.yaml", "--cost", "many"], "invalid value 'many' for '--cost <COST>'"),
     ] {
         let (code, stdout, stderr) = run(arguments);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}");
         assert!(stderr.contains(shown), "{stderr}");
     }
-}
-
-#[test]
-fn a_policy_file_is_not_read_yet() {
-    let (code, stdout, stderr) = run(&["serve", "policy.yaml"]);
-    assert_eq!((code, stdout.as_str()), (Some(3), ""));
-    let expected = "error: cannot serve policy.yaml: policy files are not read yet\n\
-        hint: leave the file out to serve the built-in rule per-ip\n";
-    assert_eq!(stderr, expected);
 }

@@ -54,6 +54,7 @@ codes! {
         TIERS_WITHOUT_TIER = "tiers-without-tier",
         DEFAULT_TIER_MISSING = "default-tier-missing",
         JWT_WITHOUT_KEY = "jwt-without-key",
+        JWT_NOT_BUILT = "jwt-not-built",
         OVERRIDE_PARTS = "override-parts",
         COST_NEVER_FITS = "cost-never-fits",
         EQUAL_PERIODS = "equal-periods",
@@ -95,7 +96,3 @@ codes! {
         DENY_AND_ALLOW = "deny-and-allow",
     }
 }
-
-/// A policy that needs the feature `jwt` in a program built without it.
-#[cfg(not(feature = "jwt"))]
-pub(crate) const JWT_NOT_BUILT: &str = "jwt-not-built";

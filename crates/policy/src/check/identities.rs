@@ -84,13 +84,20 @@ fn needs_key(source: &IdentitySource, trusted: bool, policy: &Policy, place: &Pl
     if !matches!(source, IdentitySource::Jwt(_)) {
         return;
     }
-    if policy.jwt.is_none() && !trusted {
+    let place = place.member("jwt");
+    if cfg!(not(feature = "jwt")) {
+        let message = "this program was built without the feature `jwt`, so it cannot read tokens";
+        problems.add(
+            codes::JWT_NOT_BUILT,
+            place,
+            message,
+            "build it with the feature, or take the value from elsewhere",
+        );
+    } else if policy.jwt.is_none() && !trusted {
         let hint = "add `jwt:` with an algorithm and a key at the top of the policy\nor add `trusted: true` if somebody in front has verified the token";
         let message = "there is no key to verify the token that this claim is taken from";
-        problems.add(codes::JWT_WITHOUT_KEY, place.member("jwt"), message, hint);
+        problems.add(codes::JWT_WITHOUT_KEY, place, message, hint);
     }
-    #[cfg(not(feature = "jwt"))]
-    problems.add(codes::JWT_NOT_BUILT, place.member("jwt"), "this program was built without the feature `jwt`", "");
 }
 
 fn client_ip(policy: &Policy, place: &Place, problems: &mut Problems) {

@@ -44,7 +44,7 @@ impl<'p> Names<'p> {
         }
         let known = format!("known: {}", all_of(self.all.iter().take(MAX_LISTED).copied()));
         let hint = match nearest(name, self.all.iter().copied()) {
-            Some(meant) => format!("did you mean `{meant}`?\n{known}"),
+            Some(meant) => format!("did you mean {}?\n{known}", quoted(meant)),
             None => format!("declare it under `identity:`\n{known}"),
         };
         problems.add(codes::UNKNOWN_IDENTITY, place, format!("there is no identity {}", quoted(name)), hint);

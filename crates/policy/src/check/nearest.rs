@@ -12,7 +12,7 @@ pub(crate) fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) 
     known
         .into_iter()
         .take(MAX_CANDIDATES)
-        .filter_map(|candidate| Some((distance(&word, &folded(candidate)?), candidate)))
+        .filter_map(|candidate| Some((farness(&word, &folded(candidate)?), candidate)))
         .filter(|(distance, _)| *distance <= most)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -23,6 +23,13 @@ fn folded(word: &str) -> Option<Vec<char>> {
     let chars = || word.chars().flat_map(char::to_lowercase);
     (chars().take(MAX_CHARS + 1).count() <= MAX_CHARS)
         .then(|| chars().map(|c| if matches!(c, '_' | ' ') { '-' } else { c }).collect())
+}
+
+/// A word of the candidate's own, such as the `ip` of `client_ip`, is as near as one letter.
+fn farness(word: &[char], candidate: &[char]) -> usize {
+    let is_part = word.len() > 1 && candidate.split(|c| *c == '-').any(|part| part == word);
+    let distance = distance(word, candidate);
+    if is_part { distance.min(1) } else { distance }
 }
 
 /// How many letters must be inserted, left out, replaced or swapped with their neighbour.
@@ -58,6 +65,7 @@ mod tests {
             ("on-limit", Some("on_limit")),
             ("token_bucket", Some("token-bucket")),
             ("concurency", Some("concurrency")),
+            ("bucket", Some("token-bucket")),
             ("xyz", None),
             ("", None),
         ] {

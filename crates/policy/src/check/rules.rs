@@ -9,6 +9,9 @@ use super::{codes, cost, grants, syntax, when};
 use crate::model::{OnLimit, Policy, Rule};
 use crate::problem::Place;
 
+/// More parts would make a key that is longer than what it counts.
+pub(super) const MAX_KEY_PARTS: usize = 16;
+
 pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems) {
     let mut known = HashSet::new();
     for (at, rule) in policy.rules.iter().enumerate() {
@@ -41,6 +44,14 @@ fn one(rule: &Rule, policy: &Policy, names: &Names<'_>, place: &Place, problems:
 }
 
 fn key(rule: &Rule, names: &Names<'_>, place: &Place, problems: &mut Problems) {
+    syntax::range(
+        rule.key.len() as u64,
+        0,
+        MAX_KEY_PARTS as u64,
+        "the number of a key's parts",
+        place.clone(),
+        problems,
+    );
     let mut known = HashSet::new();
     for (at, name) in rule.key.iter().enumerate() {
         names.check(name, place.item(at), problems);

@@ -98,6 +98,7 @@ fn planned(rule: &Rule, store: &StoreSettings) -> PlannedRule {
         on_failure: rule.on_failure.unwrap_or(of_store),
         concurrency: false,
         settled_by: rule.cost.settled_by.clone(),
+        max_cost: rule.cost.max,
         variable_cost: matches!(rule.cost.source, CostSource::Header { .. } | CostSource::Estimate(_)),
         own_cost: !matches!(rule.cost.source, CostSource::OfTheRequest),
     }

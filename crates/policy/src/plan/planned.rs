@@ -23,6 +23,8 @@ pub struct PlannedRule {
     pub concurrency: bool,
     /// The response header that tells the true cost afterwards.
     pub settled_by: Option<String>,
+    /// The most that a cost which is not the policy's own counts.
+    pub max_cost: u64,
     /// Whether the cost is read from the request or guessed.
     pub variable_cost: bool,
     /// Whether the rule has a cost of its own, whatever the caller says.

@@ -63,8 +63,12 @@ enum Content {
 /// What a map waits for.
 enum Next {
     Name,
-    /// The value of a name, or of something that cannot be a name.
-    Value(Option<(Rc<str>, Span)>),
+    /// The value of a name.
+    Value(Rc<str>, Span),
+    /// The value of something that cannot be a name; perhaps a secret.
+    Nameless {
+        is_secret: bool,
+    },
 }
 
 impl Composer<'_> {
@@ -154,11 +158,14 @@ impl Composer<'_> {
         match &mut open.content {
             Content::List(items) => items.push(built.node),
             Content::Map { members, is_whole, names, next } => match std::mem::replace(next, Next::Name) {
-                Next::Name => *next = Next::Value(name(&built.node, names, self.findings)),
-                Next::Value(Some((name, name_span))) => {
-                    members.push(Member { name, name_span, value: built.node });
+                Next::Name => *next = named(&built.node, names, self.findings),
+                Next::Value(name, name_span) => members.push(Member { name, name_span, value: built.node }),
+                Next::Nameless { is_secret } => {
+                    *is_whole = false;
+                    if is_secret {
+                        self.findings.hide(span);
+                    }
                 }
-                Next::Value(None) => *is_whole = false,
             },
         }
         if nodes > MAX_NODES { self.too_many(span) } else { Some(()) }
@@ -205,34 +212,34 @@ impl Composer<'_> {
     }
 }
 
-/// The name of a member, unless it cannot be one.
-fn name(node: &Node, names: &mut HashSet<Rc<str>>, findings: &mut Findings) -> Option<(Rc<str>, Span)> {
+/// What a member's name leads to.
+fn named(node: &Node, names: &mut HashSet<Rc<str>>, findings: &mut Findings) -> Next {
     let span = node.span;
     let Some(scalar) = node.scalar().filter(|scalar| !scalar.is_null() && scalar.as_bool().is_none()) else {
         let message = format!("a member's name must be a text, found {}", node.described());
-        let hint = if node.scalar().is_some() {
-            "put it in quotes if it is meant as a text"
-        } else {
-            "a name is one word or one text"
-        };
+        let is_word = node.scalar().is_some();
+        let hint = if is_word { "put it in quotes if it is meant as a text" } else { "a name is one word or one text" };
         findings.error(codes::BAD_KEY, span, message, hint);
-        return None;
+        return Next::Nameless { is_secret: false };
     };
     if &*scalar.text == "<<" && !scalar.quoted {
         let hint = "write the members out, or give a whole value an anchor (&name) and repeat it by an alias (*name)";
         findings.error(codes::MERGE_KEY, span, "merge keys (`<<`) are not understood", hint);
-        return None;
+        return Next::Nameless { is_secret: false };
     }
     if !names.insert(scalar.text.clone()) {
         let message = format!("{} is there twice", quoted(&scalar.text));
         findings.error(codes::DUPLICATE_MEMBER, span, message, "keep one of the two");
-        return None;
+        // Whoever writes a secret into the file may do it twice.
+        return Next::Nameless { is_secret: matches!(&*scalar.text, "key" | "password") };
     }
-    Some((scalar.text.clone(), span))
+    Next::Value(scalar.text.clone(), span)
 }
 
 fn syntax_hint(info: &str) -> &'static str {
-    if info.contains("tab") {
+    if info.contains("unknown anchor") {
+        "a text that begins with `*` needs quotes, as in \"*.example.com\"; else it repeats what an anchor (&name) names"
+    } else if info.contains("tab") {
         "indent with spaces; YAML does not allow tabs there"
     } else if info.contains("quote") || info.contains("scalar") {
         "look for a quote that is not closed"

@@ -65,8 +65,8 @@ impl Diagnostic {
             column: span.column,
             width,
             source_line,
-            message: said.message,
-            hint: said.hint,
+            message: said.message.chars().map(printable).collect(),
+            hint: said.hint.map(|hint| hint.chars().map(|c| if c == '\n' { c } else { printable(c) }).collect()),
             carets,
         }
     }

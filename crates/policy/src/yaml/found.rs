@@ -75,7 +75,10 @@ impl Findings {
         let secrets = self.secrets;
         let shown = self.list.into_iter().map(|Finding { said, span, elsewhere }| match elsewhere {
             Some(other) => Diagnostic::new(said, &other.file, span, &other.text),
-            None => Diagnostic::new(said, file, span, &hidden(source.line(span.line), span.line, &secrets)),
+            None => {
+                let span = source.within(span);
+                Diagnostic::new(said, file, span, &hidden(source.line(span.line), span.line, &secrets))
+            }
         });
         (shown.collect(), self.omitted)
     }

@@ -56,47 +56,43 @@ pub fn parse(text: &str, file_name: &str, base_dir: Option<&Path>) -> Result<Loa
     }
     // Some editors put a byte order mark first. It is no part of the text.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let source = Source::new(text);
+    let file = File { name: file_name, source: Source::new(text) };
     let mut findings = Findings::default();
-    let Some(root) = compose::compose(text, &mut findings) else {
-        if findings.is_empty() {
-            nothing_there(&mut findings);
-        }
-        return Err(report(findings, file_name, &source, Vec::new()));
-    };
-    if root.scalar().is_some_and(|scalar| scalar.is_null()) {
-        nothing_there(&mut findings);
-        return Err(report(findings, file_name, &source, Vec::new()));
-    }
+    let Some(root) = root_of(text, &mut findings) else { return Err(file.report(findings, Vec::new())) };
     let Read { policy, broken } = reader::read(&root, base_dir, &mut findings);
-    let said = |problems: &[Problem]| warnings(problems, &root, file_name, &source);
     let was_read = findings.is_empty();
-    for problem in check::errors(&policy).into_iter().filter(|problem| !is_consequence(problem, broken)) {
-        findings.error(
-            problem.code,
-            places::span_of(&root, &problem.place),
-            problem.message,
-            problem.hint.unwrap_or_default(),
-        );
-    }
+    let errors = check::errors(&policy).into_iter().filter(|problem| !is_consequence(problem, broken));
+    tell(errors, &root, &mut findings);
     if !findings.is_empty() {
         // What is missing because it could not be read is no reason to warn.
-        let warnings = if was_read { said(&check::warnings(&policy)) } else { Vec::new() };
-        return Err(report(findings, file_name, &source, warnings));
+        let warnings = if was_read { check::warnings(&policy) } else { Vec::new() };
+        return Err(file.report(findings, file.warnings(&warnings, &root)));
     }
     match policy.check() {
-        Ok(policy) => Ok(Loaded { warnings: said(policy.warnings()), policy }),
+        Ok(policy) => Ok(Loaded { warnings: file.warnings(policy.warnings(), &root), policy }),
         Err(errors) => {
-            for problem in errors.0 {
-                findings.error(
-                    problem.code,
-                    places::span_of(&root, &problem.place),
-                    problem.message,
-                    problem.hint.unwrap_or_default(),
-                );
-            }
-            Err(report(findings, file_name, &source, Vec::new()))
+            tell(errors.0, &root, &mut findings);
+            Err(file.report(findings, Vec::new()))
         }
+    }
+}
+
+/// The file as a tree, unless there is none or nothing in it.
+fn root_of(text: &str, findings: &mut Findings) -> Option<Node> {
+    let root = compose::compose(text, findings);
+    let root = root.filter(|root| !root.scalar().is_some_and(|scalar| scalar.is_null()));
+    if root.is_none() && findings.is_empty() {
+        let hint = "a policy begins with `version: 1`, followed by `rules:`";
+        findings.error(codes::EMPTY_FILE, START, "the file says nothing", hint);
+    }
+    root
+}
+
+/// Finds the places of what the model's checks have found.
+fn tell(problems: impl IntoIterator<Item = Problem>, root: &Node, findings: &mut Findings) {
+    for problem in problems {
+        let span = places::span_of(root, &problem.place);
+        findings.error(problem.code, span, problem.message, problem.hint.unwrap_or_default());
     }
 }
 
@@ -105,45 +101,43 @@ fn is_consequence(problem: &Problem, broken: Broken) -> bool {
     match problem.code {
         codes::TIERS_WITHOUT_TIER | codes::DEFAULT_TIER_MISSING => broken.tier,
         codes::JWT_WITHOUT_KEY => broken.jwt,
-        // Only one that says that the tier is unknown.
-        codes::UNKNOWN_IDENTITY => broken.tier && problem.message.contains("`tier`"),
+        // Where the tier alone is broken, only one that says that the tier is unknown.
+        codes::UNKNOWN_IDENTITY => broken.identities || (broken.tier && problem.message.contains("`tier`")),
         _ => false,
     }
 }
 
-fn report(findings: Findings, file: &str, source: &Source<'_>, warnings: Vec<Diagnostic>) -> Report {
-    let (errors, omitted) = findings.into_diagnostics(file, source);
-    Report { errors, warnings, omitted }
+/// What messages are about.
+struct File<'f> {
+    name: &'f str,
+    source: Source<'f>,
 }
 
-fn warnings(problems: &[Problem], root: &Node, file: &str, source: &Source<'_>) -> Vec<Diagnostic> {
-    let mut warnings: Vec<Diagnostic> = problems
-        .iter()
-        .map(|problem| {
-            let span = places::span_of(root, &problem.place);
-            let (message, hint) = (problem.message.clone(), problem.hint.clone());
-            let said = Said { severity: Severity::Warning, code: problem.code, message, hint };
-            Diagnostic::new(said, file, span, source.line(span.line))
-        })
-        .collect();
-    warnings.sort_by_key(|warning| (warning.line, warning.column));
-    warnings
+impl File<'_> {
+    fn report(&self, findings: Findings, warnings: Vec<Diagnostic>) -> Report {
+        let (errors, omitted) = findings.into_diagnostics(self.name, &self.source);
+        Report { errors, warnings, omitted }
+    }
+
+    fn warnings(&self, problems: &[Problem], root: &Node) -> Vec<Diagnostic> {
+        let mut warnings: Vec<Diagnostic> = problems.iter().map(|problem| self.warning(problem, root)).collect();
+        warnings.sort_by_key(|warning| (warning.line, warning.column));
+        warnings
+    }
+
+    fn warning(&self, problem: &Problem, root: &Node) -> Diagnostic {
+        let span = self.source.within(places::span_of(root, &problem.place));
+        let (message, hint) = (problem.message.clone(), problem.hint.clone());
+        let said = Said { severity: Severity::Warning, code: problem.code, message, hint };
+        Diagnostic::new(said, self.name, span, self.source.line(span.line))
+    }
 }
 
 const START: Span = Span { line: 1, column: 1, width: 1 };
-
-fn nothing_there(findings: &mut Findings) {
-    findings.error(
-        codes::EMPTY_FILE,
-        START,
-        "the file says nothing",
-        "a policy begins with `version: 1`, followed by `rules:`",
-    );
-}
 
 fn too_large(file: &str) -> Report {
     let mut findings = Findings::default();
     let hint = "tiers of many clients go into a `file:` of their own";
     findings.error(codes::FILE_TOO_LARGE, START, "the file is larger than 4 MiB, which no policy needs to be", hint);
-    report(findings, file, &Source::new(""), Vec::new())
+    File { name: file, source: Source::new("") }.report(findings, Vec::new())
 }

@@ -87,9 +87,12 @@ fn value(kind: &Kind) -> Json {
         Kind::Pattern(pattern) => pattern_of(pattern),
         Kind::Bool => Json::map([("type", Json::text("boolean"))]),
         Kind::True => Json::map([("const", Json::raw(&true))]),
-        Kind::Number { min, max } => {
-            Json::map([("type", Json::text("integer")), ("minimum", Json::raw(min)), ("maximum", Json::raw(max))])
-        }
+        Kind::Number { min, max } if min == max => Json::map([("const", Json::raw(min))]),
+        Kind::Number { min, max } => any_of([
+            Json::map([("type", Json::text("integer")), ("minimum", Json::raw(min)), ("maximum", Json::raw(max))]),
+            // To YAML, digits in groups are a text.
+            pattern_of("^[0-9]+(_[0-9]+)+$"),
+        ]),
         Kind::Rate => pattern_of(
             r"^\s*[0-9][0-9_]*\s*(/|[Pp][Ee][Rr]\b)\s*([0-9][0-9_]*)?\s*[A-Za-z]+(\s+[Bb][Uu][Rr][Ss][Tt]\s+[0-9][0-9_]*)?\s*$",
         ),

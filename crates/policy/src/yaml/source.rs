@@ -25,6 +25,15 @@ impl<'t> Source<'t> {
         Source { lines }
     }
 
+    /// The place, or the end of the text if it lies beyond: where a text ends
+    /// too early, YAML's parser may point after it.
+    pub(super) fn within(&self, span: Span) -> Span {
+        let line = span.line.clamp(1, self.lines.len());
+        let end = self.line(line).chars().count() + 1;
+        let column = if line == span.line { span.column.clamp(1, end) } else { end };
+        Span { line, column, width: span.width.min(end - column).max(1) }
+    }
+
     /// All lines.
     pub(super) fn lines(&self) -> impl Iterator<Item = &'t str> {
         self.lines.iter().copied()
@@ -53,5 +62,18 @@ mod tests {
         let source = Source::new("a\nb\r\nc\rd");
         let lines: Vec<&str> = (0..=5).map(|number| source.line(number)).collect();
         assert_eq!(lines, ["", "a", "b", "c", "d", ""]);
+    }
+
+    #[test]
+    fn no_place_lies_beyond_the_text() {
+        let source = Source::new("ab\ncde");
+        let within = |line, column, width| {
+            let span = source.within(Span { line, column, width });
+            (span.line, span.column, span.width)
+        };
+        assert_eq!(within(2, 2, 2), (2, 2, 2));
+        assert_eq!(within(2, 2, 9), (2, 2, 2));
+        assert_eq!(within(1, 9, 1), (1, 3, 1));
+        assert_eq!(within(3, 1, 1), (2, 4, 1));
     }
 }

@@ -1,73 +1,75 @@
 use serde::Serialize;
-use tollgate::Decision;
-
-use crate::answer::{Action, Answer, RuleAnswer};
+use tollgate::{Action, Decision, RuleState, Verdict};
 
 const MS_NS: u64 = 1_000_000;
 
-/// An answer as callers read it. Where no rule applied, there is no limit to tell.
+/// A verdict as callers read it. Where no rule decided, there is no limit to tell.
 #[derive(Serialize)]
 pub(super) struct AnswerBody {
     allowed: bool,
     action: &'static str,
-    rule: Option<&'static str>,
+    rule: Option<String>,
     limit: Option<u64>,
     remaining: Option<u64>,
     reset_after_ms: Option<u64>,
     retry_after_ms: Option<u64>,
-    /// Where the answer comes from. The memory store's are exact.
+    /// How long the caller waits before it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u64>,
     source: &'static str,
     rules: Vec<RuleBody>,
 }
 
 #[derive(Serialize)]
 struct RuleBody {
-    rule: &'static str,
+    rule: String,
     allowed: bool,
     limit: u64,
     remaining: u64,
-    reset_after_ms: u64,
+    reset_after_ms: Option<u64>,
     retry_after_ms: Option<u64>,
     shadow: bool,
 }
 
-impl From<Answer> for AnswerBody {
-    fn from(answer: Answer) -> AnswerBody {
-        let decision = answer.rule.map(|rule| rule.decision);
+impl From<&Verdict> for AnswerBody {
+    fn from(verdict: &Verdict) -> AnswerBody {
+        let decision = verdict.deciding().map(|state| &state.decision);
         AnswerBody {
-            allowed: answer.action() == Action::Allow,
-            action: answer.action().name(),
-            rule: answer.rule.map(|rule| rule.name),
+            allowed: verdict.is_allowed(),
+            action: verdict.action().name(),
+            rule: verdict.rule().map(str::to_owned),
             limit: decision.map(|decision| decision.limit),
             remaining: decision.map(|decision| decision.remaining),
-            reset_after_ms: decision.map(|decision| ms(decision.reset_after)),
-            retry_after_ms: decision.as_ref().and_then(retry_after_ms),
-            source: "exact",
-            rules: answer.rule.iter().map(RuleBody::from).collect(),
+            reset_after_ms: decision.and_then(reset_after_ms),
+            retry_after_ms: verdict.retry_after().map(|wait| ms(wait.as_nanos())),
+            delay_ms: (verdict.action() == Action::Delay).then(|| ms(verdict.delay().as_nanos())),
+            source: verdict.source().name(),
+            rules: verdict.states().iter().map(|state| RuleBody::new(verdict, state)).collect(),
         }
     }
 }
 
-impl From<&RuleAnswer> for RuleBody {
-    fn from(rule: &RuleAnswer) -> RuleBody {
-        let decision = &rule.decision;
+impl RuleBody {
+    fn new(verdict: &Verdict, state: &RuleState) -> RuleBody {
+        let decision = &state.decision;
         RuleBody {
-            rule: rule.name,
+            rule: verdict.rule_name(state).to_owned(),
             allowed: decision.is_allowed(),
             limit: decision.limit,
             remaining: decision.remaining,
-            reset_after_ms: ms(decision.reset_after),
-            retry_after_ms: retry_after_ms(decision),
-            shadow: false,
+            reset_after_ms: reset_after_ms(decision),
+            retry_after_ms: decision.retry_after().map(|wait_ns| ms(wait_ns.into())),
+            shadow: state.shadow,
         }
     }
 }
 
-fn retry_after_ms(decision: &Decision) -> Option<u64> {
-    decision.retry_after().map(ms)
+/// Nobody knows when a permit without a lease comes back.
+fn reset_after_ms(decision: &Decision) -> Option<u64> {
+    (decision.reset_after < u64::MAX).then(|| ms(decision.reset_after.into()))
 }
 
 /// Rounds up: who comes back after that many milliseconds does not come too early.
-fn ms(ns: u64) -> u64 {
-    ns.div_ceil(MS_NS)
+fn ms(ns: u128) -> u64 {
+    u64::try_from(ns.div_ceil(MS_NS.into())).unwrap_or(u64::MAX)
 }

@@ -6,9 +6,10 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
 
+use super::MAX_BODY_BYTES;
 use super::answer_body::AnswerBody;
+use super::check_body::CheckBody;
 use super::problem::Problem;
-use super::{MAX_BODY_BYTES, check_body};
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
 
@@ -18,8 +19,9 @@ pub(super) async fn check(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<AnswerBody>, Problem> {
     let body = body.map_err(|rejection| unread(&rejection))?;
-    let request = check_body::parse(&body)?;
-    Ok(Json(AnswerBody::from(engine.decide(FrontEnd::Http, &request))))
+    let check = CheckBody::parse(&body)?;
+    let verdict = engine.decide(FrontEnd::Http, &check.request(&check.identities())).await;
+    Ok(Json(AnswerBody::from(&verdict)))
 }
 
 fn unread(rejection: &BytesRejection) -> Problem {

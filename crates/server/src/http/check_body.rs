@@ -1,36 +1,84 @@
 use std::net::IpAddr;
 
 use serde_json::{Map, Value};
+use tollgate::Request;
 
 use super::problem::Problem;
-use crate::request::Request;
 
-/// The members of a check. Those that no rule looks at yet are checked for
-/// their type all the same, so that a caller's mistake shows at once.
-const MEMBERS: [&str; 7] = ["ip", "method", "path", "headers", "identities", "cost", "receipt"];
+const MEMBERS: [&str; 8] = ["ip", "method", "host", "path", "headers", "identities", "cost", "receipt"];
 
-/// Reads the body of a check. A member that is null is absent.
-pub(super) fn parse(body: &[u8]) -> Result<Request, Problem> {
-    if body.is_empty() {
-        return Err(Problem::bad_body("it is empty; a check that says nothing is {}"));
+/// The body of a check: what is known of somebody else's request.
+#[derive(Debug)]
+pub(super) struct CheckBody {
+    ip: Option<IpAddr>,
+    method: String,
+    host: Option<String>,
+    path: String,
+    headers: Vec<(String, String)>,
+    /// Also such as the policy does not know: a gateway may tell more than a policy uses.
+    identities: Vec<(String, String)>,
+    cost: u64,
+}
+
+impl CheckBody {
+    /// Reads it. A member that is null is absent.
+    pub(super) fn parse(body: &[u8]) -> Result<CheckBody, Problem> {
+        if body.is_empty() {
+            return Err(Problem::bad_body("it is empty; a check that says nothing is {}"));
+        }
+        let value = serde_json::from_slice(body).map_err(|error| Problem::bad_body(&error.to_string()))?;
+        let Value::Object(members) = value else {
+            return Err(Problem::bad_body("it must be a JSON object such as {\"ip\":\"203.0.113.9\"}"));
+        };
+        let mut check = CheckBody::saying_nothing();
+        for (name, value) in members {
+            match name.as_str() {
+                known if value.is_null() && MEMBERS.contains(&known) => {}
+                "ip" => check.ip = Some(ip(&value)?),
+                "method" => check.method = text("method", value)?,
+                "host" => check.host = Some(text("host", value)?),
+                "path" => check.path = text("path", value)?,
+                "headers" => check.headers = headers(value)?,
+                "identities" => check.identities = identities(value)?,
+                "cost" => check.cost = cost(&value)?,
+                // Nothing can be given back through the service yet.
+                "receipt" if value.is_boolean() => {}
+                "receipt" => return Err(Problem::bad_member("receipt", "true or false")),
+                _ => return Err(Problem::unknown_member(&name, &MEMBERS)),
+            }
+        }
+        Ok(check)
     }
-    let value = serde_json::from_slice(body).map_err(|error| Problem::bad_body(&error.to_string()))?;
-    let Value::Object(members) = value else {
-        return Err(Problem::bad_body("it must be a JSON object such as {\"ip\":\"203.0.113.9\"}"));
-    };
-    let mut request = Request { ip: None, cost: 1 };
-    for (name, value) in &members {
-        match name.as_str() {
-            _ if value.is_null() && MEMBERS.contains(&name.as_str()) => {}
-            "ip" => request.ip = Some(ip(value)?),
-            "cost" => request.cost = cost(value)?,
-            "method" | "path" => must(value.is_string(), name, "a string")?,
-            "headers" | "identities" => must(value.as_object().is_some_and(all_strings), name, "an object of strings")?,
-            "receipt" => must(value.is_boolean(), name, "true or false")?,
-            _ => return Err(Problem::unknown_member(name, &MEMBERS)),
+
+    pub(super) fn identities(&self) -> Vec<(&str, &str)> {
+        self.identities.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    }
+
+    /// The request it tells of. Its address is taken for that of whoever sent
+    /// it, so that trusted proxies are believed as if they had connected here.
+    pub(super) fn request<'a>(&'a self, identities: &'a [(&'a str, &'a str)]) -> Request<'a> {
+        Request {
+            method: &self.method,
+            host: self.host.as_deref(),
+            target: &self.path,
+            headers: &self.headers,
+            identities,
+            cost: self.cost,
+            ..Request::from_peer(self.ip)
         }
     }
-    Ok(request)
+
+    fn saying_nothing() -> CheckBody {
+        CheckBody {
+            ip: None,
+            method: String::new(),
+            host: None,
+            path: String::new(),
+            headers: Vec::new(),
+            identities: Vec::new(),
+            cost: 1,
+        }
+    }
 }
 
 fn ip(value: &Value) -> Result<IpAddr, Problem> {
@@ -44,10 +92,49 @@ fn cost(value: &Value) -> Result<u64, Problem> {
     value.as_u64().ok_or_else(|| Problem::bad_member("cost", "a whole number from 0 to 18446744073709551615"))
 }
 
-fn all_strings(members: &Map<String, Value>) -> bool {
-    members.values().all(Value::is_string)
+fn text(member: &str, value: Value) -> Result<String, Problem> {
+    match value {
+        Value::String(text) => Ok(text),
+        _ => Err(Problem::bad_member(member, "a string")),
+    }
 }
 
-fn must(holds: bool, member: &str, expected: &str) -> Result<(), Problem> {
-    if holds { Ok(()) } else { Err(Problem::bad_member(member, expected)) }
+fn identities(value: Value) -> Result<Vec<(String, String)>, Problem> {
+    let wrong = || Problem::bad_member("identities", "an object of strings");
+    members(value)
+        .ok_or_else(wrong)?
+        .into_iter()
+        .map(|(name, value)| Some((name, string(value)?)))
+        .collect::<Option<_>>()
+        .ok_or_else(wrong)
+}
+
+/// A header may occur several times: then its values are a list.
+fn headers(value: Value) -> Result<Vec<(String, String)>, Problem> {
+    let wrong = || Problem::bad_member("headers", "an object of strings, or of lists of strings");
+    let mut headers = Vec::new();
+    for (name, value) in members(value).ok_or_else(wrong)? {
+        let lines = match value {
+            Value::Array(lines) => lines,
+            line => vec![line],
+        };
+        for line in lines {
+            headers.push((name.clone(), string(line).ok_or_else(wrong)?));
+        }
+    }
+    Ok(headers)
+}
+
+fn members(value: Value) -> Option<Map<String, Value>> {
+    match value {
+        Value::Object(members) => Some(members),
+        _ => None,
+    }
+}
+
+fn string(value: Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text),
+        _ => None,
+    }
 }

@@ -3,17 +3,19 @@
 mod answer_body;
 mod check;
 mod check_body;
+mod limits_body;
 mod problem;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Method, Uri, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
+use axum::{Json, Router};
 
 use crate::engine::Engine;
+pub use limits_body::LimitsBody;
 use problem::Problem;
 
 /// The largest body of a request. A check takes a few hundred bytes.
@@ -28,6 +30,7 @@ pub(crate) fn public_router(engine: &Arc<Engine>) -> Router {
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(async || "ready\n"))
         .route("/v1/check", post(check::check))
+        .route("/v1/limits", get(limits))
         // Also here, so that a scrape from another machine needs no admin listener that is open to it.
         .route("/metrics", get(metrics))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
@@ -45,6 +48,11 @@ fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {
 
 async fn metrics(State(engine): State<Arc<Engine>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], engine.metrics_text())
+}
+
+/// `GET /v1/limits`: what clients may know.
+async fn limits(State(engine): State<Arc<Engine>>) -> Json<LimitsBody> {
+    Json(LimitsBody::from(engine.published()))
 }
 
 async fn no_such_path(uri: Uri) -> Problem {

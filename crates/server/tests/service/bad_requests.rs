@@ -14,6 +14,7 @@ fn detail(response: &Response, status: u16) -> String {
 fn a_wrong_member_is_named_with_what_was_expected() {
     const IP: &str = "an IPv4 or IPv6 address without port or brackets, such as \"203.0.113.9\"";
     const COST: &str = "a whole number from 0 to 18446744073709551615";
+    const HEADERS: &str = "an object of strings, or of lists of strings";
     let service = Running::start();
     for (member, value, expected) in [
         ("ip", "\"\"", IP),
@@ -29,8 +30,12 @@ fn a_wrong_member_is_named_with_what_was_expected() {
         ("cost", "\"1\"", COST),
         ("method", "1", "a string"),
         ("path", "[]", "a string"),
-        ("headers", "[]", "an object of strings"),
-        ("headers", "{\"x-tier\":1}", "an object of strings"),
+        ("host", "true", "a string"),
+        ("headers", "[]", HEADERS),
+        ("headers", "{\"x-tier\":1}", HEADERS),
+        ("headers", "{\"x-tier\":[\"pro\",1]}", HEADERS),
+        ("headers", "{\"x-tier\":[[\"pro\"]]}", HEADERS),
+        ("identities", "{\"user\":[\"42\"]}", "an object of strings"),
         ("identities", "{\"user\":null}", "an object of strings"),
         ("receipt", "\"yes\"", "true or false"),
     ] {

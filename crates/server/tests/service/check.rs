@@ -94,7 +94,8 @@ fn clients_are_counted_apart() {
 
 #[test]
 fn every_member_is_taken() {
-    let body = r#"{"ip":"203.0.113.9","method":"POST","path":"/auth/login","headers":{"x-tier":"pro"},
+    let body = r#"{"ip":"203.0.113.9","method":"POST","host":"shop.example","path":"/auth/login",
+        "headers":{"x-tier":"pro","accept":["text/html","*/*"],"x-none":[]},
         "identities":{"user":"42"},"cost":2,"receipt":true}"#;
     assert_eq!(Running::start().check(body)["remaining"], 58);
 }

@@ -4,6 +4,8 @@
 mod bad_requests;
 mod check;
 mod client;
+mod limits;
 mod metrics;
+mod policy;
 mod running;
 mod stop;

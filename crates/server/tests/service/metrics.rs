@@ -41,6 +41,45 @@ fn decisions_are_counted_by_rule_and_outcome() {
 }
 
 #[test]
+fn every_rule_and_every_outcome_has_its_count() {
+    let service = Running::under(
+        "version: 1
+deny: { client_ip: 192.0.2.0/24 }
+rules:
+  - { name: pay, when: { path: /pay }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 1 } }
+  - name: login
+    when: { path: /login }
+    key: client_ip
+    limit: 1/min
+    on_limit: [ { first: 1, action: warn }, { then: reject }, { after: 2 in 1min, action: block 5min } ]
+  - { name: unused, when: { path: /unused }, limit: 1/s }
+",
+    );
+    let login = r#"{"ip":"203.0.113.9","path":"/login"}"#;
+    for body in [login; 4] {
+        service.check(body);
+    }
+    for body in [r#"{"path":"/pay"}"#, r#"{"path":"/pay"}"#, r#"{"ip":"192.0.2.1"}"#, r#"{"ip":"192.0.2.1","cost":0}"#]
+    {
+        service.check(body);
+    }
+    let metrics = metrics(&service);
+    for (rule, outcome, count) in [
+        ("login", "allow", 1),
+        ("login", "warn", 1),
+        ("login", "reject", 1),
+        ("login", "block", 1),
+        ("pay", "allow", 1),
+        ("pay", "delay", 1),
+        ("", "deny", 2),
+        ("unused", "allow", 0),
+    ] {
+        let labels = format!(r#"rule="{rule}",outcome="{outcome}",frontend="http""#);
+        assert_line(&metrics, &format!("tollgate_decisions_total{{{labels}}} {count}"));
+    }
+}
+
+#[test]
 fn a_refused_body_is_no_decision() {
     let service = Running::start();
     assert_eq!(request(service.http, "POST", "/v1/check", "nonsense").status, 400);

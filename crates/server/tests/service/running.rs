@@ -6,10 +6,16 @@ use std::thread::JoinHandle;
 
 use serde_json::Value;
 use tokio::sync::oneshot;
-use tollgate::ManualClock;
+use tollgate::policy::{STARTER, parse};
+use tollgate::{Clock, ManualClock};
 use tollgate_server::{Drained, Engine, Listeners, Server};
 
 use crate::client;
+
+pub(crate) fn engine(policy: &str, clock: Arc<dyn Clock>) -> Engine {
+    let loaded = parse(policy, "policy.yaml", None).unwrap_or_else(|report| panic!("{report}"));
+    Engine::new(&loaded.policy, clock).unwrap()
+}
 
 pub(crate) struct Running {
     pub(crate) http: SocketAddr,
@@ -20,9 +26,15 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Under the starter policy.
     pub(crate) fn start() -> Running {
+        Running::under(STARTER)
+    }
+
+    /// Under a policy as it would stand in a file.
+    pub(crate) fn under(policy: &str) -> Running {
         let clock = ManualClock::at(1_700_000_000_000_000_000);
-        let engine = Engine::starter(Arc::new(clock.clone())).unwrap();
+        let engine = engine(policy, Arc::new(clock.clone()));
         let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let server = runtime.block_on(Server::bind(Listeners { http: any_port, admin: any_port }, engine)).unwrap();

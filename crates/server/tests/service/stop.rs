@@ -3,10 +3,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use tollgate::ManualClock;
-use tollgate_server::{BindError, Drained, Engine, Listener, Listeners, Server};
+use tollgate::policy::STARTER;
+use tollgate_server::{BindError, Drained, Listener, Listeners, Server};
 
 use crate::client::Connection;
-use crate::running::Running;
+use crate::running::{Running, engine};
 
 #[test]
 fn a_request_under_way_is_answered() {
@@ -32,7 +33,7 @@ fn an_idle_connection_does_not_hold_it_up() {
 }
 
 fn bind(http: Option<SocketAddr>, admin: Option<SocketAddr>) -> Result<Server, BindError> {
-    let engine = Engine::starter(Arc::new(ManualClock::default())).unwrap();
+    let engine = engine(STARTER, Arc::new(ManualClock::default()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(Server::bind(Listeners { http, admin }, engine))
 }

@@ -7,7 +7,7 @@ use tollgate_policy::model::{FieldSet, Reset};
 
 use super::policy_lists::{PolicyList, Quotas};
 use crate::facts::MAX_FIELD_INTEGER;
-use crate::verdict::{RuleState, Verdict};
+use crate::verdict::{RuleState, Verdict, tightest};
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -92,12 +92,14 @@ impl Verdict {
         self.states.iter().filter(|state| self.facts.rules[state.rule as usize].publish)
     }
 
-    /// The deciding state, if clients may know of it; else the tightest that they may know of.
+    /// The deciding state, if clients may know of it. Of an allowed request,
+    /// else, the tightest that they may know of.
     pub(super) fn told(&self) -> Option<&RuleState> {
-        let publish = |state: &&RuleState| self.facts.rules[state.rule as usize].publish;
+        let publish = |state: &RuleState| self.facts.rules[state.rule as usize].publish;
         match self.deciding() {
-            Some(deciding) => Some(deciding).filter(publish),
-            None => None,
+            Some(deciding) if publish(deciding) => Some(deciding),
+            Some(_) if self.is_allowed() => tightest(self.published().enumerate()).map(|(_, state)| state),
+            _ => None,
         }
     }
 

@@ -27,6 +27,7 @@ pub(super) struct Graduated<L> {
     pub(super) violations: Option<L>,
     /// A bucket of one token that takes as long to come back as a block lasts: empty, it blocks.
     pub(super) block: Option<L>,
+    pub(super) block_ns: u64,
 }
 
 impl<L> Active<L> {
@@ -65,6 +66,7 @@ impl<L> Graduated<L> {
             warn_first: on_limit.warn_first,
             violations: violations.transpose()?,
             block: block.transpose()?,
+            block_ns: on_limit.block.map_or(0, |block| block.duration_ns),
         })
     }
 }

@@ -68,6 +68,11 @@ impl<S: Store> Limiter<S> {
             verdict.refuse_until(Action::Block, rule, Some(left_ns));
             return (verdict, Receipt::nothing());
         }
+        if verdict.is_troubled() {
+            // What could not be counted is nobody's violation.
+            verdict.reject();
+            return (verdict, Receipt::nothing());
+        }
         let refusing = refusing_rules(active, met, laid, &outcome.decisions);
         let mut only_warned = true;
         for &(rule, at) in &refusing {

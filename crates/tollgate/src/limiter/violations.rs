@@ -38,9 +38,8 @@ impl<S: Store> Limiter<S> {
             }
             (Verdict::Refused { .. }, Some(block)) => {
                 let begun = self.one(block, key, mode).await;
-                // Somebody else may have begun it a moment ago. What is merely looked at has not begun.
-                let for_ns = begun.retry_after().unwrap_or(begun.reset_after.max(begun.next_after));
-                Step::Block { for_ns }
+                // Somebody else may have begun it a moment ago.
+                Step::Block { for_ns: begun.retry_after().unwrap_or(graduated.block_ns) }
             }
             _ => Step::Reject,
         }

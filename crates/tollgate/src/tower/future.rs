@@ -14,8 +14,8 @@ use super::response::Fields;
 pub(super) struct Under {
     pub(super) fields: Fields,
     pub(super) guard: Option<Box<dyn Guard>>,
-    /// The response header that tells the true cost.
-    pub(super) settled_by: Option<String>,
+    /// The response header that tells the true cost, and the most that it counts.
+    pub(super) settled_by: Option<(String, u64)>,
 }
 
 type Later<B, E> = Pin<Box<dyn Future<Output = Result<Response<TollgateBody<B>>, E>> + Send>>;
@@ -82,10 +82,10 @@ fn told<B>(response: Response<B>, under: Option<Under>) -> Response<TollgateBody
     let Some(Under { fields, mut guard, settled_by }) = under else {
         return response.map(|body| TollgateBody::passed(body, None));
     };
-    if let (Some(name), Some(guard)) = (settled_by, &mut guard)
-        && let Some(cost) = response.headers().get(name).and_then(|cost| cost.to_str().ok()?.trim().parse().ok())
+    if let (Some((name, max)), Some(guard)) = (settled_by, &mut guard)
+        && let Some(cost) = response.headers().get(name).and_then(|cost| cost.to_str().ok()?.trim().parse::<u64>().ok())
     {
-        guard.settled_at(cost);
+        guard.settled_at(cost.min(max));
     }
     let mut response = response.map(|body| TollgateBody::passed(body, guard));
     fields.put(&mut response);

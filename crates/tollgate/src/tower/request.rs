@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use http::{HeaderMap, header, request::Parts};
+use http::{HeaderMap, Uri, header, request::Parts};
 use tollgate_policy::{Headers, Request};
 
 /// Header fields as HTTP has them.
@@ -13,6 +13,12 @@ impl Headers for HeaderLines<'_> {
         }
         self.0.get_all(name).iter().nth(at).map(http::HeaderValue::as_bytes)
     }
+
+    fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
+        let mut lines = self.0.get_all(name).iter();
+        let first = lines.next()?;
+        Some((first.as_bytes(), lines.next().is_some()))
+    }
 }
 
 /// What the policy may know of a request.
@@ -22,10 +28,20 @@ pub(super) fn described<'a>(parts: &'a Parts, headers: &'a HeaderLines<'a>, peer
         method: parts.method.as_str(),
         // HTTP/2 says it in the target, HTTP/1 in a field.
         host: parts.uri.host().or_else(named),
-        target: parts.uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str),
+        target: whole_uri(parts).path_and_query().map_or("", http::uri::PathAndQuery::as_str),
         headers,
         ..Request::from_peer(peer)
     }
+}
+
+/// The address as it was asked for. A nested router of axum takes the prefix
+/// away from what its services see, and a policy is about what clients send.
+fn whole_uri(parts: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::OriginalUri(uri)) = parts.extensions.get() {
+        return uri;
+    }
+    &parts.uri
 }
 
 /// Whether whoever asks speaks gRPC, and reads the status from a field of its own.

@@ -147,7 +147,7 @@ fn let_pass<In, S: Store>(
     let mut under = Under { fields, guard: None, settled_by: None };
     if let Some(permit) = permit {
         let true_cost = TrueCost::of(&mut parts.extensions);
-        under.settled_by = verdict.settled_by().map(str::to_owned);
+        under.settled_by = verdict.settled_by().map(|(name, max)| (name.to_owned(), max));
         // Requests that were not estimated have nothing to do with what somebody says they cost.
         let heard = estimates(&verdict).then_some(true_cost);
         under.guard = Some(Box::new(Held::new(permit, heard)) as Box<dyn Guard>);

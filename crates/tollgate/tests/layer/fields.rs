@@ -156,7 +156,6 @@ async fn fields_that_the_application_sets_itself_are_replaced() {
 
 /// Where the rule closest to its limit is not to be known, another one is that is.
 #[tokio::test]
-#[ignore = "a rule that is not published hides the three fields of those that are"]
 async fn an_unpublished_rule_does_not_silence_the_others() {
     let limiter =
         Limiter::builder().rule(rule("public").limit("100/h")).rule(rule("secret").limit("2/h").unpublished());

@@ -41,7 +41,6 @@ async fn a_store_without_room_is_trouble() {
 
 /// A warning is for those who are over a limit. Whoever cannot be counted would otherwise pass uncounted.
 #[tokio::test]
-#[ignore = "a refusal that comes from trouble is counted as a violation"]
 async fn whoever_cannot_be_counted_is_not_let_pass_with_a_warning() {
     let full = MemorySettings { entries: 1, when_full: WhenFull::Refuse };
     let limiter = Limiter::builder()
@@ -76,7 +75,6 @@ async fn the_time_to_come_back_is_never_zero() {
 
 /// What is not the client's fault is no violation either: nobody is blocked for it.
 #[tokio::test]
-#[ignore = "a refusal that comes from trouble is counted as a violation"]
 async fn trouble_blocks_nobody() {
     let block = Some((1, Duration::from_secs(900)));
     let login = rule("login").limit("10/h").on_limit(1, Duration::from_secs(60), block);

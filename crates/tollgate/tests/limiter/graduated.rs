@@ -197,7 +197,6 @@ fn violations_count_for_the_span_to_the_nanosecond() {
 
 /// A peek foresees how long the block would last that it does not begin.
 #[test]
-#[ignore = "a peek that foresees a block does not tell how long it would last"]
 fn a_peek_foresees_the_length_of_a_block() {
     let steps = Steps { warn_first: 0, span_ms: 10_000, block: Some((1, 3_000)) };
     let limiter = built(graduated(rule("limited").per("user").limit("1/s burst 1"), &steps), &clock());

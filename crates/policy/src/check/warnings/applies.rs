@@ -1,11 +1,14 @@
 //! Rules that no request can meet.
 
+use std::collections::BTreeSet;
+
 use super::super::codes;
 use super::super::names::Names;
 use super::super::problems::Problems;
+use super::super::rules::MAX_KEY_PARTS;
 use super::super::words::quoted;
 use super::lists::Access;
-use crate::model::{Condition, IdentitySource, Networks, Policy, Rule, TIER, TextPattern, TierSource};
+use crate::model::{Condition, IdentitySource, Networks, Rule, TIER, TextPattern};
 use crate::problem::Place;
 
 /// The methods that HTTP and its common extensions know.
@@ -32,7 +35,7 @@ const MORE_METHODS: [&str; 6] = ["PURGE", "REPORT", "SEARCH", "LINK", "UNLINK", 
 
 pub(super) fn check(
     rule: &Rule,
-    policy: &Policy,
+    tiers: Option<&BTreeSet<&str>>,
     names: &Names<'_>,
     access: &Access,
     place: &Place,
@@ -50,7 +53,7 @@ pub(super) fn check(
     let never = absent_but_needed(rule, names, &when)
         .or_else(|| always_present(rule, names, &when))
         .or_else(|| contradicts_method(rule, &when))
-        .or_else(|| no_such_tier(rule, policy, &when))
+        .or_else(|| no_such_tier(rule, tiers, &when))
         .or_else(|| outside(rule, access, &when))
         .or_else(|| too_short(rule, names, place));
     if let Some((place, why)) = never {
@@ -59,10 +62,16 @@ pub(super) fn check(
     }
 }
 
+/// Longer lists and texts are taken to fit: what is said here must be certain, and found quickly.
+const MAX_COMPARED: usize = 256;
+
 type Never = Option<(Place, String)>;
 
 /// What the key needs, `when` asks to be absent.
 fn absent_but_needed(rule: &Rule, names: &Names<'_>, when: &Place) -> Never {
+    if rule.key.len() > MAX_KEY_PARTS {
+        return None;
+    }
     let absent = |condition: &Condition| *condition == Condition::Absent;
     for (name, _) in rule.when.identities.iter().filter(|(_, condition)| absent(condition)) {
         if rule.key.contains(name) {
@@ -94,24 +103,24 @@ fn contradicts_method(rule: &Rule, when: &Place) -> Never {
     let (name, condition) = rule.when.identities.iter().find(|(name, _)| name == "method")?;
     let Condition::OneOf(patterns) = condition else { return None };
     let methods = &rule.when.methods;
-    let fits = methods.iter().any(|method| any_matches(patterns, method));
+    let fits = methods.len() > MAX_COMPARED || methods.iter().any(|method| may_match(patterns, method));
     (!methods.is_empty() && !fits)
         .then(|| (when.member("identity").member(name), "`method` asks for other methods".to_owned()))
 }
 
 /// Where all tiers are written down, no other can be asked for.
-fn no_such_tier(rule: &Rule, policy: &Policy, when: &Place) -> Never {
-    let tier = policy.tier.as_ref()?;
-    let TierSource::Listed { tiers, .. } = &tier.source else { return None };
+fn no_such_tier(rule: &Rule, tiers: Option<&BTreeSet<&str>>, when: &Place) -> Never {
     let (name, condition) = rule.when.identities.iter().find(|(name, _)| name == TIER)?;
     let Condition::OneOf(patterns) = condition else { return None };
-    let mut all = tiers.iter().map(|(_, tier)| tier).chain([&tier.default]);
-    (!all.any(|tier| any_matches(patterns, tier)))
+    (!tiers?.iter().any(|tier| may_match(patterns, tier)))
         .then(|| (when.member("identity").member(name), "nobody has such a tier".to_owned()))
 }
 
-fn any_matches(patterns: &[TextPattern], text: &str) -> bool {
-    patterns.iter().any(|pattern| pattern.matches(text.as_bytes()))
+/// Whether one of the patterns means the text, or it would take long to tell.
+fn may_match(patterns: &[TextPattern], text: &str) -> bool {
+    let is_short = |text: &str| text.len() <= MAX_COMPARED;
+    let matches = |pattern: &TextPattern| !is_short(&pattern.0) || pattern.matches(text.as_bytes());
+    patterns.len() > MAX_COMPARED || !is_short(text) || patterns.iter().any(matches)
 }
 
 /// Whoever comes from there is denied, or allowed, before any rule.

@@ -1,15 +1,16 @@
 //! Limits that hold less, or cost more, than they seem to.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use tollgate_core::{AlgorithmKind, Quota};
 
+use super::super::nearest::nearest;
 use super::super::periods::{grants, quotas};
 use super::super::problems::Problems;
 use super::super::words::quoted;
 use super::super::{capacity, codes};
 use super::limit_place;
-use crate::model::{Allowance, Policy, Rule, TierSource};
+use crate::model::{Allowance, Rule};
 use crate::problem::Place;
 
 /// A log takes 8 bytes a request: from here on, 80 kB a key.
@@ -21,7 +22,7 @@ const LOGIN_WORDS: [&str; 14] = [
     "verify", "session",
 ];
 
-pub(super) fn check(rule: &Rule, policy: &Policy, place: &Place, problems: &mut Problems) {
+pub(super) fn check(rule: &Rule, listed: Option<&BTreeSet<&str>>, place: &Place, problems: &mut Problems) {
     let all: Vec<&Quota> = grants(&rule.allowance).flat_map(quotas).collect();
     let limit = limit_place(&rule.allowance, place);
     unlimited(rule, &all, place, problems);
@@ -34,8 +35,8 @@ pub(super) fn check(rule: &Rule, policy: &Policy, place: &Place, problems: &mut 
         let hint = "it holds in the middleware, and over HTTP for callers that release their receipt";
         problems.add(codes::CONCURRENCY_ELSEWHERE, limit.clone(), message, hint);
     }
-    if let Allowance::Tiers(tiers) = &rule.allowance {
-        unused_tiers(tiers.iter().map(|(name, _)| name.as_str()), policy, &limit, problems);
+    if let (Allowance::Tiers(tiers), Some(listed)) = (&rule.allowance, listed) {
+        unused_tiers(tiers.iter().map(|(name, _)| name.as_str()), listed, &limit, problems);
     }
 }
 
@@ -103,14 +104,19 @@ fn warns(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
 }
 
 /// Where all tiers are written down, a rule for another is a typing mistake.
-fn unused_tiers<'r>(tiers: impl Iterator<Item = &'r str>, policy: &Policy, place: &Place, problems: &mut Problems) {
-    let Some(tier) = &policy.tier else { return };
-    let TierSource::Listed { tiers: listed, .. } = &tier.source else { return };
-    let all: HashSet<&str> = listed.iter().map(|(_, tier)| tier.as_str()).chain([tier.default.as_str()]).collect();
-    for name in tiers.filter(|name| !all.contains(name)) {
+fn unused_tiers<'r>(
+    tiers: impl Iterator<Item = &'r str>,
+    listed: &BTreeSet<&str>,
+    place: &Place,
+    problems: &mut Problems,
+) {
+    for name in tiers.filter(|name| !listed.contains(name)) {
+        if problems.is_full() {
+            return;
+        }
         let message = format!("nobody is in the tier {}", quoted(name));
-        let meant = super::super::nearest::nearest(name, all.iter().copied());
-        let hint = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`?"));
+        let meant = nearest(name, listed.iter().copied());
+        let hint = meant.map_or_else(String::new, |meant| format!("did you mean {}?", quoted(meant)));
         problems.add(codes::UNUSED_TIER, place.member(name), message, hint);
     }
 }

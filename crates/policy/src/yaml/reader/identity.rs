@@ -7,10 +7,9 @@ use crate::yaml::tree::Node;
 impl Reader<'_> {
     pub(super) fn identities(&mut self, top: &Members<'_>, policy: &mut Policy) {
         let Some(node) = top.get("identity") else { return };
-        let Some(members) = self.members(node, &shape::IDENTITIES) else {
-            self.broken.tier = true;
-            return;
-        };
+        self.broken.identities = !node.is_map() || node.lacks_members();
+        self.broken.tier = self.broken.identities;
+        let Some(members) = self.members(node, &shape::IDENTITIES) else { return };
         if let Some(node) = members.get("client_ip") {
             policy.client_ip = self.client_ip(node);
         }

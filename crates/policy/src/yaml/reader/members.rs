@@ -81,7 +81,7 @@ impl Reader<'_> {
 
     fn missing_members(&mut self, node: &Node, shape: &'static Shape) {
         for field in shape.fields.iter().filter(|field| field.required && node.member(field.name).is_none()) {
-            let message = format!("`{}` is missing in this {}", field.name, noun(shape));
+            let message = format!("`{}` is missing in {}", field.name, this(shape));
             let hint = format!("add `{}`: {}", field.name, first_lower(field.about));
             self.error(codes::MISSING_MEMBER, node.span, message, hint);
         }
@@ -93,7 +93,7 @@ impl Reader<'_> {
         match (shape.one_of.is_empty(), there.next(), there.next()) {
             (true, ..) | (false, Some(_), None) => {}
             (false, None, _) => {
-                let message = format!("this {} says nothing of {choice}", noun(shape));
+                let message = format!("{} says nothing of {choice}", this(shape));
                 self.error(codes::CHOOSE_ONE, node.span, message, "add exactly one of them");
             }
             (false, Some(one), Some(other)) => {
@@ -110,6 +110,15 @@ fn noun(shape: &Shape) -> &'static str {
         "cost_header" | "cost_method" | "cost_estimate" => "cost",
         "step_first" | "step_then" | "step_after" => "step",
         name => name,
+    }
+}
+
+fn this(shape: &Shape) -> String {
+    match noun(shape) {
+        name @ ("policy" | "rule" | "identity" | "override" | "queue" | "tier" | "store" | "cost" | "step") => {
+            format!("this {name}")
+        }
+        name => format!("`{name}`"),
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) struct Read {
 /// elsewhere is no mistake of its own.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Broken {
+    pub(super) identities: bool,
     pub(super) tier: bool,
     pub(super) jwt: bool,
 }

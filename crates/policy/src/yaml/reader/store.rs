@@ -15,8 +15,15 @@ const DEFAULT_PREFIX: &str = "tollgate:";
 impl Reader<'_> {
     pub(super) fn store(&mut self, node: Option<&Node>) -> StoreSettings {
         let Some(node) = node else { return StoreSettings::default() };
-        if node.scalar().is_some() {
-            self.word(node, &[("memory", ())]);
+        if node.scalar().is_some_and(|scalar| &*scalar.text == "memory") {
+            return StoreSettings::default();
+        }
+        if let Some(scalar) = node.scalar().filter(|scalar| !scalar.is_null()) {
+            let is_redis = scalar.text.eq_ignore_ascii_case("redis");
+            let hint =
+                if is_redis { "say where it is: `store: { redis: { nodes: [redis.internal:6379] } }`" } else { "" };
+            let message = format!("expected `memory`, or a map with `memory` or `redis`, found {}", node.described());
+            self.error(codes::UNKNOWN_WORD, node.span, message, hint);
             return StoreSettings::default();
         }
         let Some(members) = self.members(node, &shape::STORE) else { return StoreSettings::default() };

@@ -11,25 +11,28 @@ use crate::check::codes;
 use crate::check::nearest::nearest;
 use crate::check::words::{either, quoted};
 use crate::yaml::source::Span;
-use crate::yaml::tree::{Node, Value};
+use crate::yaml::tree::{Node, Scalar, Value};
 
 impl Reader<'_> {
     pub(super) fn wrong_type(&mut self, node: &Node, expected: &str) {
         let message = format!("expected {expected}, found {}", node.described());
-        let is_nothing = node.scalar().is_some_and(|scalar| scalar.is_null());
-        let hint = if is_nothing { "leave the member out if there is nothing to say" } else { "" };
+        let hint = match node.scalar() {
+            Some(scalar) if scalar.is_null() => "leave the member out if there is nothing to say",
+            Some(scalar) if scalar.as_bool().is_some() => "put it in quotes if it is meant as a text",
+            _ => "",
+        };
         self.error(codes::WRONG_TYPE, node.span, message, hint);
     }
 
-    /// A text that is not empty. Numbers are texts where one is expected.
+    /// A text that is not empty. A number is a text where one is expected, but
+    /// `header: true` says something else than what is meant.
     pub(super) fn text(&mut self, node: &Node, expected: &str) -> Option<String> {
-        match node.scalar() {
-            Some(scalar) if !scalar.is_null() && !scalar.text.is_empty() => Some(scalar.text.to_string()),
-            _ => {
-                self.wrong_type(node, expected);
-                None
-            }
+        let is_text = |scalar: &&Scalar| !scalar.is_null() && !scalar.text.is_empty() && scalar.as_bool().is_none();
+        let text = node.scalar().filter(is_text).map(|scalar| scalar.text.to_string());
+        if text.is_none() {
+            self.wrong_type(node, expected);
         }
+        text
     }
 
     /// One text or a list of them.
@@ -102,7 +105,8 @@ impl Reader<'_> {
         let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
         if found.is_none() {
             let message = format!("expected {}, found {}", either(names()), node.described());
-            let hint = nearest(&text, names()).map_or_else(String::new, |meant| format!("did you mean `{meant}`?"));
+            let hint =
+                nearest(&text, names()).map_or_else(String::new, |meant| format!("did you mean {}?", quoted(meant)));
             self.error(codes::UNKNOWN_WORD, node.span, message, hint);
         }
         found.map(|(_, meaning)| *meaning)

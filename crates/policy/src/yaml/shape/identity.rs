@@ -26,7 +26,7 @@ pub(in crate::yaml) static CLIENT_IP: Shape = shape(
     &[
         defaulted(
             "trusted_proxies",
-            Kind::OneOrMore(&Kind::Network),
+            Kind::AnyOf(&[Kind::Network, Kind::List(&Kind::Network, 0)]),
             "Who is believed when they say for whom they speak.",
             "[]",
         ),
@@ -77,7 +77,7 @@ pub(in crate::yaml) static IDENTITY: Shape = Shape {
             field("bearer", Kind::True, "The token of `Authorization: Bearer`."),
             JWT_CLAIM,
             VALUE,
-            field("first", Kind::List(&Kind::Pattern(NAME), 1), "The first of these identities that is present."),
+            field("first", Kind::OneOrMore(&Kind::Pattern(NAME)), "The first of these identities that is present."),
             field("given", Kind::True, "What the caller of a limiter or of the service says it is."),
             TRUSTED,
         ],

@@ -1,0 +1,95 @@
+//! An explanation for people.
+
+use std::fmt::Write;
+
+use tollgate::policy::promise::{algorithm_words, limit_words};
+use tollgate::policy::{Access, Application, ExplainedRule, Explanation, GrantSource, Plan, RuleOutcome};
+
+use crate::colours::Colours;
+
+pub(super) fn page(plan: &Plan, explanation: &Explanation) -> String {
+    let mut page = String::new();
+    push_block(&mut page, "request", &understood(explanation));
+    if !explanation.identities.is_empty() {
+        page.push('\n');
+        push_block(&mut page, "identities", &explanation.identities);
+    }
+    push_line(&mut page, format_args!("\n{}", access(explanation)));
+    for rule in &explanation.rules {
+        page.push('\n');
+        push_rule(&mut page, plan, rule);
+    }
+    page
+}
+
+fn understood(explanation: &Explanation) -> Vec<(&str, String)> {
+    let unknown = || "not known".to_owned();
+    let mut understood = vec![
+        ("address", explanation.client_ip.map_or_else(unknown, |ip| ip.to_string())),
+        ("path", explanation.path.clone().unwrap_or_else(unknown)),
+    ];
+    understood.extend(explanation.tier.iter().map(|tier| ("tier", tier.clone())));
+    understood
+}
+
+fn access(explanation: &Explanation) -> String {
+    let by = explanation.decided_by.as_ref().map_or_else(String::new, |entry| format!(" by {entry}"));
+    let applying = explanation.rules.iter().filter(|rule| matches!(rule.outcome, RuleOutcome::Applies(_))).count();
+    match explanation.access {
+        Access::Denied => format!("denied{by}: it meets no rule"),
+        Access::Allowed => format!("allowed{by}: it meets no rule"),
+        Access::Rules => format!("the rules decide: {applying} of {} apply", explanation.rules.len()),
+    }
+}
+
+fn push_rule(page: &mut String, plan: &Plan, rule: &ExplainedRule) {
+    match &rule.outcome {
+        RuleOutcome::Applies(application) => {
+            let is_shadow = plan.rules().get(rule.rule as usize).is_some_and(|rule| rule.shadow);
+            let shadow = if is_shadow { ", as a shadow: it refuses nobody" } else { "" };
+            push_block(page, &format!("{} applies{shadow}", rule.name), &applied(plan, application));
+        }
+        RuleOutcome::NotApplied { reason } => {
+            push_block(page, &format!("{} does not apply", rule.name), &[("because", reason.clone())]);
+        }
+    }
+}
+
+fn applied(plan: &Plan, application: &Application) -> Vec<(&'static str, String)> {
+    let key = if application.key.is_empty() { "everybody together" } else { &application.key };
+    let mut told = vec![("key", key.to_owned())];
+    let whose = match &application.grant {
+        GrantSource::Rule => String::new(),
+        GrantSource::Tier(tier) => format!(" (tier {tier})"),
+        GrantSource::Override(pattern) => format!(" (override for {pattern})"),
+    };
+    if application.is_unlimited() {
+        told.push(("limit", format!("unlimited{whose}")));
+    }
+    let quotas = application.quotas.iter().filter_map(|at| plan.quotas().get(*at as usize));
+    told.extend(quotas.map(|planned| {
+        let quota = &planned.quota;
+        ("limit", format!("{}, {}{whose}", limit_words(quota), algorithm_words(quota)))
+    }));
+    told.push(("cost", application.cost.to_string()));
+    told
+}
+
+/// A heading, and names with their values below each other.
+fn push_block<N: AsRef<str>>(page: &mut String, heading: &str, told: &[(N, String)]) {
+    push_line(page, format_args!("{}", Colours::of_stdout().heading(heading)));
+    let width = told.iter().map(|(name, _)| name.as_ref().chars().count()).max().unwrap_or(0);
+    for (name, value) in told {
+        push_line(page, format_args!("  {:width$}  {}", name.as_ref(), printable(value)));
+    }
+}
+
+/// What a request says may hold anything, also what would move a terminal.
+fn printable(value: &str) -> String {
+    value.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+fn push_line(page: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(page, "{line}");
+}

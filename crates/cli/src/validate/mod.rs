@@ -1,0 +1,100 @@
+mod json;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tollgate::policy::promise::{Promise, promises};
+use tollgate::policy::{LoadError, Loaded};
+
+use crate::colours::Colours;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::format::Format;
+use crate::talk::{say, warn};
+use crate::{answer, policy_file};
+
+/// Check a policy, and print what each of its rules promises
+///
+/// The figures are the most that can pass for one key in any span of that
+/// length, with nothing given back, as long as the store has room for every
+/// key in use. What is wrong is told on stderr with its place in the file.
+#[derive(Debug, Args)]
+#[command(after_long_help = JSON_HELP)]
+pub(crate) struct ValidateArguments {
+    /// The policy file; `-` is stdin
+    file: PathBuf,
+
+    /// How to write the answer
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+
+    /// Take warnings for errors: exit with 1 if there are any
+    #[arg(long)]
+    strict: bool,
+}
+
+const JSON_HELP: &str = "\
+Exit codes: 0 it is valid; 1 it is not, or has warnings with --strict; 3 it
+cannot be read.
+
+The members of the JSON, which is written for an invalid policy too:
+  file, valid, omitted (how many more errors there are than are told)
+  errors[], warnings[]   code, file, line, column, width, message, hint
+                         (null where there is none), source_line
+  rules[]                rule; key (names of identities); unit (requests or
+                         cost); shadow; grants[]; warned {first, within_ms};
+                         blocked {after, within_ms, for_ms}; on_failure (open,
+                         closed or local); these three null where there is none
+  grants[]               whose[] {kind: everybody, tier or key; name; patterns};
+                         unlimited; limits[], which all hold at once
+  limits[]               limit; algorithm; period_ms; most_in_period and
+                         most_in_second {charged, warned}; queue {places,
+                         longest_wait_ms}; at_once {permits, lease_ms};
+                         longest_refusal_ms; while_store_fails (what each
+                         instance grants on its own: the same members)";
+
+pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Failure> {
+    let read = policy_file::read(&arguments.file);
+    let loaded = match (read, arguments.format) {
+        (Ok(loaded), _) => loaded,
+        (Err(LoadError::Invalid(report)), Format::Json) => {
+            answer::print_json(&json::invalid(policy_file::name_of(&arguments.file), &report))?;
+            return Ok(Exit::No);
+        }
+        (Err(error), _) => return Err(policy_file::unread(&error)),
+    };
+    policy_file::compile(&arguments.file, &loaded)?;
+    match arguments.format {
+        Format::Text => tell(arguments, &loaded)?,
+        Format::Json => answer::print_json(&json::valid(policy_file::name_of(&arguments.file), &loaded))?,
+    }
+    if arguments.strict && !loaded.warnings.is_empty() {
+        let what = format!("{}, and --strict takes them for errors", count(loaded.warnings.len(), "warning"));
+        return Err(Failure::no(what));
+    }
+    Ok(Exit::Done)
+}
+
+fn tell(arguments: &ValidateArguments, loaded: &Loaded) -> Result<(), Failure> {
+    let blocks: Vec<String> = promises(&loaded.policy).iter().map(block).collect();
+    if !blocks.is_empty() {
+        answer::print(&format!("{}\n", blocks.join("\n\n")))?;
+    }
+    warn(&loaded.warnings);
+    let (rules, warnings) = (count(blocks.len(), "rule"), count(loaded.warnings.len(), "warning"));
+    say(format_args!("{} is valid: {rules}, {warnings}", policy_file::name_of(&arguments.file)));
+    Ok(())
+}
+
+fn block(promise: &Promise) -> String {
+    let text = promise.to_string();
+    match text.split_once('\n') {
+        Some((heading, rest)) => format!("{}\n{rest}", Colours::of_stdout().heading(heading)),
+        None => text,
+    }
+}
+
+/// `1 rule`, `2 rules`
+fn count(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

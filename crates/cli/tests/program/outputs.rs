@@ -1,0 +1,103 @@
+//! Whole outputs for one policy, held word for word: nothing about them changes unseen.
+//!
+//! Where a change is meant, run with `TOLLGATE_WRITE_OUTPUTS=1` and read the difference.
+
+use std::path::{Path, PathBuf};
+
+use crate::running::output;
+
+const POLICIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/policies");
+
+/// The path of one of the policies among the tests.
+pub(crate) fn policy(name: &str) -> String {
+    format!("{POLICIES}/{name}")
+}
+
+/// Asserts that it succeeds and prints what is held in the file of that name.
+fn assert_prints(held: &str, arguments: &[&str]) {
+    let output = output(arguments);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let file: PathBuf = [POLICIES, "outputs", held].iter().collect();
+    if std::env::var_os("TOLLGATE_WRITE_OUTPUTS").is_some() {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, &printed).unwrap();
+    }
+    assert!(printed == read(&file), "{held} says\n{}\nand it prints\n{printed}", read(&file));
+}
+
+fn read(file: &Path) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
+#[test]
+fn validate_tells_what_every_rule_promises() {
+    assert_prints("validate.txt", &["validate", &policy("shop.yaml")]);
+}
+
+#[test]
+fn validate_tells_it_to_programs() {
+    // In the directory, so that the file's name does not depend on where this is.
+    let output = crate::running::tollgate(&["validate", "--format", "json", "shop.yaml"])
+        .current_dir(POLICIES)
+        .output()
+        .unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&answer["file"], &answer["valid"]), (&"shop.yaml".into(), &true.into()));
+    let login = &answer["rules"][2];
+    let expected = serde_json::json!({
+        "rule": "login", "key": ["client_ip"], "unit": "requests", "shadow": false,
+        "grants": [{
+            "whose": [{ "kind": "everybody" }], "unlimited": false,
+            "limits": [{
+                "limit": "5/min", "algorithm": "sliding-window-log", "period_ms": 60_000,
+                "most_in_period": { "charged": 5, "warned": 2 }, "most_in_second": { "charged": 5, "warned": 2 },
+                "queue": null, "at_once": null, "longest_refusal_ms": 60_000, "while_store_fails": null,
+            }],
+        }],
+        "warned": { "first": 2, "within_ms": 600_000 },
+        "blocked": { "after": 20, "within_ms": 600_000, "for_ms": 900_000 },
+        "on_failure": null,
+    });
+    assert_eq!(login, &expected);
+    let kinds: Vec<&serde_json::Value> =
+        answer["rules"][1]["grants"].as_array().unwrap().iter().map(|grant| &grant["whose"]).collect();
+    let expected = serde_json::json!([
+        [{ "kind": "tier", "name": "free" }],
+        [{ "kind": "tier", "name": "pro" }],
+        [{ "kind": "tier", "name": "enterprise" }, { "kind": "key", "patterns": ["svc-*"] }],
+        [{ "kind": "key", "patterns": ["big-customer"] }],
+    ]);
+    assert_eq!(serde_json::json!(kinds), expected);
+}
+
+const LOGIN: [&str; 9] =
+    ["--ip", "203.0.113.9", "--user", "42", "--header", "X-Tier: pro", "--method", "post", "--path=/auth/login?next=/"];
+
+fn explain<'a>(file: &'a str, request: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [&["explain", file][..], request, more].concat()
+}
+
+#[test]
+fn explain_tells_which_rules_apply_and_why_others_do_not() {
+    assert_prints("explain-login.txt", &explain(&policy("shop.yaml"), &LOGIN, &[]));
+    let report = ["--ip", "2001:db8::7", "--user", "svc-billing", "--path", "/reports/2026/q1", "--cost", "3"];
+    assert_prints("explain-report.txt", &explain(&policy("shop.yaml"), &report, &[]));
+}
+
+#[test]
+fn explain_tells_who_meets_no_rule() {
+    assert_prints("explain-denied.txt", &explain(&policy("shop.yaml"), &["--ip", "192.0.2.1"], &[]));
+    assert_prints("explain-allowed.txt", &explain(&policy("shop.yaml"), &["--ip", "198.51.100.7"], &[]));
+}
+
+#[test]
+fn explain_tells_it_to_programs() {
+    assert_prints("explain-login.json", &explain(&policy("shop.yaml"), &LOGIN, &["--format", "json"]));
+}
+
+#[test]
+fn limits_are_a_page_for_clients() {
+    assert_prints("limits.md", &["limits", &policy("shop.yaml")]);
+    assert_prints("limits.json", &["limits", &policy("shop.yaml"), "--format", "json"]);
+}

@@ -1,0 +1,237 @@
+//! What each rule promises: the most that can pass, in any span of time.
+//!
+//! The figures are upper bounds, for one key, in one process or one shared
+//! store, with nothing given back. They are those of
+//! [`most_admitted`], to which the algorithms are held by
+//! their tests; nothing here computes a limit a second time.
+
+mod bound;
+mod display;
+pub(crate) mod words;
+
+use tollgate_core::Quota;
+
+use crate::model::{Allowance, CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
+
+pub use bound::{Bound, Most};
+pub use words::{algorithm as algorithm_words, limit as limit_words};
+
+#[cfg(doc)]
+use tollgate_core::most_admitted;
+
+/// What one rule promises. Displayed as a block of lines, without a line end at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// The rule's name.
+    pub rule: String,
+    /// The identities by which it counts. None: everybody together.
+    pub key: Vec<String>,
+    /// What its figures count.
+    pub unit: Unit,
+    /// It refuses nobody. The figures are those that would hold if it were enforced.
+    pub shadow: bool,
+    /// What it grants, and to whom. Those who are granted the same stand together.
+    pub grants: Vec<GrantPromise>,
+    /// How many pass with a warning.
+    pub warned: Option<Warned>,
+    /// Who is turned away altogether, and for how long.
+    pub blocked: Option<Blocked>,
+    /// What happens while a shared store fails; `None` where the counters are in the process.
+    pub on_failure: Option<OnFailure>,
+}
+
+/// What figures count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Requests, each of which costs 1 unless a caller says otherwise.
+    Requests,
+    /// What requests cost.
+    Cost,
+}
+
+/// What some clients are promised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantPromise {
+    /// To whom.
+    pub whose: Vec<Whose>,
+    /// All of these at once. None: unlimited.
+    pub limits: Vec<LimitPromise>,
+}
+
+/// To whom something is granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// To everybody who is not named otherwise.
+    Everybody,
+    /// To the clients of this tier.
+    Tier(String),
+    /// To the keys that these patterns mean, one for each part of the key.
+    Keys(Vec<String>),
+}
+
+/// What one quota promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitPromise {
+    /// The quota.
+    pub quota: Quota,
+    /// The most that it lets pass.
+    pub bound: Bound,
+    /// How long a request of the smallest cost can be refused, if nobody else
+    /// spends meanwhile; `None` if that depends on others.
+    pub longest_refusal_ns: Option<u64>,
+    /// What each instance grants on its own while the store fails.
+    pub share: Option<Share>,
+}
+
+/// What an instance grants on its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The quota, scaled.
+    pub quota: Quota,
+    /// The most that it lets pass.
+    pub bound: Bound,
+}
+
+/// How many requests beyond the limit pass with a warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Warned {
+    /// So many.
+    pub first: u64,
+    /// In any span of this length.
+    pub within_ns: u64,
+}
+
+/// Who is turned away altogether.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// Whoever goes on after so many requests beyond the limit.
+    pub after: u64,
+    /// Within a span of this length.
+    pub within_ns: u64,
+    /// For so long.
+    pub for_ns: u64,
+}
+
+/// What each rule of a policy promises, in the order of the rules.
+#[must_use]
+pub fn promises(policy: &Policy) -> Vec<Promise> {
+    policy.rules.iter().map(|rule| Promise::of(rule, &policy.store)).collect()
+}
+
+impl Promise {
+    /// What a rule promises whose counters live in that store.
+    #[must_use]
+    pub fn of(rule: &Rule, store: &StoreSettings) -> Promise {
+        let warned = rule
+            .on_limit
+            .filter(|on_limit| on_limit.warn_first > 0)
+            .map(|on_limit| Warned { first: on_limit.warn_first, within_ns: on_limit.span_ns });
+        let blocked = rule.on_limit.and_then(|on_limit| {
+            let block = on_limit.block?;
+            // Whoever is still warned is not blocked.
+            let after = block.after.max(on_limit.warn_first);
+            Some(Blocked { after, within_ns: on_limit.span_ns, for_ns: block.duration_ns })
+        });
+        let on_failure = match store {
+            StoreSettings::Memory(_) => None,
+            StoreSettings::Redis(redis) => Some(rule.on_failure.unwrap_or(redis.on_failure)),
+        };
+        let share = match (store, on_failure) {
+            (StoreSettings::Redis(redis), Some(OnFailure::Local)) => Some(redis.fallback_share),
+            _ => None,
+        };
+        let terms = Terms { warned, share, smallest_cost: smallest_cost(rule) };
+        Promise {
+            rule: rule.name.clone(),
+            key: rule.key.clone(),
+            unit: unit(rule),
+            shadow: rule.shadow,
+            grants: grants(rule).into_iter().map(|(whose, grant)| terms.grant(whose, grant)).collect(),
+            warned,
+            blocked,
+            on_failure,
+        }
+    }
+
+    /// The longest that a request can be refused, by a limit or a block, if
+    /// nobody else spends meanwhile; `None` if it refuses nobody, or nobody knows.
+    #[must_use]
+    pub fn longest_refusal_ns(&self) -> Option<u64> {
+        if self.shadow {
+            return None;
+        }
+        let limits = self.grants.iter().flat_map(|grant| &grant.limits);
+        let longest = limits.map(|limit| limit.longest_refusal_ns).collect::<Option<Vec<u64>>>()?.into_iter().max()?;
+        Some(longest.max(self.blocked.map_or(0, |blocked| blocked.for_ns)))
+    }
+}
+
+impl GrantPromise {
+    /// Whether nothing limits it.
+    #[must_use]
+    pub fn is_unlimited(&self) -> bool {
+        self.limits.is_empty()
+    }
+}
+
+/// What the promises of a rule's quotas depend on besides the quotas.
+struct Terms {
+    warned: Option<Warned>,
+    share: Option<(u32, u32)>,
+    smallest_cost: u64,
+}
+
+impl Terms {
+    fn grant(&self, whose: Vec<Whose>, grant: &Grant) -> GrantPromise {
+        let limits = match grant {
+            Grant::Unlimited => Vec::new(),
+            Grant::Limited(quotas) => quotas.iter().map(|quota| self.limit(quota)).collect(),
+        };
+        GrantPromise { whose, limits }
+    }
+
+    fn limit(&self, quota: &Quota) -> LimitPromise {
+        let share = self.share.and_then(|share| bound::share_of(quota, share));
+        LimitPromise {
+            quota: *quota,
+            bound: Bound::of(quota, self.warned),
+            longest_refusal_ns: bound::longest_refusal_ns(quota, self.smallest_cost),
+            share: share.map(|quota| Share { quota, bound: Bound::of(&quota, self.warned) }),
+        }
+    }
+}
+
+/// The rule's grants, each with all to whom it is made.
+fn grants(rule: &Rule) -> Vec<(Vec<Whose>, &Grant)> {
+    let mut grants: Vec<(Vec<Whose>, &Grant)> = Vec::new();
+    let mut add = |whose: Whose, grant| match grants.iter_mut().find(|(_, known)| *known == grant) {
+        Some((all, _)) => all.push(whose),
+        None => grants.push((vec![whose], grant)),
+    };
+    match &rule.allowance {
+        Allowance::Same(grant) => add(Whose::Everybody, grant),
+        Allowance::Tiers(tiers) => tiers.iter().for_each(|(tier, grant)| add(Whose::Tier(tier.clone()), grant)),
+    }
+    for exception in &rule.overrides {
+        let patterns = exception.key.iter().map(|pattern| pattern.0.clone()).collect();
+        add(Whose::Keys(patterns), &exception.grant);
+    }
+    grants
+}
+
+fn unit(rule: &Rule) -> Unit {
+    match rule.cost.source {
+        CostSource::OfTheRequest | CostSource::Fixed(1) => Unit::Requests,
+        _ => Unit::Cost,
+    }
+}
+
+fn smallest_cost(rule: &Rule) -> u64 {
+    match &rule.cost.source {
+        CostSource::Fixed(cost) | CostSource::Estimate(cost) => (*cost).max(1),
+        CostSource::Methods { costs, default } => {
+            costs.iter().map(|(_, cost)| *cost).chain([*default]).filter(|cost| *cost > 0).min().unwrap_or(1)
+        }
+        CostSource::OfTheRequest | CostSource::Header { .. } => 1,
+    }
+}

@@ -1,0 +1,157 @@
+//! A promise in plain words.
+
+use std::fmt;
+
+use super::words::{algorithm, limit, list, number, requests, span, time};
+use super::{Blocked, Bound, GrantPromise, LimitPromise, Most, Promise, Share, Unit, Whose};
+use crate::model::OnFailure;
+
+const S_NS: u64 = 1_000_000_000;
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.counted())?;
+        if self.shadow {
+            f.write_str("\n  refuses nobody: a shadow, counted and reported")?;
+        }
+        for grant in &self.grants {
+            self.write_grant(f, grant)?;
+        }
+        if self.shadow {
+            return Ok(());
+        }
+        if let Some(blocked) = self.blocked {
+            write!(f, "\n  {}", self.block(blocked))?;
+        }
+        match self.on_failure {
+            Some(OnFailure::Open) => f.write_str("\n  while the store fails, everything passes"),
+            Some(OnFailure::Closed) => f.write_str("\n  while the store fails, nothing passes"),
+            Some(OnFailure::Local) => {
+                f.write_str("\n  while the store fails, each instance counts on its own, besides what passed before")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Promise {
+    fn counted(&self) -> String {
+        if self.key.is_empty() { "for everybody together".to_owned() } else { format!("for each {}", list(&self.key)) }
+    }
+
+    fn block(&self, blocked: Blocked) -> String {
+        let beyond = format!("after {} beyond the limit within {}", requests(blocked.after), time(blocked.within_ns));
+        let length = time(blocked.for_ns);
+        if self.key.is_empty() {
+            return format!("{beyond} everybody is blocked for {length}");
+        }
+        format!("whoever goes on {beyond} is blocked for {length}")
+    }
+
+    fn write_grant(&self, f: &mut fmt::Formatter<'_>, grant: &GrantPromise) -> fmt::Result {
+        let whose = if self.is_only(grant) { String::new() } else { format!("{}: ", self.names(&grant.whose)) };
+        if grant.is_unlimited() {
+            return write!(f, "\n  {whose}unlimited");
+        }
+        for promised in &grant.limits {
+            write!(f, "\n  {whose}{}, {}", limit(&promised.quota), algorithm(&promised.quota))?;
+            if !self.shadow {
+                self.write_figures(f, promised)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_figures(&self, f: &mut fmt::Formatter<'_>, promised: &LimitPromise) -> fmt::Result {
+        write!(f, "\n    {}", self.bound(&promised.bound, promised.quota.period_ns()))?;
+        if let Some(longest_ns) = promised.longest_refusal_ns {
+            write!(f, "\n    a refusal lasts at most {}", time(longest_ns))?;
+        }
+        match &promised.share {
+            Some(share) => write!(f, "\n    {}", self.share(share)),
+            None => Ok(()),
+        }
+    }
+
+    fn bound(&self, bound: &Bound, period_ns: u64) -> String {
+        match *bound {
+            Bound::Spans { in_period, in_second } => {
+                format!("at most {}", self.in_spans(in_period, period_ns, in_second))
+            }
+            Bound::Queue { in_period, in_second, places, longest_wait_ns } => format!(
+                "at most {} leave the queue; {} can wait, for at most {}",
+                self.in_spans(in_period, period_ns, in_second),
+                number(places),
+                time(longest_wait_ns)
+            ),
+            Bound::AtOnce { permits, lease_ns } => {
+                let held = match lease_ns {
+                    Some(lease_ns) => format!("one that is never released counts for {}", time(lease_ns)),
+                    None => "one that is never released counts for ever".to_owned(),
+                };
+                format!("at most {} at once; {held}", requests(permits))
+            }
+        }
+    }
+
+    fn in_spans(&self, in_period: Most, period_ns: u64, in_second: Most) -> String {
+        let period = format!("{} in any {}", self.most(in_period, true), span(period_ns));
+        match period_ns {
+            S_NS => period,
+            _ => format!("{period}, {} in any second", self.most(in_second, false)),
+        }
+    }
+
+    /// An amount; with what it counts where that is not clear yet.
+    fn most(&self, most: Most, with_unit: bool) -> String {
+        let warned = |text: String| match most.warned {
+            0 => text,
+            warned => format!("{text} ({} of them with a warning)", number(warned)),
+        };
+        match (self.unit, with_unit) {
+            (Unit::Requests, true) => warned(requests(most.total())),
+            (Unit::Requests, false) => warned(number(most.total())),
+            (Unit::Cost, _) if most.warned > 0 => {
+                format!("a cost of {} and {} with a warning", number(most.charged), requests(most.warned))
+            }
+            (Unit::Cost, true) => format!("a cost of {}", number(most.charged)),
+            (Unit::Cost, false) => number(most.charged),
+        }
+    }
+
+    fn share(&self, share: &Share) -> String {
+        let bound = self.bound(&share.bound, share.quota.period_ns());
+        format!("while the store fails: {}, {bound}", limit(&share.quota))
+    }
+
+    /// Whether nobody gets anything else, so that nobody needs to be named.
+    fn is_only(&self, grant: &GrantPromise) -> bool {
+        self.grants.len() == 1 && grant.whose.contains(&Whose::Everybody)
+    }
+
+    /// `everybody else`, `tiers free and basic`, `user 42`
+    fn names(&self, whose: &[Whose]) -> String {
+        let tiers: Vec<String> = whose
+            .iter()
+            .filter_map(|whose| match whose {
+                Whose::Tier(tier) => Some(tier.clone()),
+                Whose::Everybody | Whose::Keys(_) => None,
+            })
+            .collect();
+        let mut names = Vec::new();
+        if !tiers.is_empty() {
+            names.push(format!("tier{} {}", if tiers.len() == 1 { "" } else { "s" }, list(&tiers)));
+        }
+        names.extend(whose.iter().filter_map(|whose| match whose {
+            Whose::Everybody => Some("everybody else".to_owned()),
+            Whose::Keys(patterns) => Some(self.key_name(patterns)),
+            Whose::Tier(_) => None,
+        }));
+        names.join("; ")
+    }
+
+    fn key_name(&self, patterns: &[String]) -> String {
+        let parts = self.key.iter().zip(patterns).map(|(identity, pattern)| format!("{identity} {pattern}"));
+        list(&parts.collect::<Vec<_>>())
+    }
+}

@@ -1,0 +1,162 @@
+//! Amounts, rates and times as people say them.
+
+use std::time::Duration;
+
+use tollgate_core::{AlgorithmKind, Quota, Rate};
+
+const MS_NS: u64 = 1_000_000;
+const S_NS: u64 = 1_000 * MS_NS;
+const MIN_NS: u64 = 60 * S_NS;
+const H_NS: u64 = 60 * MIN_NS;
+const DAY_NS: u64 = 24 * H_NS;
+
+/// Units from the longest, with the name that a policy uses and the one that a sentence uses.
+const UNITS: [(u64, &str, &str); 5] = [
+    (DAY_NS, "day", "day"),
+    (H_NS, "h", "hour"),
+    (MIN_NS, "min", "minute"),
+    (S_NS, "s", "second"),
+    (MS_NS, "ms", "ms"),
+];
+
+/// A time with at most two units, rounded up: `15min`, `1min 300ms`.
+pub(crate) fn time(ns: u64) -> String {
+    let ns = ns.div_ceil(MS_NS).saturating_mul(MS_NS);
+    let largest = |ns: u64| UNITS.into_iter().find(|(unit_ns, ..)| ns >= *unit_ns);
+    let Some((unit_ns, name, _)) = largest(ns) else { return "0ms".to_owned() };
+    let (whole, rest_ns) = (ns / unit_ns, ns % unit_ns);
+    let Some((rest_unit_ns, rest_name, _)) = largest(rest_ns) else { return format!("{whole}{name}") };
+    let rest = rest_ns.div_ceil(rest_unit_ns);
+    if rest * rest_unit_ns > rest_ns {
+        // Rounding up may complete the larger unit, so begin again.
+        return time(whole * unit_ns + rest * rest_unit_ns);
+    }
+    format!("{whole}{name} {rest}{rest_name}")
+}
+
+/// A span in a sentence, after `any` or `each`: `minute`, `30 seconds`.
+pub(crate) fn span(ns: u64) -> String {
+    let exact = UNITS.iter().find(|(unit_ns, ..)| ns >= *unit_ns && ns.is_multiple_of(*unit_ns));
+    match exact {
+        Some((unit_ns, _, name)) if ns == *unit_ns && *name != "ms" => (*name).to_owned(),
+        Some((unit_ns, _, "ms")) => format!("{} ms", number(ns / unit_ns)),
+        Some((unit_ns, _, name)) => format!("{} {name}s", number(ns / unit_ns)),
+        None => time(ns),
+    }
+}
+
+/// `1,200`
+pub(crate) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `1 request`, `2 requests`
+pub(crate) fn requests(count: u64) -> String {
+    format!("{} request{}", number(count), if count == 1 { "" } else { "s" })
+}
+
+/// A quota as a policy writes it, always with its burst: `60/min burst 60`, `3 at once`.
+#[must_use]
+pub fn limit(quota: &Quota) -> String {
+    if quota.kind() == AlgorithmKind::Concurrency {
+        return format!("{} at once", quota.amount());
+    }
+    let has_burst = matches!(quota.kind(), AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket);
+    let rate = Rate::new(quota.amount(), Duration::from_nanos(quota.period_ns()));
+    let rate = rate.and_then(|rate| if has_burst { rate.with_burst(quota.burst()) } else { Ok(rate) });
+    rate.map_or_else(|_| format!("{}/{}", quota.amount(), time(quota.period_ns())), |rate| rate.to_string())
+}
+
+/// The algorithm as a policy names it, and whether it queues.
+#[must_use]
+pub fn algorithm(quota: &Quota) -> String {
+    match quota.kind() {
+        AlgorithmKind::LeakyQueue => "leaky-bucket with a queue".to_owned(),
+        kind => kind.to_string(),
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`
+pub(crate) fn list(words: &[String]) -> String {
+    joined(words, "and")
+}
+
+/// `a`, `a or b`, `a, b or c`
+pub(crate) fn either(words: &[String]) -> String {
+    joined(words, "or")
+}
+
+fn joined(words: &[String], last_word: &str) -> String {
+    match words {
+        [] => String::new(),
+        [only] => only.clone(),
+        [rest @ .., last] => format!("{} {last_word} {last}", rest.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_at_most_two_units_and_round_up() {
+        for (ns, told) in [
+            (0, "0ms"),
+            (1, "1ms"),
+            (MS_NS, "1ms"),
+            (MS_NS + 1, "2ms"),
+            (S_NS - 1, "1s"),
+            (S_NS, "1s"),
+            (S_NS + 1, "1s 1ms"),
+            (1_500 * MS_NS, "1s 500ms"),
+            (2 * S_NS - 1, "2s"),
+            (MIN_NS + 300 * MS_NS, "1min 300ms"),
+            (15 * MIN_NS, "15min"),
+            (90 * MIN_NS, "1h 30min"),
+            (H_NS + MIN_NS + 1, "1h 2min"),
+            (2 * H_NS - 1, "2h"),
+            (30 * DAY_NS, "30day"),
+        ] {
+            assert_eq!(time(ns), told, "{ns}");
+        }
+    }
+
+    #[test]
+    fn spans_read_in_a_sentence() {
+        for (ns, told) in [
+            (MIN_NS, "minute"),
+            (30 * S_NS, "30 seconds"),
+            (90 * S_NS, "90 seconds"),
+            (S_NS, "second"),
+            (MS_NS, "1 ms"),
+            (1_500 * MS_NS, "1,500 ms"),
+            (7 * DAY_NS, "7 days"),
+        ] {
+            assert_eq!(span(ns), told, "{ns}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (plain, told) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(number(plain), told);
+        }
+    }
+
+    #[test]
+    fn limits_read_as_they_are_written() {
+        let rate = |text: &str| text.parse::<Rate>().unwrap();
+        assert_eq!(limit(&Quota::token_bucket(rate("60/min")).unwrap()), "60/min burst 60");
+        assert_eq!(limit(&Quota::token_bucket(rate("10/s")).unwrap()), "10/s burst 20");
+        assert_eq!(limit(&Quota::fixed_window(rate("10 per 30s")).unwrap()), "10/30s");
+        assert_eq!(limit(&Quota::concurrency(3, None).unwrap()), "3 at once");
+    }
+}

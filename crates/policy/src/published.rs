@@ -1,0 +1,232 @@
+//! What an API's documentation should tell clients about its limits.
+//!
+//! Only what clients need to behave: rules that are published and enforced,
+//! in plain words. Who is on a list, who has a limit of their own, which
+//! headers tell clients apart and where counters live is nobody's business,
+//! so nothing of it is ever read here.
+
+mod words;
+
+use tollgate_core::{AlgorithmKind, Quota};
+
+use crate::model::{Allowance, FieldSet, Grant, OnLimit, Policy, Reset, Rule};
+
+/// The limits of a policy, as clients may know them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The rules, in the order of the policy.
+    pub rules: Vec<PublishedRule>,
+    /// The response fields that clients see, with what they mean.
+    pub fields: Vec<PublishedField>,
+    /// How a client should behave, a sentence each.
+    pub advice: Vec<String>,
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedRule {
+    /// Its name, as in response fields and refusals.
+    pub name: String,
+    /// Whom it counts: `each user`.
+    pub counts: String,
+    /// For which requests, in words: `POST requests to /auth/login`.
+    pub applies_to: String,
+    /// The methods; none for all.
+    pub methods: Vec<String>,
+    /// The hosts; none for all.
+    pub hosts: Vec<String>,
+    /// The path patterns; none for all.
+    pub paths: Vec<String>,
+    /// How much is granted, and to whom.
+    pub grants: Vec<PublishedGrant>,
+    /// What a request counts, where it is not simply 1.
+    pub cost: Option<String>,
+    /// What happens beyond the limit, a sentence each.
+    pub beyond: Vec<String>,
+}
+
+/// How much is granted to some clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedGrant {
+    /// The tier; `None` where it is the same for everybody.
+    pub tier: Option<String>,
+    /// Whether clients have this tier unless they are known to have another.
+    pub is_default: bool,
+    /// All of these at once. None: unlimited.
+    pub limits: Vec<PublishedLimit>,
+}
+
+/// One limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedLimit {
+    /// So many in the window; under concurrency, at once.
+    pub limit: u64,
+    /// How many can come at once, where that is not the limit.
+    pub burst: Option<u64>,
+    /// The window; `None` for concurrency.
+    pub window_ns: Option<u64>,
+    /// The algorithm's name.
+    pub algorithm: AlgorithmKind,
+    /// The limit in words: `60 requests a minute, 100 at once`.
+    pub summary: String,
+    /// How it counts, in one plain sentence.
+    pub explanation: String,
+}
+
+/// A response field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishedField {
+    /// Its name.
+    pub name: &'static str,
+    /// What it tells.
+    pub meaning: &'static str,
+}
+
+impl Published {
+    /// What of a policy clients may know.
+    #[must_use]
+    pub fn of(policy: &Policy) -> Published {
+        let is_told =
+            |rule: &&Rule| rule.publish && !rule.shadow && grants_of(rule).iter().any(|(_, grant)| is_limited(grant));
+        let told: Vec<&Rule> = policy.rules.iter().filter(is_told).collect();
+        let any_warns = told.iter().any(|rule| rule.on_limit.is_some_and(|on_limit| on_limit.warn_first > 0));
+        Published {
+            fields: if told.is_empty() { Vec::new() } else { fields(policy, any_warns) },
+            advice: if told.is_empty() { Vec::new() } else { advice(policy) },
+            rules: told.into_iter().map(|rule| PublishedRule::of(rule, policy)).collect(),
+        }
+    }
+}
+
+impl PublishedRule {
+    fn of(rule: &Rule, policy: &Policy) -> PublishedRule {
+        let default_tier = policy.tier.as_ref().map(|tier| tier.default.as_str());
+        let grants = grants_of(rule).into_iter().map(|(tier, grant)| PublishedGrant {
+            tier: tier.map(str::to_owned),
+            is_default: tier.is_some() && tier == default_tier,
+            limits: quotas(grant).iter().map(PublishedLimit::of).collect(),
+        });
+        PublishedRule {
+            name: rule.name.clone(),
+            counts: words::counted(&rule.key, &policy.client_ip),
+            applies_to: words::applies_to(&rule.when),
+            methods: rule.when.methods.clone(),
+            hosts: rule.when.hosts.clone(),
+            paths: rule.when.paths.clone(),
+            grants: grants.collect(),
+            cost: words::cost(&rule.cost),
+            beyond: beyond(rule),
+        }
+    }
+}
+
+impl PublishedLimit {
+    fn of(quota: &Quota) -> PublishedLimit {
+        let is_concurrency = quota.kind() == AlgorithmKind::Concurrency;
+        let has_burst = matches!(quota.kind(), AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket);
+        PublishedLimit {
+            limit: quota.amount(),
+            burst: has_burst.then(|| quota.burst()),
+            window_ns: (!is_concurrency).then(|| quota.period_ns()),
+            algorithm: quota.kind(),
+            summary: words::summary(quota),
+            explanation: words::explanation(quota),
+        }
+    }
+}
+
+/// What is granted to everybody, or to each tier. Overrides are between the operator and whom they are for.
+fn grants_of(rule: &Rule) -> Vec<(Option<&str>, &Grant)> {
+    match &rule.allowance {
+        Allowance::Same(grant) => vec![(None, grant)],
+        Allowance::Tiers(tiers) => tiers.iter().map(|(tier, grant)| (Some(tier.as_str()), grant)).collect(),
+    }
+}
+
+fn quotas(grant: &Grant) -> &[Quota] {
+    match grant {
+        Grant::Unlimited => &[],
+        Grant::Limited(quotas) => quotas,
+    }
+}
+
+fn is_limited(grant: &Grant) -> bool {
+    !quotas(grant).is_empty()
+}
+
+fn beyond(rule: &Rule) -> Vec<String> {
+    let mut beyond = Vec::new();
+    let all = grants_of(rule);
+    let queues = all.iter().flat_map(|(_, grant)| quotas(grant)).any(|quota| quota.kind() == AlgorithmKind::LeakyQueue);
+    if queues {
+        beyond.push(
+            "Requests that come too fast wait for their turn; when the queue is full they are refused with status 429."
+                .to_owned(),
+        );
+    }
+    let Some(OnLimit { warn_first, span_ns, block }) = rule.on_limit else {
+        if !queues {
+            beyond.push("Requests beyond it are refused with status 429.".to_owned());
+        }
+        return beyond;
+    };
+    if warn_first > 0 {
+        beyond.push(words::warned(warn_first, span_ns));
+    }
+    if !queues {
+        let which = if warn_first > 0 { "Further requests" } else { "Requests beyond it" };
+        beyond.push(format!("{which} are refused with status 429."));
+    }
+    if let Some(block) = block {
+        beyond.push(words::blocked(block.after.max(warn_first), span_ns, block.duration_ns));
+    }
+    beyond
+}
+
+fn fields(policy: &Policy, any_warns: bool) -> Vec<PublishedField> {
+    let field = |name, meaning| PublishedField { name, meaning };
+    let mut fields = Vec::new();
+    for set in &policy.fields.sets {
+        match set {
+            FieldSet::Ietf => fields.extend([
+                field("RateLimit-Policy", "the limits that apply: by name the quota `q` and its window `w` in seconds"),
+                field(
+                    "RateLimit",
+                    "where you stand: by name what remains `r`, and in how many seconds `t` there will be more",
+                ),
+            ]),
+            FieldSet::XRateLimit => fields.extend([
+                field("X-RateLimit-Limit", "the limit that is closest to being reached"),
+                field("X-RateLimit-Remaining", "how many requests remain under it"),
+                field(
+                    "X-RateLimit-Reset",
+                    match policy.fields.reset {
+                        Reset::Epoch => "when it is whole again, in seconds since 1970",
+                        Reset::Delta => "in how many seconds it is whole again",
+                    },
+                ),
+            ]),
+        }
+    }
+    if any_warns {
+        fields.push(field("X-RateLimit-Warning", "the limits beyond which this request passed all the same"));
+    }
+    fields.push(field("Retry-After", "of a refused request: in how many seconds to try again"));
+    fields
+}
+
+fn advice(policy: &Policy) -> Vec<String> {
+    let mut advice = vec![
+        "A refused request has status 429 and counts against no limit.".to_owned(),
+        "Wait as long as `Retry-After` says before you try again; earlier attempts are refused as well.".to_owned(),
+        "Where a refusal has no `Retry-After`, wait at least a second, and longer after each further refusal."
+            .to_owned(),
+    ];
+    if !policy.fields.sets.is_empty() {
+        advice.push("Slow down while little remains, rather than run into the limit.".to_owned());
+    }
+    advice
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! Policies that a program puts together get the same answers as files, and they read well without one.
+
+#![allow(clippy::unwrap_used)]
+
+use tollgate_core::Quota;
+use tollgate_policy::model::{
+    Allowance, Block, Condition, Cost, CostSource, Grant, Identity, IdentitySource, Networks, OnLimit, Override,
+    RedisMode, RedisSettings, Rule, StoreSettings, TextPattern, Tier, TierSource, When,
+};
+use tollgate_policy::{Policy, Problem};
+
+fn rate(text: &str) -> Quota {
+    Quota::token_bucket(text.parse().unwrap()).unwrap()
+}
+
+fn rule(name: &str) -> Rule {
+    Rule {
+        name: name.to_owned(),
+        when: When::default(),
+        key: vec!["client_ip".to_owned()],
+        allowance: Allowance::Same(Grant::Limited(vec![rate("60/min")])),
+        cost: Cost::default(),
+        on_limit: None,
+        shadow: false,
+        publish: true,
+        overrides: Vec::new(),
+        on_failure: None,
+    }
+}
+
+fn identity(name: &str, source: IdentitySource) -> Identity {
+    Identity { name: name.to_owned(), source, trusted: true }
+}
+
+fn policy(rule: Rule) -> Policy {
+    Policy { rules: vec![rule], ..Policy::default() }
+}
+
+fn errors(policy: Policy) -> Vec<Problem> {
+    policy.check().map_or_else(|errors| errors.0, |_| Vec::new())
+}
+
+/// The places and codes of what is wrong with a policy of one rule.
+fn wrong(change: impl FnOnce(&mut Rule)) -> Vec<String> {
+    let mut own = rule("a");
+    change(&mut own);
+    told(&errors(policy(own)))
+}
+
+fn told(problems: &[Problem]) -> Vec<String> {
+    problems.iter().map(|problem| format!("{} {}", problem.place, problem.code)).collect()
+}
+
+#[test]
+fn a_plain_policy_is_good() {
+    let checked = policy(rule("a")).check().unwrap();
+    assert!(checked.warnings().is_empty(), "{:?}", checked.warnings());
+}
+
+#[test]
+fn a_message_reads_well_without_a_file() {
+    let mut own = rule("a");
+    own.key = vec!["usr".to_owned()];
+    let mut policy = policy(own);
+    policy.identities = vec![identity("user", IdentitySource::Header("x-user".to_owned()))];
+    let shown = policy.check().unwrap_err().to_string();
+    assert!(shown.starts_with("rules[0].key[0]: there is no identity `usr` (hint: did you mean `user`?"), "{shown}");
+}
+
+#[test]
+fn grants() {
+    assert_eq!(wrong(|rule| rule.allowance = Allowance::Same(Grant::Limited(vec![]))), ["rules[0].limit empty-list"]);
+    let twice = || Grant::Limited(vec![rate("60/min"), rate("5/min")]);
+    assert_eq!(wrong(|rule| rule.allowance = Allowance::Same(twice())), ["rules[0].limit[1] equal-periods"]);
+    let empty = wrong(|rule| rule.allowance = Allowance::Tiers(vec![]));
+    assert_eq!(empty, ["rules[0].tiers empty-list", "rules[0].tiers tiers-without-tier"]);
+}
+
+#[test]
+fn tiers() {
+    let mut own = rule("a");
+    let grant = || Grant::Limited(vec![rate("60/min")]);
+    own.allowance = Allowance::Tiers(vec![("pro".to_owned(), grant()), ("pro".to_owned(), grant())]);
+    let mut policy = policy(own);
+    let source = TierSource::Direct(IdentitySource::First(vec!["client_ip".to_owned()]));
+    policy.tier = Some(Tier { source, default: "free".to_owned(), trusted: true });
+    let expected = [
+        "identity.tier.first misplaced-member",
+        "rules[0].tiers.pro duplicate-name",
+        "rules[0].tiers default-tier-missing",
+    ];
+    assert_eq!(told(&errors(policy)), expected);
+}
+
+#[test]
+fn names_and_words() {
+    assert_eq!(wrong(|rule| rule.name = "a b".to_owned()), ["rules[0].name bad-name"]);
+    assert_eq!(wrong(|rule| rule.name = "x".repeat(65)), ["rules[0].name bad-name"]);
+    assert!(wrong(|rule| rule.name = "x".repeat(64)).is_empty());
+    assert_eq!(wrong(|rule| rule.when.methods = vec!["A B".to_owned()]), ["rules[0].when.method[0] bad-method"]);
+    assert_eq!(wrong(|rule| rule.when.hosts = vec!["a:1".to_owned()]), ["rules[0].when.host[0] bad-host"]);
+    assert_eq!(wrong(|rule| rule.when.paths = vec!["a".to_owned()]), ["rules[0].when.path[0] bad-path"]);
+    let header = ("x y".to_owned(), Condition::OneOf(vec![]));
+    let both = ["rules[0].when.headers.x y bad-header-name", "rules[0].when.headers.x y empty-list"];
+    assert_eq!(wrong(|rule| rule.when.headers = vec![header]), both);
+    assert_eq!(wrong(|rule| rule.when.network = Some(Networks::Among(vec![]))), ["rules[0].when.network empty-list"]);
+}
+
+#[test]
+fn costs_and_steps() {
+    assert_eq!(wrong(|rule| rule.cost.max = 0), ["rules[0].cost.max out-of-range"]);
+    assert_eq!(wrong(|rule| rule.cost.source = CostSource::Fixed(0)), ["rules[0].cost out-of-range"]);
+    assert_eq!(wrong(|rule| rule.cost.source = CostSource::Fixed(61)), ["rules[0].cost cost-never-fits"]);
+    assert!(wrong(|rule| rule.cost.source = CostSource::Fixed(60)).is_empty());
+    let block = Some(Block { after: 1, duration_ns: 0 });
+    let steps = OnLimit { warn_first: 2, span_ns: 0, block };
+    let expected = ["rules[0].on_limit out-of-range", "rules[0].on_limit out-of-range", "rules[0].on_limit bad-step"];
+    assert_eq!(wrong(|rule| rule.on_limit = Some(steps)), expected);
+}
+
+#[test]
+fn overrides() {
+    let own = |parts: &[&str]| Override {
+        key: parts.iter().map(|part| TextPattern((*part).to_owned())).collect(),
+        grant: Grant::Unlimited,
+    };
+    assert_eq!(wrong(|rule| rule.overrides = vec![own(&["a", "b"])]), ["rules[0].overrides[0] override-parts"]);
+    let twice = wrong(|rule| rule.overrides = vec![own(&["a"]), own(&["a"])]);
+    assert_eq!(twice, ["rules[0].overrides[1] duplicate-name"]);
+}
+
+#[test]
+fn identities() {
+    let mut policy = policy(rule("a"));
+    policy.client_ip.ipv6_prefix = 129;
+    policy.client_ip.ipv4_prefix = 0;
+    policy.identities = vec![
+        identity("tier", IdentitySource::Peer),
+        identity("user", IdentitySource::PathSegment(0)),
+        identity("user", IdentitySource::First(vec![])),
+        identity("me", IdentitySource::First(vec!["me".to_owned()])),
+    ];
+    policy.deny.identities = vec![("client_ip".to_owned(), vec![TextPattern("10.*".to_owned())])];
+    let expected = [
+        "identity.tier reserved-name",
+        "identity.user.path_segment out-of-range",
+        "identity.user duplicate-name",
+        "identity.user.first empty-list",
+        "identity.me.first circular-first",
+        "identity.client_ip.ipv6_prefix out-of-range",
+        "identity.client_ip.ipv4_prefix out-of-range",
+        "deny.client_ip misplaced-member",
+    ];
+    assert_eq!(told(&errors(policy)), expected);
+}
+
+#[test]
+fn stores() {
+    let redis = RedisSettings {
+        nodes: vec!["a".to_owned(), "b:0".to_owned()],
+        mode: RedisMode::Cluster,
+        deadline_ns: 0,
+        on_failure: tollgate_policy::model::OnFailure::Local,
+        fallback_share: (3, 2),
+        prefix: String::new(),
+        database: 1,
+        username: None,
+        password: None,
+        tls: false,
+        sentinel_primary: None,
+    };
+    let policy = Policy { store: StoreSettings::Redis(redis), ..policy(rule("a")) };
+    let expected = [
+        "store.redis.nodes[0] bad-node",
+        "store.redis.nodes[1] bad-node",
+        "store.redis.deadline out-of-range",
+        "store.redis.fallback_share bad-share",
+        "store.redis.database bad-store",
+    ];
+    assert_eq!(told(&errors(policy)), expected);
+}

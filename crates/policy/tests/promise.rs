@@ -1,0 +1,309 @@
+//! What rules promise, against figures computed by hand, and against the limits as they count.
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate_core::{Algorithm, AlgorithmKind, Bucket, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick};
+use tollgate_policy::model::{
+    Allowance, Grant, MemorySettings, OnFailure, Override, RedisMode, RedisSettings, Rule, StoreSettings, TextPattern,
+};
+use tollgate_policy::promise::{Bound, LimitPromise, Most, Promise, Unit, Whose};
+use tollgate_policy::{PolicyBuilder, RuleBuilder, rule};
+
+const MS_NS: u64 = 1_000_000;
+const S_NS: u64 = 1_000 * MS_NS;
+const MIN_NS: u64 = 60 * S_NS;
+
+fn built(builder: RuleBuilder) -> Rule {
+    PolicyBuilder::default().rule(builder).build().unwrap().rules[0].clone()
+}
+
+fn promise(builder: RuleBuilder) -> Promise {
+    Promise::of(&built(builder), &StoreSettings::Memory(MemorySettings::default()))
+}
+
+fn redis(on_failure: OnFailure, fallback_share: (u32, u32)) -> StoreSettings {
+    StoreSettings::Redis(RedisSettings {
+        nodes: vec!["127.0.0.1:6379".to_owned()],
+        mode: RedisMode::Standalone,
+        deadline_ns: 20 * MS_NS,
+        on_failure,
+        fallback_share,
+        prefix: "tollgate".to_owned(),
+        database: 0,
+        username: None,
+        password: None,
+        tls: false,
+        sentinel_primary: None,
+    })
+}
+
+fn only_limit(promise: &Promise) -> &LimitPromise {
+    &promise.grants[0].limits[0]
+}
+
+fn charged(charged: u64) -> Most {
+    Most { charged, warned: 0 }
+}
+
+#[test]
+fn the_figures_are_those_computed_by_hand() {
+    use AlgorithmKind::{FixedWindow, LeakyBucket, SlidingWindowCounter, SlidingWindowLog, TokenBucket};
+    // Limit, algorithm, the most in its period, the most in a second, the longest refusal in ms.
+    for (rate, algorithm, in_period, in_second, longest_ms) in [
+        // A full bucket of 60, and one token a second.
+        ("60/min", TokenBucket, 120, 61, 1_000),
+        ("60/min burst 100", TokenBucket, 160, 101, 1_000),
+        ("10/s", TokenBucket, 30, 30, 100),
+        ("600/min burst 1200", LeakyBucket, 1_800, 1_210, 100),
+        // Two tokens a minute: none comes back within a second.
+        ("2/min burst 1", TokenBucket, 3, 1, 30_000),
+        // The end of one window and the start of the next.
+        ("100/min", FixedWindow, 200, 200, 60_000),
+        ("5/min", SlidingWindowLog, 5, 5, 60_000),
+        // A period is a tenth of a second, so a second has ten of them.
+        ("3 per 100ms", SlidingWindowLog, 3, 30, 100),
+        // Spent at the start of a window: the next one begins, and a 200th of it must pass.
+        ("200/min", SlidingWindowCounter, 399, 399, 60_300),
+    ] {
+        let promise = promise(rule("r").per("client_ip").limit(rate).algorithm(algorithm));
+        let limit = only_limit(&promise);
+        let expected = Bound::Spans { in_period: charged(in_period), in_second: charged(in_second) };
+        assert_eq!(limit.bound, expected, "{rate} {algorithm}");
+        assert_eq!(limit.longest_refusal_ns, Some(longest_ms * MS_NS), "{rate} {algorithm}");
+        assert_eq!(promise.longest_refusal_ns(), Some(longest_ms * MS_NS));
+    }
+}
+
+#[test]
+fn warnings_are_added_for_as_many_spans_as_there_are() {
+    // Limit, the span of violations in seconds, warned in the period, warned in a second.
+    for (rate, span_s, in_period, in_second) in [
+        ("5/min", 600, 2, 2),
+        ("5/min", 60, 2, 2),
+        // Three spans of 20 seconds cover a minute, and nothing shorter than a span has more.
+        ("5/min", 20, 6, 2),
+        // A minute meets four spans of 19 seconds.
+        ("5/min", 19, 8, 2),
+        ("5/h", 600, 12, 2),
+    ] {
+        let builder = rule("login").per("client_ip").limit(rate).algorithm(AlgorithmKind::SlidingWindowLog);
+        let promise = promise(builder.on_limit(2, Duration::from_secs(span_s), None));
+        let expected = Bound::Spans {
+            in_period: Most { charged: 5, warned: in_period },
+            in_second: Most { charged: 5, warned: in_second },
+        };
+        assert_eq!(only_limit(&promise).bound, expected, "{rate} {span_s}s");
+    }
+}
+
+#[test]
+fn a_block_is_the_longest_refusal() {
+    let block = Some((20, Duration::from_secs(900)));
+    let login = rule("login").per("client_ip").limit("5/min").on_limit(2, Duration::from_secs(600), block);
+    let promise = promise(login);
+    assert_eq!(promise.longest_refusal_ns(), Some(900 * S_NS));
+    assert_eq!(promise.blocked.unwrap().after, 20);
+}
+
+#[test]
+fn a_queue_tells_its_departures_places_and_wait() {
+    // One every 200 ms; ten places take 2 s, unless nobody may wait that long.
+    for (size, max_wait_ms, places, longest_wait_ms) in
+        [(10, 2_000, 10, 2_000), (10, 5_000, 10, 2_000), (10, 500, 2, 500), (1, 100, 0, 100)]
+    {
+        let promise = promise(rule("pay").limit("5/s").queue(size, Duration::from_millis(max_wait_ms)));
+        let expected = Bound::Queue {
+            in_period: charged(6),
+            in_second: charged(6),
+            places,
+            longest_wait_ns: longest_wait_ms * MS_NS,
+        };
+        assert_eq!(only_limit(&promise).bound, expected, "{size} {max_wait_ms}");
+    }
+}
+
+#[test]
+fn concurrency_limits_an_instant() {
+    let promise = promise(rule("reports").per("user").concurrency(3));
+    let limit = only_limit(&promise);
+    assert_eq!(limit.bound, Bound::AtOnce { permits: 3, lease_ns: Some(MIN_NS) });
+    assert_eq!(limit.longest_refusal_ns, None, "that is up to whoever holds the permits");
+}
+
+#[test]
+fn those_who_are_granted_the_same_stand_together() {
+    let mut rule = built(rule("per-user").per("user").limit("60/min").limit("10/s"));
+    let Allowance::Same(Grant::Limited(quotas)) = rule.allowance else { panic!("it is limited") };
+    let grant = |at: usize| Grant::Limited(vec![quotas[at]]);
+    rule.allowance = Allowance::Tiers(vec![
+        ("free".to_owned(), grant(0)),
+        ("pro".to_owned(), grant(1)),
+        ("basic".to_owned(), grant(0)),
+    ]);
+    rule.overrides = vec![
+        Override { key: vec![TextPattern("42".to_owned())], grant: grant(1) },
+        Override { key: vec![TextPattern("svc-*".to_owned())], grant: Grant::Unlimited },
+    ];
+    let promise = Promise::of(&rule, &StoreSettings::default());
+    let whose: Vec<Vec<Whose>> = promise.grants.iter().map(|grant| grant.whose.clone()).collect();
+    let (tier, keys) = (|name: &str| Whose::Tier(name.to_owned()), |key: &str| Whose::Keys(vec![key.to_owned()]));
+    assert_eq!(whose, [vec![tier("free"), tier("basic")], vec![tier("pro"), keys("42")], vec![keys("svc-*")]]);
+    assert!(promise.grants[2].is_unlimited());
+    let text = promise.to_string();
+    for line in ["  tiers free and basic: 60/min", "  tier pro; user 42: 10/s", "  user svc-*: unlimited"] {
+        assert!(text.lines().any(|other| other.starts_with(line)), "{text}");
+    }
+}
+
+#[test]
+fn every_quota_of_a_grant_has_its_figures() {
+    let promise = promise(rule("api").per("user").limit("10/s").limit("100/min"));
+    assert_eq!(promise.grants.len(), 1);
+    let periods: Vec<u64> = promise.grants[0].limits.iter().map(|limit| limit.quota.period_ns()).collect();
+    assert_eq!(periods, [S_NS, MIN_NS]);
+    assert_eq!(promise.longest_refusal_ns(), Some(600 * MS_NS));
+}
+
+#[test]
+fn a_failing_store_leaves_each_instance_its_share() {
+    // Rate and burst are scaled and rounded down, and at least 1.
+    for (rate, share, shared, in_period) in [
+        ("60/min burst 90", (1, 4), "15/min burst 22", 37),
+        ("3/min", (1, 4), "1/min burst 1", 2),
+        ("5/min", (1, 1), "5/min burst 5", 10),
+    ] {
+        let rule = built(rule("r").per("user").limit(rate));
+        let promise = Promise::of(&rule, &redis(OnFailure::Local, share));
+        let share = only_limit(&promise).share.clone().unwrap();
+        assert_eq!(share.quota, Quota::token_bucket(shared.parse().unwrap()).unwrap());
+        assert!(matches!(share.bound, Bound::Spans { in_period: most, .. } if most == charged(in_period)), "{share:?}");
+    }
+}
+
+#[test]
+fn a_rule_may_fail_otherwise_than_the_store_says() {
+    let mut rule = built(rule("r").per("user").limit("60/min"));
+    assert_eq!(Promise::of(&rule, &StoreSettings::default()).on_failure, None);
+    let store = redis(OnFailure::Local, (1, 2));
+    assert_eq!(Promise::of(&rule, &store).on_failure, Some(OnFailure::Local));
+    rule.on_failure = Some(OnFailure::Closed);
+    let promise = Promise::of(&rule, &store);
+    assert_eq!((promise.on_failure, &only_limit(&promise).share), (Some(OnFailure::Closed), &None));
+}
+
+#[test]
+fn a_cost_of_its_own_makes_the_figures_a_cost() {
+    assert_eq!(promise(rule("r").limit("60/min")).unit, Unit::Requests);
+    assert_eq!(promise(rule("r").limit("60/min").cost(1)).unit, Unit::Requests);
+    let heavy = promise(rule("r").limit("60/min").cost(6));
+    assert_eq!(heavy.unit, Unit::Cost);
+    assert_eq!(heavy.longest_refusal_ns(), Some(6 * S_NS), "six tokens must come back");
+}
+
+#[test]
+fn a_promise_reads_as_plain_words() {
+    let ten_min = Duration::from_secs(600);
+    let login = rule("login").per("client_ip").limit("5/min").algorithm(AlgorithmKind::SlidingWindowLog);
+    for (builder, text) in [
+        (
+            rule("per-ip").per("client_ip").limit("60/min"),
+            "per-ip: for each client_ip
+  60/min burst 60, token-bucket
+    at most 120 requests in any minute, 61 in any second
+    a refusal lasts at most 1s",
+        ),
+        (
+            login.on_limit(2, ten_min, Some((20, Duration::from_secs(900)))),
+            "login: for each client_ip
+  5/min, sliding-window-log
+    at most 7 requests (2 of them with a warning) in any minute, 7 (2 of them with a warning) in any second
+    a refusal lasts at most 1min
+  whoever goes on after 20 requests beyond the limit within 10min is blocked for 15min",
+        ),
+        (
+            rule("pay").limit("5/s").queue(10, Duration::from_secs(2)),
+            "pay: for everybody together
+  5/s, leaky-bucket with a queue
+    at most 6 requests in any second leave the queue; 10 can wait, for at most 2s
+    a refusal lasts at most 200ms",
+        ),
+        (
+            rule("reports").per("user").per("route").concurrency(1),
+            "reports: for each user and route
+  1 at once, concurrency
+    at most 1 request at once; one that is never released counts for 1min",
+        ),
+        (
+            rule("new").per("user").limit("60/min").shadow(),
+            "new: for each user
+  refuses nobody: a shadow, counted and reported
+  60/min burst 60, token-bucket",
+        ),
+        (
+            rule("tokens").per("user").limit("60/min").estimate(5).on_limit(1, ten_min, None),
+            "tokens: for each user
+  60/min burst 60, token-bucket
+    at most a cost of 120 and 1 request with a warning in any minute, a cost of 61 and 1 request with a warning in any second
+    a refusal lasts at most 5s",
+        ),
+        (rule("open").per("user").limit("unlimited"), "open: for each user\n  unlimited"),
+    ] {
+        assert_eq!(promise(builder).to_string(), text);
+    }
+}
+
+#[test]
+fn a_failing_store_is_told() {
+    let rule = built(rule("r").per("user").limit("60/min"));
+    let text = |on_failure| Promise::of(&rule, &redis(on_failure, (1, 4))).to_string();
+    assert!(text(OnFailure::Open).ends_with("\n  while the store fails, everything passes"));
+    assert!(text(OnFailure::Closed).ends_with("\n  while the store fails, nothing passes"));
+    let local = "
+    while the store fails: 15/min burst 15, at most 30 requests in any minute, 15 in any second
+  while the store fails, each instance counts on its own, besides what passed before";
+    assert!(text(OnFailure::Local).ends_with(local), "{}", text(OnFailure::Local));
+}
+
+/// How long a request of cost 1 is refused at `at_ns`, after the requests before it.
+fn refused_for<A: Algorithm>(algorithm: &A, arrivals_ns: &[u64], at_ns: u64) -> Option<u64> {
+    let mut state = A::State::default();
+    for &arrival_ns in arrivals_ns {
+        algorithm.check(&mut state, arrival_ns, 1);
+    }
+    algorithm.look(&state, at_ns, 1).retry_after()
+}
+
+proptest! {
+    /// Whatever came before, nobody is refused for longer than promised.
+    #[test]
+    fn no_refusal_lasts_longer(
+        count in 1_u64..6,
+        burst in 1_u64..6,
+        kind in 0..5,
+        mut arrivals_ms in prop::collection::vec(0_u64..4_000, 0..30),
+    ) {
+        arrivals_ms.sort_unstable();
+        let (window, bucket) = (format!("{count}/s"), format!("{count}/s burst {burst}"));
+        let builder = match kind {
+            0 => rule("r").limit(&bucket),
+            1 => rule("r").limit(&window).algorithm(AlgorithmKind::FixedWindow),
+            2 => rule("r").limit(&window).algorithm(AlgorithmKind::SlidingWindowCounter),
+            3 => rule("r").limit(&window).algorithm(AlgorithmKind::SlidingWindowLog),
+            _ => rule("r").limit(&window).queue(burst, Duration::from_millis(700)),
+        };
+        let promise = promise(builder);
+        let limit = only_limit(&promise);
+        let arrivals_ns: Vec<u64> = arrivals_ms.iter().map(|ms| 10 * S_NS + ms * MS_NS).collect();
+        let at_ns = arrivals_ns.last().copied().unwrap_or(10 * S_NS);
+        let (quota, tick) = (&limit.quota, Tick::Nanosecond);
+        let refused_ns = match kind {
+            1 => refused_for(&FixedWindow::new(quota, tick).unwrap(), &arrivals_ns, at_ns),
+            2 => refused_for(&SlidingCounter::new(quota, tick).unwrap(), &arrivals_ns, at_ns),
+            3 => refused_for(&SlidingLog::new(quota, tick).unwrap(), &arrivals_ns, at_ns),
+            _ => refused_for(&Bucket::new(quota, tick).unwrap(), &arrivals_ns, at_ns),
+        };
+        prop_assert!(refused_ns <= limit.longest_refusal_ns, "{refused_ns:?} {limit:?}");
+    }
+}

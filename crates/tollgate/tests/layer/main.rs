@@ -12,6 +12,7 @@ mod peer;
 mod permits;
 mod problem;
 mod queue;
+mod readiness;
 mod real_server;
 mod retry_after;
 mod settle;

@@ -165,3 +165,35 @@ proptest! {
         }
     }
 }
+
+/// Threads that compete for the last of one limit leave nothing behind under another.
+#[test]
+fn a_race_leaves_no_trace() {
+    const THREADS: usize = 4;
+    const ROUNDS: u64 = 3_000;
+    let limiter = Limiter::builder()
+        .rule(rule("everybody").limit("1000000/year"))
+        .rule(rule("each").per("user").limit("1/year"))
+        .rule(rule("log").limit("100000/year").algorithm(AlgorithmKind::SlidingWindowLog))
+        .build_with_clock(clock())
+        .unwrap();
+    let compete = || {
+        let mut passed = 0;
+        for round in 0..ROUNDS {
+            let user = round.to_string();
+            let identities = [("user", user.as_str())];
+            let request = Request { identities: &identities, ..Request::from_peer(None) };
+            passed += u64::from(limiter.check(&request).is_allowed());
+        }
+        passed
+    };
+    let passed: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(compete)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    // Of each user one passes; where two were under way at once it may have been none, and never two.
+    assert!((ROUNDS / 2..=ROUNDS).contains(&passed), "{passed}");
+    let verdict = limiter.peek(&Request { cost: 0, ..Request::from_peer(None) });
+    let used = verdict.states().iter().map(|state| state.decision.limit - state.decision.remaining);
+    assert_eq!(used.collect::<Vec<u64>>(), [passed, passed]);
+}

@@ -27,6 +27,6 @@ async fn five_are_greeted_and_the_sixth_is_told_when_to_come_back() {
     }
     let refused = get(address);
     assert!(refused.starts_with("HTTP/1.1 429"), "{refused}");
-    assert!(refused.contains("retry-after: 12\r\n"), "{refused}");
+    assert_eq!(refused.matches("retry-after: ").count(), 1, "{refused}");
     assert!(refused.contains("\"violated-policies\":[\"per-ip\"]"), "{refused}");
 }

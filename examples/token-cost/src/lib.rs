@@ -5,7 +5,7 @@ mod model;
 use std::io;
 
 use axum::extract::{Extension, Path, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
@@ -36,9 +36,10 @@ async fn complete(
     Extension(true_cost): Extension<TrueCost>,
     headers: HeaderMap,
     prompt: String,
-) -> Result<Json<Value>, &'static str> {
+) -> Result<Json<Value>, (StatusCode, &'static str)> {
+    // A rule counts nobody whose key it does not find, so that whoever has a budget must be known.
     if !headers.contains_key("x-user-id") {
-        return Err("say who you are with X-User-ID\n");
+        return Err((StatusCode::UNAUTHORIZED, "say who you are with X-User-ID\n"));
     }
     let answer = answer_to(&prompt);
     let tokens = model::tokens(&prompt) + model::tokens(&answer);

@@ -14,18 +14,23 @@ async fn start() -> SocketAddr {
     address
 }
 
-/// The status and the body.
+/// The status and the body of what a user is answered.
 fn send(address: SocketAddr, request_line: &str, body: &str) -> (u16, Value) {
+    let (status, body) = send_as("x-user-id: ann\r\n", address, request_line, body);
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+fn send_as(user: &str, address: SocketAddr, request_line: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
     let head = format!(
-        "{request_line} HTTP/1.1\r\nhost: localhost\r\nx-user-id: ann\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+        "{request_line} HTTP/1.1\r\nhost: localhost\r\n{user}content-length: {length}\r\nconnection: close\r\n\r\n"
     );
     stream.write_all((head + body).as_bytes()).unwrap();
     let mut response = String::new();
     stream.read_to_string(&mut response).unwrap();
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
 fn remaining(address: SocketAddr) -> u64 {
@@ -54,4 +59,9 @@ async fn an_overrun_empties_the_budget() {
     // Until there is room for the next estimate, at 1,000 an hour.
     let seconds = problem["retry_after_ms"].as_u64().unwrap() / 1_000;
     assert!((330..=360).contains(&seconds), "{problem}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_in_particular_has_no_budget() {
+    assert_eq!(send_as("", start().await, "POST /complete", "why").0, 401);
 }

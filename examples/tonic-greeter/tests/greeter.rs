@@ -19,5 +19,7 @@ async fn three_are_greeted_and_the_fourth_is_told_when_to_come_back() {
     }
     let refused = greet(&channel, "you").await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
-    assert_eq!(refused.metadata().get("retry-after").unwrap(), "20");
+    let seconds: u64 = refused.metadata().get("retry-after").unwrap().to_str().unwrap().parse().unwrap();
+    // A token takes 20 s, of which a slow machine has spent some.
+    assert!((1..=20).contains(&seconds), "{seconds}");
 }

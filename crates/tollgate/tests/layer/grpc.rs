@@ -149,7 +149,7 @@ async fn whoever_is_denied_is_not_permitted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn trouble_is_unavailable() {
     let policy = PolicyBuilder::default().rule(rule("all").limit("9/h")).build().unwrap();
-    let serving = serve(&Limiter::with_store(&policy, Down).unwrap()).await;
+    let serving = serve(&Limiter::with_store(&policy, Down { retry_after_ns: None }).unwrap()).await;
     let status = greet(&mut connect(&serving).await).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     assert_eq!(text(status.metadata(), "retry-after").as_deref(), Some("1"));

@@ -180,6 +180,23 @@ async fn a_client_that_disconnects_lets_go() {
     }
 }
 
+/// A server does not ask a body for anything where there is none to send.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_without_a_body_lets_go() {
+    let limiter = Limiter::builder().rule(rule("reports").concurrency(1)).build().unwrap();
+    let routes = Router::new().route("/empty", route(|| async { http::StatusCode::NO_CONTENT }));
+    let routes = routes.route("/head", route(|| async { "not sent" }));
+    let server = Server::start(behind(&limiter, routes)).await;
+    let mut client = Client::connect(server.address).await;
+    for _ in 0..50 {
+        for (method, path, status) in [("GET", "/empty", 204), ("HEAD", "/head", 200)] {
+            client.write(method, path, &[]).await;
+            assert_eq!(client.read_head().await.0, status);
+            wait_until_free(&limiter).await;
+        }
+    }
+}
+
 async fn wait_until_free(limiter: &Limiter) {
     for _ in 0..2_000 {
         if free(limiter).await == 1 {

@@ -88,6 +88,32 @@ async fn a_response_header_can_tell_the_cost() {
     }
 }
 
+/// What another program writes into a header counts up to what the policy believes; what the handler says is its own.
+#[tokio::test]
+async fn a_response_header_counts_up_to_its_maximum() {
+    let limiter = changed(rule("tokens").limit("1000/day").estimate(100), |rule| {
+        rule.cost.settled_by = Some("x-tokens-used".to_owned());
+        rule.cost.max = 300;
+    });
+    let handler = || async { ([("x-tokens-used", "99999999999999")], "answer") };
+    get(&behind(&limiter, Router::new().route("/", route(handler))), "/").await;
+    assert_eq!(remaining(&limiter).await, [700]);
+}
+
+/// A header that tells the cost has the last word, whatever the handler said.
+#[tokio::test]
+async fn a_response_header_has_the_last_word() {
+    let limiter = changed(rule("tokens").limit("1000/day").estimate(100), |rule| {
+        rule.cost.settled_by = Some("x-tokens-used".to_owned());
+    });
+    let handler = |Extension(true_cost): Extension<TrueCost>| async move {
+        true_cost.set(5);
+        ([("x-tokens-used", "30")], "answer")
+    };
+    get(&behind(&limiter, Router::new().route("/", route(handler))), "/").await;
+    assert_eq!(remaining(&limiter).await, [970]);
+}
+
 /// A limit on requests has nothing to do with how many tokens one of them took.
 #[tokio::test]
 async fn only_what_was_estimated_is_settled() {

@@ -77,7 +77,6 @@ async fn the_three_fields_are_of_one_limit() {
     }
 }
 
-/// A service further in that is refused by somebody else's server says when to come back, too.
 #[tokio::test]
 async fn the_later_time_to_come_back_counts() {
     let clock = clock();

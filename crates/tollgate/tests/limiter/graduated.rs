@@ -146,9 +146,7 @@ proptest! {
             prop_assert_eq!(asked.action(), foreseen);
             let verdict = limiter.check(&request);
             check(&verdict, expected, past, now_ns)?;
-            if is_blocked || expected != Action::Block {
-                prop_assert_eq!(asked.retry_after(), verdict.retry_after());
-            }
+            prop_assert_eq!(asked.retry_after(), verdict.retry_after());
             if expected == Action::Allow {
                 prop_assert!(plain.check(&request).is_allowed());
             }

@@ -90,6 +90,16 @@ fn a_refused_request_holds_nothing() {
     assert_eq!(remaining(&limiter), [5, 1]);
 }
 
+/// When a permit comes back nobody knows, so nobody is told a time, whatever else is in the way.
+#[test]
+fn what_nobody_knows_is_in_the_way_longest() {
+    let limiter =
+        built(Limiter::builder().rule(rule("slots").concurrency(1)).rule(rule("requests").limit("1/h")), &clock());
+    let _held = limiter.permit(&any()).unwrap();
+    let refused = limiter.permit(&any()).unwrap_err();
+    assert_eq!((refused.rule(), refused.retry_after()), (Some("slots"), None));
+}
+
 #[test]
 fn a_permit_may_cost_several() {
     let limiter = one(rule("slots").concurrency(5), &clock());

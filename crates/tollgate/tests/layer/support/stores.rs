@@ -16,8 +16,10 @@ pub(crate) fn hesitant(rule: RuleBuilder) -> Limiter<Hesitant> {
     Limiter::with_store(&policy, Hesitant(MemoryStore::with(options, clock()).unwrap())).unwrap()
 }
 
-/// A store that cannot be reached, under a policy that then refuses.
-pub(crate) struct Down;
+/// A store that cannot be reached, under a policy that then refuses; perhaps it says when to try again.
+pub(crate) struct Down {
+    pub(crate) retry_after_ns: Option<u64>,
+}
 
 impl Store for Down {
     type Limit = Quota;
@@ -29,7 +31,7 @@ impl Store for Down {
 
     async fn decide(&self, charges: &[KeyedCharge<'_, Quota>]) -> Outcome<()> {
         let refused = |charge: &KeyedCharge<'_, Quota>| Decision {
-            verdict: ChargeVerdict::Refused { retry_after: None },
+            verdict: ChargeVerdict::Refused { retry_after: self.retry_after_ns },
             limit: charge.limit.amount(),
             remaining: 0,
             next_after: 0,

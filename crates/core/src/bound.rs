@@ -24,7 +24,13 @@ pub fn most_admitted(quota: &Quota, span_ns: u64) -> Option<u64> {
         AlgorithmKind::LeakyQueue => 1 + (span + 1) * limit / period,
         AlgorithmKind::FixedWindow => limit * windows,
         AlgorithmKind::SlidingWindowLog => limit * span.div_ceil(period),
-        AlgorithmKind::SlidingWindowCounter => (limit * windows).min((2 * limit - 1) * span.div_ceil(period)),
+        AlgorithmKind::SlidingWindowCounter => {
+            // What came before a boundary, at most the limit, counts against what comes
+            // after it, and fades by as much as the span reaches beyond it.
+            let within_one = |rest: u128| if rest == 0 { 0 } else { limit + limit * rest / period };
+            let one_after_another = (2 * limit - 1) * (span / period) + within_one(span % period).min(2 * limit - 1);
+            (limit * windows).min(one_after_another)
+        }
         AlgorithmKind::Concurrency => return None,
     };
     Some(u64::try_from(most).unwrap_or(u64::MAX))

@@ -35,8 +35,10 @@ fn main() {
     }
     let quick = std::env::args().any(|argument| argument == "--quick");
     let (rounds, turn) = if quick { (5, Duration::from_millis(200)) } else { (41, Duration::from_millis(500)) };
+    // Servers first: a thread that is pinned sees one core only.
+    let running: Vec<_> = SERVERS.iter().map(|(_, start)| servers::run(*start)).collect();
     load::pin_to_core(0);
-    let mut loads: Vec<Load> = SERVERS.iter().map(|(_, start)| Load::connect(servers::run(*start))).collect();
+    let mut loads: Vec<Load> = running.into_iter().map(Load::connect).collect();
     for load in &mut loads {
         load.run(turn);
     }

@@ -1,6 +1,6 @@
 //! Requests over kept-alive connections, one at a time on each.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -22,39 +22,45 @@ const REQUEST: &[u8] = b"GET /api/items HTTP/1.1\r\nhost: localhost\r\nx-user-id
 /// The connections to one server.
 pub(crate) struct Load {
     server: Running,
-    connections: Vec<TcpStream>,
-    buffer: Vec<u8>,
+    connections: Vec<Connection>,
+}
+
+/// One connection, and what has been read of the answer under way.
+struct Connection {
+    stream: TcpStream,
+    buffer: [u8; 2048],
+    len: usize,
 }
 
 impl Load {
     pub(crate) fn connect(server: Running) -> Load {
         let connect = |_| {
-            let connection = TcpStream::connect(server.address).unwrap();
-            connection.set_nodelay(true).unwrap();
-            connection
+            let stream = TcpStream::connect(server.address).unwrap();
+            stream.set_nodelay(true).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            Connection { stream, buffer: [0; 2048], len: 0 }
         };
         let connections = (0..CONNECTIONS).map(connect).collect();
-        Load { server, connections, buffer: vec![0; 4096] }
+        Load { server, connections }
     }
 
-    /// Asks for that long. While one answer is read, the server has the
-    /// requests of all other connections.
+    /// Asks for that long. It never sleeps: waking it up would be the server's
+    /// work, and a slow server would have more of it than a quick one.
     pub(crate) fn run(&mut self, time: Duration) -> Sample {
         let (start, cpu_start_ns) = (Instant::now(), self.server.cpu_ns());
         let mut answers = 0_u64;
-        for connection in &mut self.connections {
-            connection.write_all(REQUEST).unwrap();
-        }
+        self.connections.iter_mut().for_each(Connection::ask);
         while start.elapsed() < time {
             for connection in &mut self.connections {
-                read_answer(connection, &mut self.buffer);
-                connection.write_all(REQUEST).unwrap();
+                if connection.is_answered() {
+                    connection.ask();
+                    answers += 1;
+                }
             }
-            answers += CONNECTIONS as u64;
         }
         let taken = start.elapsed();
         for connection in &mut self.connections {
-            read_answer(connection, &mut self.buffer);
+            while !connection.is_answered() {}
         }
         Sample {
             per_second: answers as f64 / taken.as_secs_f64(),
@@ -63,17 +69,27 @@ impl Load {
     }
 }
 
-/// Reads one answer, which must be a 200 with the body that the servers send.
-fn read_answer(connection: &mut TcpStream, buffer: &mut [u8]) {
-    let mut len = 0;
-    loop {
-        let read = connection.read(&mut buffer[len..]).unwrap();
-        assert!(read > 0, "the server has closed the connection");
-        len += read;
-        if buffer[..len].ends_with(b"\r\n\r\nhello") {
-            assert!(buffer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&buffer[..len]));
-            return;
+impl Connection {
+    fn ask(&mut self) {
+        // A request is smaller than any socket's buffer.
+        assert_eq!(self.stream.write(REQUEST).unwrap(), REQUEST.len());
+    }
+
+    /// Whether the answer has come: a 200 with the body that the servers send.
+    fn is_answered(&mut self) -> bool {
+        match self.stream.read(&mut self.buffer[self.len..]) {
+            Ok(0) => panic!("the server has closed the connection"),
+            Ok(read) => self.len += read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Err(error) => panic!("{error}"),
         }
+        let answer = &self.buffer[..self.len];
+        if !answer.ends_with(b"\r\n\r\nhello") {
+            return false;
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(answer));
+        self.len = 0;
+        true
     }
 }
 

@@ -18,6 +18,9 @@ pub(super) enum Asking {
     Check,
     /// Like `Check`, with permits and receipts.
     Admit,
+    /// Like `Admit` if the policy in force may want receipts, else like `Check`.
+    #[cfg_attr(not(feature = "tower"), allow(dead_code))]
+    AdmitWhereNeeded,
     /// Would it pass? Charges nothing.
     Look,
 }
@@ -33,6 +36,11 @@ pub(super) struct Laid<'a, L> {
 impl<S: Store> Limiter<S> {
     pub(super) async fn ask(&self, request: &Request<'_>, asking: Asking) -> (Verdict, Receipt<S>) {
         let active = self.shared.active.load();
+        let asking = match asking {
+            Asking::AdmitWhereNeeded if active.facts.needs_receipts => Asking::Admit,
+            Asking::AdmitWhereNeeded => Asking::Check,
+            asking => asking,
+        };
         let met = active.facts.plan.meet(request);
         let now_ns = self.shared.store.now_ns();
         let mut verdict = Verdict::new(&active.facts, now_ns);

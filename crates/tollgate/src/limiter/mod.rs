@@ -252,10 +252,14 @@ impl<S: Store> Limiter<S> {
         self.shared.active.load().facts.plan.needs_client_ip()
     }
 
-    /// Whether a request's charges may have to be given back or settled, so that somebody must hold them.
+    /// Like [`admit`](Limiter::admit) where the policy may want something given
+    /// back or settled, else like [`decide`](Limiter::decide), which is cheaper.
     #[cfg(feature = "tower")]
-    pub(crate) fn needs_receipts(&self) -> bool {
-        self.shared.active.load().facts.needs_receipts
+    pub(crate) async fn admit_where_needed(&self, request: &Request<'_>) -> (Verdict, Option<Permit<S>>) {
+        let (verdict, receipt) = self.ask(request, Asking::AdmitWhereNeeded).await;
+        let holds = verdict.is_allowed() && verdict.facts.needs_receipts;
+        let permit = holds.then(|| Permit::new(self.clone(), receipt));
+        (verdict, permit)
     }
 }
 

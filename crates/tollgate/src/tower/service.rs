@@ -170,10 +170,7 @@ impl<S: Store> Options<S> {
     async fn ask(&self, parts: &Parts, peer: Option<IpAddr>) -> (Verdict, Option<Permit<S>>) {
         let headers = HeaderLines(&parts.headers);
         let request = described(parts, &headers, peer);
-        if self.limiter.needs_receipts() {
-            return self.limiter.admit(&request).await;
-        }
-        (self.limiter.decide(&request).await, None)
+        self.limiter.admit_where_needed(&request).await
     }
 
     fn refuse<B>(&self, verdict: &Verdict, parts: &Parts) -> Response<TollgateBody<B>> {

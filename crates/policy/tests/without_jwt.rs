@@ -14,3 +14,11 @@ fn an_identity_from_a_token_is_refused() {
         assert_eq!(codes, ["jwt-not-built"], "{report}");
     }
 }
+
+/// Apart from the other fixtures, because the message only exists in such a program.
+#[test]
+fn the_message_reads_as_it_should() {
+    let text = include_str!("fixtures/without_jwt/jwt-not-built.yaml");
+    let report = parse(text, "jwt-not-built.yaml", None).unwrap_err();
+    assert_eq!(report.to_string().trim_end(), include_str!("fixtures/without_jwt/jwt-not-built.txt").trim_end());
+}

@@ -4,7 +4,7 @@ use super::json::Json;
 use super::shape::{self, Field, Kind, Shape};
 
 /// Where the schema is published. Editors compare it and never fetch it.
-const ID: &str = "https://tollgate.dev/policy.schema.json";
+const ID: &str = "urn:tollgate:policy:1";
 
 /// The JSON Schema (draft 2020-12) of a policy file.
 ///

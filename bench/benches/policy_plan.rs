@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use tollgate_core::Quota;
 use tollgate_policy::model::{
-    Allowance, Condition, Cost, Grant, Identity, IdentitySource, Networks, Rule, TextPattern, Tier, TierSource, When,
+    Allowance, Condition, Grant, Identity, IdentitySource, Networks, Rule, TextPattern, Tier, TierSource, When,
 };
 use tollgate_policy::{Plan, Policy, Request};
 
@@ -269,16 +269,9 @@ fn compile(policy: Policy) -> Plan {
 
 fn rule(name: &str, key: &[&str]) -> Rule {
     Rule {
-        name: name.to_owned(),
-        when: When::default(),
         key: key.iter().map(|name| (*name).to_owned()).collect(),
         allowance: Allowance::Same(grant(100)),
-        cost: Cost::default(),
-        on_limit: None,
-        shadow: false,
-        publish: true,
-        overrides: Vec::new(),
-        on_failure: None,
+        ..Rule::new(name)
     }
 }
 

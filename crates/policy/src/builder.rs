@@ -23,18 +23,7 @@ pub struct PolicyBuilder {
 /// Begins a rule: `rule("per-ip").per("client_ip").limit("100/min")`.
 pub fn rule(name: &str) -> RuleBuilder {
     RuleBuilder {
-        rule: Rule {
-            name: name.to_owned(),
-            when: When::default(),
-            key: Vec::new(),
-            allowance: Allowance::Same(Grant::Unlimited),
-            cost: Cost::default(),
-            on_limit: None,
-            shadow: false,
-            publish: true,
-            overrides: Vec::new(),
-            on_failure: None,
-        },
+        rule: Rule::new(name),
         rates: Vec::new(),
         tiers: Vec::new(),
         permits: None,

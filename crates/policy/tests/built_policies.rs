@@ -15,16 +15,9 @@ fn rate(text: &str) -> Quota {
 
 fn rule(name: &str) -> Rule {
     Rule {
-        name: name.to_owned(),
-        when: When::default(),
         key: vec!["client_ip".to_owned()],
         allowance: Allowance::Same(Grant::Limited(vec![rate("60/min")])),
-        cost: Cost::default(),
-        on_limit: None,
-        shadow: false,
-        publish: true,
-        overrides: Vec::new(),
-        on_failure: None,
+        ..Rule::new(name)
     }
 }
 

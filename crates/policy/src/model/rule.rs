@@ -28,6 +28,26 @@ pub struct Rule {
     pub on_failure: Option<OnFailure>,
 }
 
+impl Rule {
+    /// A rule that meets every request, counts everybody together and limits
+    /// nothing: what one begins with.
+    #[must_use]
+    pub fn new(name: &str) -> Rule {
+        Rule {
+            name: name.to_owned(),
+            when: When::default(),
+            key: Vec::new(),
+            allowance: Allowance::Same(Grant::Unlimited),
+            cost: Cost::default(),
+            on_limit: None,
+            shadow: false,
+            publish: true,
+            overrides: Vec::new(),
+            on_failure: None,
+        }
+    }
+}
+
 /// How much a rule grants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Allowance {

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use tollgate_core::Quota;
-use tollgate_policy::model::{Allowance, Cost, Grant, Identity, IdentitySource, Rule, TextPattern, When};
+use tollgate_policy::model::{Allowance, Grant, Identity, IdentitySource, Rule, TextPattern, When};
 use tollgate_policy::{Headers, Plan, Policy, Request};
 
 /// So many per minute.
@@ -19,18 +19,7 @@ pub(crate) fn limited(count: u64) -> Grant {
 
 /// A rule for all requests: five a minute by this key.
 pub(crate) fn rule(name: &str, key: &[&str]) -> Rule {
-    Rule {
-        name: name.to_owned(),
-        when: When::default(),
-        key: strings(key),
-        allowance: Allowance::Same(limited(5)),
-        cost: Cost::default(),
-        on_limit: None,
-        shadow: false,
-        publish: true,
-        overrides: Vec::new(),
-        on_failure: None,
-    }
+    Rule { key: strings(key), allowance: Allowance::Same(limited(5)), ..Rule::new(name) }
 }
 
 pub(crate) fn rule_for(name: &str, key: &[&str], when: When) -> Rule {

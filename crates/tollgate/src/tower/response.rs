@@ -79,11 +79,8 @@ impl Fields {
                     let both = [known.as_bytes(), value.as_bytes()].join(&b", "[..]);
                     headers.insert(name(field), HeaderValue::from_bytes(&both).unwrap_or(known));
                 }
-                (Field::RetryAfter, Some(known)) => {
-                    if number(Some(&value)) > number(Some(&known)) {
-                        headers.insert(name(field), value);
-                    }
-                }
+                // Whoever refuses has not called what is further in, so there is nothing to join.
+                (Field::RetryAfter, Some(_)) => {}
             }
         }
     }

@@ -50,14 +50,14 @@ where
             return ResponseFuture::ready(no_peer_address(is_grpc(&parts.headers)));
         }
         if !S::IS_LOCAL {
-            return self.call_later(parts, body, peer);
+            return self.call_later(parts, body, peer, None);
         }
         let (verdict, permit) = immediately(options.ask(&parts, peer));
         if !verdict.is_allowed() {
             return ResponseFuture::ready(options.refuse(&verdict, &parts));
         }
         if verdict.delay_ns() > 0 {
-            return self.call_delayed(parts, body, verdict, permit);
+            return self.call_later(parts, body, peer, Some((verdict, permit)));
         }
         let (request, under) = let_pass(verdict, permit, parts, body);
         ResponseFuture::calling(self.inner.call(request), under)
@@ -65,12 +65,14 @@ where
 }
 
 impl<Inner, S: Store> Tollgate<Inner, S> {
-    /// For stores that have to be waited for.
+    /// For what has to be waited for: a store that is not here, or a turn that
+    /// has not come. `known` is the answer where there is one already.
     fn call_later<In, Out>(
         &mut self,
         parts: Parts,
         body: In,
         peer: Option<IpAddr>,
+        known: Option<(Verdict, Option<Permit<S>>)>,
     ) -> ResponseFuture<Inner::Future, Out, Inner::Error>
     where
         Inner: Service<Request<In>, Response = Response<Out>> + Clone + Send + 'static,
@@ -82,33 +84,13 @@ impl<Inner, S: Store> Tollgate<Inner, S> {
         let mut inner = self.take_ready();
         let options = Arc::clone(&self.options);
         ResponseFuture::later(async move {
-            let (verdict, permit) = options.ask(&parts, peer).await;
+            let (verdict, permit) = match known {
+                Some(known) => known,
+                None => options.ask(&parts, peer).await,
+            };
             if !verdict.is_allowed() {
                 return Ok(options.refuse(&verdict, &parts));
             }
-            let permit = wait_for_turn(&verdict, permit).await;
-            let (request, under) = let_pass(verdict, permit, parts, body);
-            ResponseFuture::calling(inner.call(request), under).await
-        })
-    }
-
-    /// For requests that a queueing rule holds back.
-    fn call_delayed<In, Out>(
-        &mut self,
-        parts: Parts,
-        body: In,
-        verdict: Verdict,
-        permit: Option<Permit<S>>,
-    ) -> ResponseFuture<Inner::Future, Out, Inner::Error>
-    where
-        Inner: Service<Request<In>, Response = Response<Out>> + Clone + Send + 'static,
-        Inner::Future: Send,
-        Inner::Error: Send,
-        In: Send + 'static,
-        Out: Send + 'static,
-    {
-        let mut inner = self.take_ready();
-        ResponseFuture::later(async move {
             let permit = wait_for_turn(&verdict, permit).await;
             let (request, under) = let_pass(verdict, permit, parts, body);
             ResponseFuture::calling(inner.call(request), under).await

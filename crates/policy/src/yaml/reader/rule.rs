@@ -6,7 +6,7 @@ use super::Reader;
 use super::grant::{Counting, DEFAULT_LEASE};
 use super::members::Members;
 use super::store::ON_FAILURE;
-use crate::model::{Allowance, Cost, Grant, Override, Rule, TextPattern, When};
+use crate::model::{Allowance, Cost, Grant, Override, Rule, TextPattern};
 use crate::yaml::shape;
 use crate::yaml::tree::{Node, Value};
 
@@ -153,16 +153,5 @@ fn unreadable_name(at: usize) -> String {
 }
 
 fn unreadable(at: usize) -> Rule {
-    Rule {
-        name: unreadable_name(at),
-        when: When::default(),
-        key: Vec::new(),
-        allowance: Allowance::Same(Grant::Unlimited),
-        cost: Cost::default(),
-        on_limit: None,
-        shadow: false,
-        publish: true,
-        overrides: Vec::new(),
-        on_failure: None,
-    }
+    Rule::new(&unreadable_name(at))
 }

@@ -4,8 +4,8 @@
 
 use tollgate_core::Quota;
 use tollgate_policy::model::{
-    Allowance, Block, Condition, Cost, CostSource, Grant, Identity, IdentitySource, Networks, OnLimit, Override,
-    RedisMode, RedisSettings, Rule, StoreSettings, TextPattern, Tier, TierSource, When,
+    Allowance, Block, Condition, CostSource, Grant, Identity, IdentitySource, Networks, OnLimit, Override, RedisMode,
+    RedisSettings, Rule, StoreSettings, TextPattern, Tier, TierSource,
 };
 use tollgate_policy::{Policy, Problem};
 

@@ -206,7 +206,8 @@ impl Pair {
             self.model.apply(limit.quota(), who, now, Operation::GiveBack { charged });
         }
         for (at, ((limit, who), cost)) in charges.iter().enumerate() {
-            if !decisions[at].is_allowed() {
+            // A look was answered before anything was charged, and undoing may round up.
+            if *cost == 0 || !decisions[at].is_allowed() {
                 continue;
             }
             // What came after the one that stood in the way is answered as things stand now.
@@ -214,8 +215,8 @@ impl Pair {
             let is_later = !was_looked_at_only && stood_in_the_way.is_some_and(|refused| at > refused);
             let verdict = match decisions[at].verdict {
                 // Undone under another quota, it may find more used than before: rounded up.
-                _ if is_later && *cost > 0 && !again.is_allowed() => Verdict::Allowed { delay: 0 },
-                _ if is_later && *cost > 0 => again.verdict,
+                _ if is_later && !again.is_allowed() => Verdict::Allowed { delay: 0 },
+                _ if is_later => again.verdict,
                 verdict => verdict,
             };
             decisions[at] = Decision { verdict, ..self.model.look(limit.quota(), *who, now, 0) };

@@ -152,6 +152,30 @@ impl Quota {
         Ok(Quota { ahead_ns, ..self })
     }
 
+    /// A share of it, for an instance that counts on its own: rate, burst and
+    /// permits scaled, rounded down, at least 1. Places in a queue stay as many.
+    #[must_use]
+    pub fn share(&self, (numerator, denominator): (u32, u32)) -> Quota {
+        let scaled = |amount: u64| {
+            let share = u128::from(amount) * u128::from(numerator) / u128::from(denominator.max(1));
+            u64::try_from(share).unwrap_or(u64::MAX).clamp(1, amount)
+        };
+        let share = Quota { amount: scaled(self.amount), ..*self };
+        // Scaled alike, tokens take as long to come back as before. Rounded down to a rate so much
+        // smaller that it is beyond all bounds, the number of tokens gives way.
+        let refills_in_time = |tokens: u64| {
+            let refill_ns = u128::from(tokens) * u128::from(self.period_ns) / u128::from(share.amount);
+            refill_ns + u128::from(tokens) + u128::from(self.ahead_ns) <= u128::from(MAX_SPAN_NS)
+        };
+        match self.kind {
+            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => {
+                Quota { burst: Some(scaled(self.burst)).filter(|burst| refills_in_time(*burst)).unwrap_or(1), ..share }
+            }
+            AlgorithmKind::LeakyQueue if !refills_in_time(self.queue_size + 1) => Quota { queue_size: 1, ..share },
+            _ => share,
+        }
+    }
+
     fn bucket(kind: AlgorithmKind, rate: Rate) -> Result<Quota, QuotaError> {
         let burst = rate.burst_or_default();
         rate.with_burst(burst).map_err(QuotaError::Rate)?;

@@ -191,7 +191,7 @@ impl Terms {
     }
 
     fn limit(&self, quota: &Quota) -> LimitPromise {
-        let share = self.share.and_then(|share| bound::share_of(quota, share));
+        let share = self.share.map(|share| quota.share(share));
         LimitPromise {
             quota: *quota,
             bound: Bound::of(quota, self.warned),

@@ -41,7 +41,12 @@ pub trait Store: Send + Sync + 'static {
     const IS_LOCAL: bool = false;
 
     /// Prepares a quota whose keys are counted under `scope`.
-    fn limit(&self, scope: &str, quota: Quota) -> Result<Self::Limit, Box<dyn Error + Send + Sync>>;
+    fn limit(
+        &self,
+        scope: &str,
+        quota: Quota,
+        options: LimitOptions,
+    ) -> Result<Self::Limit, Box<dyn Error + Send + Sync>>;
 
     /// Makes charges, all or none.
     fn decide(&self, charges: &[KeyedCharge<'_, Self::Limit>]) -> impl Future<Output = Outcome<Self::Receipt>> + Send;
@@ -65,6 +70,48 @@ pub trait Store: Send + Sync + 'static {
 /// first polled, so that nobody has to be asynchronous to use it. Its
 /// [`IS_LOCAL`](Store::IS_LOCAL) is `true`.
 pub trait LocalStore: Store {}
+
+/// What a store that can fail, or that is far away, may do with a limit. One in
+/// this process has no use for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitOptions {
+    /// What happens to a check when the store fails.
+    pub on_failure: OnFailure,
+    /// How long a refusal stays true.
+    pub refusals: Refusals,
+}
+
+impl Default for LimitOptions {
+    fn default() -> LimitOptions {
+        LimitOptions { on_failure: OnFailure::Local { share: (1, 2) }, refusals: Refusals::Brief }
+    }
+}
+
+/// What happens to a check when the store fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// It passes.
+    Open,
+    /// It is refused, and said to be the store's trouble.
+    Closed,
+    /// This instance counts on its own, with this share of the quota: numerator and denominator.
+    Local {
+        /// Numerator and denominator.
+        share: (u32, u32),
+    },
+}
+
+/// Whether a refusal may be answered from memory as long as it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refusals {
+    /// Each must reach the store: permits, which come back at any time, and what is counted.
+    Counted,
+    /// Something may be given back, so for a moment only.
+    #[default]
+    Brief,
+    /// Nothing is ever given back: until the time at which it ends.
+    Final,
+}
 
 /// A charge to a key.
 #[derive(Clone, Copy, Debug)]
@@ -134,8 +181,13 @@ impl<S: Store> Store for Arc<S> {
     type Receipt = S::Receipt;
     const IS_LOCAL: bool = S::IS_LOCAL;
 
-    fn limit(&self, scope: &str, quota: Quota) -> Result<S::Limit, Box<dyn Error + Send + Sync>> {
-        (**self).limit(scope, quota)
+    fn limit(
+        &self,
+        scope: &str,
+        quota: Quota,
+        options: LimitOptions,
+    ) -> Result<S::Limit, Box<dyn Error + Send + Sync>> {
+        (**self).limit(scope, quota, options)
     }
 
     fn decide(&self, charges: &[KeyedCharge<'_, S::Limit>]) -> impl Future<Output = Outcome<S::Receipt>> + Send {

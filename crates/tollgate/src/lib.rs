@@ -79,8 +79,8 @@ pub use tollgate_policy::{self as policy, CheckedPolicy, Headers, Policy, Policy
 #[cfg(feature = "tokio")]
 pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{
-    Acquired, BuildError, Capacity, Charge, Clock, Key, KeyHasher, KeyedCharge, Limit, LimitError, LocalStore,
-    ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired, Outcome, RealClock,
-    Receipt as ChargeReceipt, Source, Stats, Store, Timer, Wait, WhenFull,
+    Acquired, BuildError, Capacity, Charge, Clock, Key, KeyHasher, KeyedCharge, Limit, LimitError, LimitOptions,
+    LocalStore, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired, OnFailure, Outcome, RealClock,
+    Receipt as ChargeReceipt, Refusals, Source, Stats, Store, Timer, Wait, WhenFull,
 };
 pub use verdict::{Action, RuleState, Verdict};

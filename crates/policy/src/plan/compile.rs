@@ -86,9 +86,9 @@ fn number_shapes(bodies: &mut [Body]) {
 
 /// What a verdict needs of a rule; whether it has permits is seen from its quotas.
 fn planned(rule: &Rule, store: &StoreSettings) -> PlannedRule {
-    let of_store = match store {
-        StoreSettings::Memory(_) => OnFailure::default(),
-        StoreSettings::Redis(settings) => settings.on_failure,
+    let (of_store, fallback_share) = match store {
+        StoreSettings::Memory(_) => (OnFailure::default(), (1, 1)),
+        StoreSettings::Redis(settings) => (settings.on_failure, settings.fallback_share),
     };
     PlannedRule {
         name: rule.name.as_str().into(),
@@ -96,6 +96,7 @@ fn planned(rule: &Rule, store: &StoreSettings) -> PlannedRule {
         publish: rule.publish,
         on_limit: rule.on_limit,
         on_failure: rule.on_failure.unwrap_or(of_store),
+        fallback_share,
         concurrency: false,
         settled_by: rule.cost.settled_by.clone(),
         max_cost: rule.cost.max,

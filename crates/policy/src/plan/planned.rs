@@ -19,6 +19,8 @@ pub struct PlannedRule {
     pub on_limit: Option<OnLimit>,
     /// What happens when the store fails: what the rule says, else what the store's settings say.
     pub on_failure: OnFailure,
+    /// Which share of a limit one instance grants on its own where the store fails and `on_failure` is `Local`.
+    pub fallback_share: (u32, u32),
     /// Whether anybody's grant limits how many are under way at once.
     pub concurrency: bool,
     /// The response header that tells the true cost afterwards.

@@ -1,8 +1,5 @@
-use std::time::Duration;
-
 use tollgate_core::{
-    Algorithm, AlgorithmKind, Bucket, BucketState, FixedWindow, Queue, Quota, Rate, SlidingCounter, SlidingLog, Tick,
-    most_admitted,
+    Algorithm, AlgorithmKind, Bucket, BucketState, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick, most_admitted,
 };
 
 use super::Warned;
@@ -114,31 +111,6 @@ pub(super) fn longest_refusal_ns(quota: &Quota, cost: u64) -> Option<u64> {
             ask(&Bucket::new(quota, Tick::Nanosecond)?, at_ns, cost)
         }
         AlgorithmKind::Concurrency => None,
-    }
-}
-
-/// A share of a quota: rate and burst scaled, rounded down, at least 1.
-pub(super) fn share_of(quota: &Quota, (numerator, denominator): (u32, u32)) -> Option<Quota> {
-    let scaled = |amount: u64| {
-        let share = u128::from(amount) * u128::from(numerator) / u128::from(denominator.max(1));
-        saturated(share).max(1)
-    };
-    let period = Duration::from_nanos(quota.period_ns());
-    let rate = Rate::new(scaled(quota.amount()), period).ok();
-    let bucket = || rate?.with_burst(scaled(quota.burst())).ok();
-    match quota.kind() {
-        AlgorithmKind::TokenBucket => Quota::token_bucket(bucket()?).ok(),
-        AlgorithmKind::LeakyBucket => Quota::leaky_bucket(bucket()?).ok(),
-        AlgorithmKind::LeakyQueue => {
-            let max_wait = Some(Duration::from_nanos(quota.ahead_ns()));
-            Quota::leaky_queue(rate?, Queue { size: quota.queue_size(), max_wait }).ok()
-        }
-        AlgorithmKind::FixedWindow => Quota::fixed_window(rate?).ok(),
-        AlgorithmKind::SlidingWindowCounter => Quota::sliding_window_counter(rate?).ok(),
-        AlgorithmKind::SlidingWindowLog => Quota::sliding_window_log(rate?).ok(),
-        AlgorithmKind::Concurrency => {
-            Quota::concurrency(scaled(quota.amount()), lease_ns(quota).map(Duration::from_nanos)).ok()
-        }
     }
 }
 

@@ -12,14 +12,14 @@ use crate::clock::Clock;
 use crate::limit::Limit;
 use crate::notes::Notes;
 use crate::receipt::Receipt;
-use crate::store::{KeyedCharge, LocalStore, Outcome, Source, Store};
+use crate::store::{KeyedCharge, LimitOptions, LocalStore, Outcome, Source, Store};
 
 impl<C: Clock + 'static> Store for MemoryStore<C> {
     type Limit = Limit;
     type Receipt = Receipt;
     const IS_LOCAL: bool = true;
 
-    fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+    fn limit(&self, scope: &str, quota: Quota, _: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         Ok(MemoryStore::limit(self, scope, quota)?)
     }
 

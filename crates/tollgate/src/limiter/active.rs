@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Quota, QuotaError, Rate};
-use tollgate_policy::model::OnLimit;
-use tollgate_policy::{CheckedPolicy, Plan};
-use tollgate_store::Store;
+use tollgate_core::{AlgorithmKind, Quota, QuotaError, Rate};
+use tollgate_policy::model::{self, OnLimit};
+use tollgate_policy::{CheckedPolicy, Plan, PlannedQuota, PlannedRule};
+use tollgate_store::{LimitOptions, OnFailure, Refusals, Store};
 
 use super::LimiterError;
 use crate::facts::Facts;
@@ -33,11 +33,15 @@ pub(super) struct Graduated<L> {
 impl<L> Active<L> {
     pub(super) fn prepare<S: Store<Limit = L>>(policy: &CheckedPolicy, store: &S) -> Result<Active<L>, LimiterError> {
         let plan = Plan::compile(policy).map_err(LimiterError::Compile)?;
-        let limit = |scope: &str, quota: Quota| {
-            store.limit(scope, quota).map_err(|error| LimiterError::Limit { scope: scope.to_owned(), error })
+        let limit = |scope: &str, quota: Quota, options: LimitOptions| {
+            let limit = store.limit(scope, quota, options);
+            limit.map_err(|error| LimiterError::Limit { scope: scope.to_owned(), error })
         };
-        let limits =
-            plan.quotas().iter().map(|planned| limit(&planned.scope, planned.quota)).collect::<Result<_, _>>()?;
+        let limits = plan
+            .quotas()
+            .iter()
+            .map(|planned| limit(&planned.scope, planned.quota, options(&plan.rules()[planned.rule as usize], planned)))
+            .collect::<Result<_, _>>()?;
         let graduated = plan
             .rules()
             .iter()
@@ -52,22 +56,40 @@ impl<L> Graduated<L> {
     fn prepare(
         rule: &str,
         on_limit: &OnLimit,
-        limit: &impl Fn(&str, Quota) -> Result<L, LimiterError>,
+        limit: &impl Fn(&str, Quota, LimitOptions) -> Result<L, LimiterError>,
     ) -> Result<Graduated<L>, LimiterError> {
-        let prepare = |what: &str, quota: Result<Quota, QuotaError>| {
+        let prepare = |what: &str, quota: Result<Quota, QuotaError>, options: LimitOptions| {
             let scope = format!("{rule}/{what}");
             let quota = quota.map_err(|error| LimiterError::Limit { scope: scope.clone(), error: error.into() })?;
-            limit(&scope, quota)
+            limit(&scope, quota, options)
         };
         let most = on_limit.block.map_or(on_limit.warn_first, |block| block.after.max(on_limit.warn_first));
-        let violations = (most > 0).then(|| prepare("violations", violations(most, on_limit.span_ns)));
-        let block = on_limit.block.map(|block| prepare("block", one_in(block.duration_ns)));
+        let violations = (most > 0).then(|| prepare("violations", violations(most, on_limit.span_ns), VIOLATIONS));
+        let block = on_limit.block.map(|block| prepare("block", one_in(block.duration_ns), BLOCK));
         Ok(Graduated {
             warn_first: on_limit.warn_first,
             violations: violations.transpose()?,
             block: block.transpose()?,
             block_ns: on_limit.block.map_or(0, |block| block.duration_ns),
         })
+    }
+}
+
+/// What could not be counted is nobody's violation.
+const VIOLATIONS: LimitOptions = LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Counted };
+
+/// A block that is not known of stands in nobody's way. One that is holds until its end.
+const BLOCK: LimitOptions = LimitOptions { on_failure: OnFailure::Open, refusals: Refusals::Final };
+
+fn options(rule: &PlannedRule, planned: &PlannedQuota) -> LimitOptions {
+    let is_counted = planned.quota.kind() == AlgorithmKind::Concurrency || rule.on_limit.is_some();
+    LimitOptions {
+        on_failure: match rule.on_failure {
+            model::OnFailure::Open => OnFailure::Open,
+            model::OnFailure::Closed => OnFailure::Closed,
+            model::OnFailure::Local => OnFailure::Local { share: rule.fallback_share },
+        },
+        refusals: if is_counted { Refusals::Counted } else { Refusals::Brief },
     }
 }
 

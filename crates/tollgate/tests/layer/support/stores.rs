@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use tollgate::{
-    Capacity, ChargeReceipt, ChargeVerdict, Decision, KeyedCharge, Limit, Limiter, ManualClock, MemoryOptions,
-    MemoryStore, Outcome, PolicyBuilder, Quota, RuleBuilder, Settled, Source, Store,
+    Capacity, ChargeReceipt, ChargeVerdict, Decision, KeyedCharge, Limit, LimitOptions, Limiter, ManualClock,
+    MemoryOptions, MemoryStore, Outcome, PolicyBuilder, Quota, RuleBuilder, Settled, Source, Store,
 };
 
 use super::clock;
@@ -25,7 +25,7 @@ impl Store for Down {
     type Limit = Quota;
     type Receipt = ();
 
-    fn limit(&self, _: &str, quota: Quota) -> Result<Quota, Box<dyn Error + Send + Sync>> {
+    fn limit(&self, _: &str, quota: Quota, _: LimitOptions) -> Result<Quota, Box<dyn Error + Send + Sync>> {
         Ok(quota)
     }
 
@@ -68,8 +68,8 @@ impl Store for Hesitant {
     type Receipt = ChargeReceipt;
     const IS_LOCAL: bool = false;
 
-    fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, Box<dyn Error + Send + Sync>> {
-        Store::limit(&self.0, scope, quota)
+    fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        Store::limit(&self.0, scope, quota, options)
     }
 
     async fn decide(&self, charges: &[KeyedCharge<'_, Limit>]) -> Outcome<ChargeReceipt> {

@@ -1,0 +1,12 @@
+//! Counters that several instances share: on Redis, Valkey or a cluster of them.
+//!
+//! The road of a check: [`store`] groups charges by slot and decides what is
+//! sent, joined, remembered and given back; [`script`] turns a [`call::Call`]
+//! into one script call and its answer back into decisions; a
+//! [`transport::Transport`] carries it.
+
+// Until the store uses all of it.
+#![allow(dead_code)]
+
+mod call;
+mod transport;

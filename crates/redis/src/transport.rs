@@ -1,0 +1,89 @@
+//! How calls reach the servers.
+
+use tokio::time::Instant;
+
+use crate::call::{Call, Reply};
+
+/// Carries calls to the shards that own their slots.
+///
+/// It sends a call at most once, unless the server has said that it was not
+/// carried out: moved, loading, unknown script. What may have been carried out
+/// is never sent again.
+pub(crate) trait Transport: Send + Sync + 'static {
+    /// Sends a call and returns at once. `done` hears what became of it, on any
+    /// thread. What is not on its way by `deadline` is not sent any more.
+    fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done);
+
+    /// Where keys with this hash tag live. Without a cluster, all in one slot.
+    fn slot(&self, tag: &[u8]) -> Slot;
+
+    /// Who answers for a slot at present: its troubles are its own.
+    fn shard(&self, slot: Slot) -> ShardId;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Slot(pub(crate) u16);
+
+/// Which of the servers. Numbers are not used again for another address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ShardId(pub(crate) u32);
+
+pub(crate) type Answered = Result<Reply, Trouble>;
+
+/// Who hears the answer. Dropped unheard, it hears that the outcome is unknown.
+pub(crate) struct Done(Option<Box<dyn FnOnce(Answered) + Send>>);
+
+impl Done {
+    pub(crate) fn new(hear: impl FnOnce(Answered) + Send + 'static) -> Done {
+        Done(Some(Box::new(hear)))
+    }
+
+    pub(crate) fn hear(mut self, answer: Answered) {
+        if let Some(hear) = self.0.take() {
+            hear(answer);
+        }
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        if let Some(hear) = self.0.take() {
+            hear(Err(Trouble { cause: Cause::Connection, executed: Executed::Unknown }));
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) cause: Cause,
+    pub(crate) executed: Executed,
+}
+
+/// Whether a call that failed was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Executed {
+    /// It was not: it was never sent, or the server said so.
+    No,
+    /// Nobody knows. It must not be sent again.
+    Unknown,
+}
+
+/// What the trouble is, for counters and log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Cause {
+    /// No answer in time.
+    Timeout,
+    /// There is no connection, or it was lost.
+    Connection,
+    /// The server refuses who we are.
+    Authentication,
+    /// The server has no memory left.
+    OutOfMemory,
+    /// The server is loading its data, is read-only, or its cluster is down.
+    Unavailable,
+    /// More is waiting to be sent than may.
+    Overloaded,
+    /// An answer that makes no sense.
+    Protocol,
+}

@@ -38,6 +38,9 @@ pub(crate) struct QuotaFacts {
     pub(crate) policy_item: String,
     /// Its item of `RateLimit` up to the number that remains.
     pub(crate) state_item: String,
+    /// Its limit as `X-RateLimit-Limit` tells it.
+    #[cfg(feature = "tower")]
+    pub(crate) limit_value: http::HeaderValue,
 }
 
 const S_NS: u64 = 1_000_000_000;
@@ -78,7 +81,14 @@ impl QuotaFacts {
         } else {
             format!("\"{name}\";q={limit};w={refill_s}")
         };
-        QuotaFacts { is_concurrency, lease_ns: quota.period_ns(), policy_item, state_item: format!("\"{name}\";r=") }
+        QuotaFacts {
+            is_concurrency,
+            lease_ns: quota.period_ns(),
+            policy_item,
+            state_item: format!("\"{name}\";r="),
+            #[cfg(feature = "tower")]
+            limit_value: http::HeaderValue::from(limit),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,16 @@ use crate::facts::Facts;
 
 /// The answer to a request: what to do with it, which rule decided, and how
 /// every rule it met stands.
+///
+/// It is as cheap to clone and to move as a pointer.
 #[derive(Clone)]
 pub struct Verdict {
+    pub(crate) told: Arc<Told>,
+}
+
+/// What a verdict says.
+#[derive(Clone)]
+pub(crate) struct Told {
     pub(crate) facts: Arc<Facts>,
     pub(crate) action: Action,
     /// The position of the deciding state.
@@ -24,6 +33,90 @@ pub struct Verdict {
     retry_after_ns: Option<u64>,
     /// The rules that let it pass with a warning.
     pub(crate) warned: SmallVec<[u32; 2]>,
+}
+
+/// A verdict that is still being written. Nobody else has it yet.
+pub(crate) struct Draft(Arc<Told>);
+
+impl Deref for Draft {
+    type Target = Told;
+
+    fn deref(&self) -> &Told {
+        &self.0
+    }
+}
+
+impl DerefMut for Draft {
+    fn deref_mut(&mut self) -> &mut Told {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl Draft {
+    pub(crate) fn new(facts: &Arc<Facts>, now_ns: u64) -> Draft {
+        Draft(Arc::new(Told {
+            facts: Arc::clone(facts),
+            action: Action::Allow,
+            deciding: None,
+            states: SmallVec::new(),
+            source: Source::Exact,
+            now_ns,
+            retry_after_ns: None,
+            warned: SmallVec::new(),
+        }))
+    }
+
+    pub(crate) fn finish(self) -> Verdict {
+        Verdict { told: self.0 }
+    }
+}
+
+impl Told {
+    fn deciding(&self) -> Option<&RuleState> {
+        self.states.get(self.deciding?)
+    }
+
+    fn enforced(&self) -> impl Iterator<Item = (usize, &RuleState)> {
+        self.states.iter().enumerate().filter(|(_, state)| !state.shadow)
+    }
+
+    /// Whether the store could not answer as it should.
+    pub(crate) fn is_troubled(&self) -> bool {
+        let no_room = |state: &RuleState| !state.shadow && state.decision.verdict == CoreVerdict::NoRoom;
+        self.source == Source::Fallback || self.states.iter().any(no_room)
+    }
+
+    fn delay_ns(&self) -> u64 {
+        if !self.action.is_allowed() {
+            return 0;
+        }
+        self.enforced().map(|(_, state)| state.decision.delay()).max().unwrap_or(0)
+    }
+
+    /// Lets it pass: the rule closest to its limit decides what is told.
+    pub(crate) fn pass(&mut self) {
+        self.deciding = tightest(self.enforced()).map(|(at, _)| at);
+        self.action = if self.delay_ns() > 0 { Action::Delay } else { Action::Allow };
+    }
+
+    /// Refuses it: the rule that stands in the way longest decides.
+    pub(crate) fn reject(&mut self) {
+        let refusing = self.enforced().filter(|(_, state)| !state.decision.is_allowed());
+        let longest = refusing.max_by_key(|(_, state)| state.decision.retry_after().unwrap_or(u64::MAX));
+        self.deciding = longest.map(|(at, _)| at);
+        self.retry_after_ns = self.deciding().and_then(|state| state.decision.retry_after());
+        self.action = Action::Reject;
+    }
+
+    /// Refuses it on account of one rule, until then.
+    pub(crate) fn refuse_until(&mut self, action: Action, rule: u32, retry_after_ns: Option<u64>) {
+        self.action = action;
+        self.warned.clear();
+        self.deciding = self.states.iter().position(|state| state.rule == rule);
+        // When the block ends, the limit may still stand in the way.
+        let limit = self.deciding().and_then(|state| state.decision.retry_after()).unwrap_or(0);
+        self.retry_after_ns = retry_after_ns.map(|left| left.max(limit));
+    }
 }
 
 /// What to do with a request.
@@ -76,29 +169,16 @@ impl Action {
 }
 
 impl Verdict {
-    pub(crate) fn new(facts: &Arc<Facts>, now_ns: u64) -> Verdict {
-        Verdict {
-            facts: Arc::clone(facts),
-            action: Action::Allow,
-            deciding: None,
-            states: SmallVec::new(),
-            source: Source::Exact,
-            now_ns,
-            retry_after_ns: None,
-            warned: SmallVec::new(),
-        }
-    }
-
     /// Whether the request passes, at once or after its delay.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
-        self.action.is_allowed()
+        self.told.action.is_allowed()
     }
 
     /// What to do with the request.
     #[must_use]
     pub fn action(&self) -> Action {
-        self.action
+        self.told.action
     }
 
     /// The rule that decided; of an allowed request the one closest to its limit; `None` if none applies.
@@ -110,49 +190,43 @@ impl Verdict {
     /// How the deciding rule stands.
     #[must_use]
     pub fn deciding(&self) -> Option<&RuleState> {
-        self.states.get(self.deciding?)
+        self.told.deciding()
     }
 
     /// How each rule stands that the request met. A rule with several limits has as many states.
     #[must_use]
     pub fn states(&self) -> &[RuleState] {
-        &self.states
+        &self.told.states
     }
 
     /// The name of a state's rule.
     #[must_use]
     pub fn rule_name(&self, state: &RuleState) -> &str {
-        &self.facts.plan.rules()[state.rule as usize].name
+        &self.told.facts.plan.rules()[state.rule as usize].name
     }
 
     /// The name under which clients know a state's limit: that of the rule,
     /// with the period where a rule has several limits.
     #[must_use]
     pub fn limit_name(&self, state: &RuleState) -> &str {
-        &self.facts.plan.quotas()[state.quota as usize].scope
+        &self.told.facts.plan.quotas()[state.quota as usize].scope
     }
 
     /// The names of the rules that let it pass with a warning.
     pub fn warned_by(&self) -> impl Iterator<Item = &str> {
-        self.warned.iter().map(|rule| &*self.facts.plan.rules()[*rule as usize].name)
+        self.told.warned.iter().map(|rule| &*self.told.facts.plan.rules()[*rule as usize].name)
     }
 
     /// Where the answer comes from.
     #[must_use]
     pub fn source(&self) -> Source {
-        self.source
+        self.told.source
     }
 
     /// Whether it is refused because of the store's trouble, and not for anything the client did.
     #[must_use]
     pub fn is_trouble(&self) -> bool {
-        self.action == Action::Reject && self.is_troubled()
-    }
-
-    /// Whether the store could not answer as it should.
-    pub(crate) fn is_troubled(&self) -> bool {
-        let no_room = |state: &RuleState| !state.shadow && state.decision.verdict == CoreVerdict::NoRoom;
-        self.source == Source::Fallback || self.states.iter().any(no_room)
+        self.told.action == Action::Reject && self.told.is_troubled()
     }
 
     /// How long an allowed request waits before it goes on.
@@ -164,13 +238,13 @@ impl Verdict {
     /// Until a refused request would pass; `None` if nobody knows, or it never will.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_after_ns.map(Duration::from_nanos)
+        self.told.retry_after_ns.map(Duration::from_nanos)
     }
 
     /// The HTTP status: 200, 429 (limited), 403 (on the deny list) or 503 (the store's trouble).
     #[must_use]
     pub fn status(&self) -> u16 {
-        match self.action {
+        match self.told.action {
             Action::Allow | Action::Warn | Action::Delay => 200,
             Action::Deny => 403,
             Action::Reject if self.is_trouble() => 503,
@@ -179,50 +253,18 @@ impl Verdict {
     }
 
     pub(crate) fn delay_ns(&self) -> u64 {
-        if !self.is_allowed() {
-            return 0;
-        }
-        self.enforced().map(|(_, state)| state.decision.delay()).max().unwrap_or(0)
+        self.told.delay_ns()
     }
 
     /// The response header that tells the true cost of the request, and the most that it counts.
     #[cfg(feature = "tower")]
     pub(crate) fn settled_by(&self) -> Option<(&str, u64)> {
-        let mut rules = self.states.iter().map(|state| &self.facts.plan.rules()[state.rule as usize]);
+        let mut rules = self.told.states.iter().map(|state| &self.told.facts.plan.rules()[state.rule as usize]);
         rules.find_map(|rule| Some((rule.settled_by.as_deref()?, rule.max_cost)))
     }
 
     pub(crate) fn retry_after_ns(&self) -> Option<u64> {
-        self.retry_after_ns
-    }
-
-    fn enforced(&self) -> impl Iterator<Item = (usize, &RuleState)> {
-        self.states.iter().enumerate().filter(|(_, state)| !state.shadow)
-    }
-
-    /// Lets it pass: the rule closest to its limit decides what is told.
-    pub(crate) fn pass(&mut self) {
-        self.deciding = tightest(self.enforced()).map(|(at, _)| at);
-        self.action = if self.delay_ns() > 0 { Action::Delay } else { Action::Allow };
-    }
-
-    /// Refuses it: the rule that stands in the way longest decides.
-    pub(crate) fn reject(&mut self) {
-        let refusing = self.enforced().filter(|(_, state)| !state.decision.is_allowed());
-        let longest = refusing.max_by_key(|(_, state)| state.decision.retry_after().unwrap_or(u64::MAX));
-        self.deciding = longest.map(|(at, _)| at);
-        self.retry_after_ns = self.deciding().and_then(|state| state.decision.retry_after());
-        self.action = Action::Reject;
-    }
-
-    /// Refuses it on account of one rule, until then.
-    pub(crate) fn refuse_until(&mut self, action: Action, rule: u32, retry_after_ns: Option<u64>) {
-        self.action = action;
-        self.warned.clear();
-        self.deciding = self.states.iter().position(|state| state.rule == rule);
-        // When the block ends, the limit may still stand in the way.
-        let limit = self.deciding().and_then(|state| state.decision.retry_after()).unwrap_or(0);
-        self.retry_after_ns = retry_after_ns.map(|left| left.max(limit));
+        self.told.retry_after_ns
     }
 }
 
@@ -240,11 +282,11 @@ fn by_share_left(one: &Decision, other: &Decision) -> std::cmp::Ordering {
 impl fmt::Debug for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verdict")
-            .field("action", &self.action)
+            .field("action", &self.told.action)
             .field("rule", &self.rule())
             .field("retry_after", &self.retry_after())
-            .field("source", &self.source)
-            .field("states", &self.states)
+            .field("source", &self.told.source)
+            .field("states", &self.told.states)
             .finish_non_exhaustive()
     }
 }

@@ -25,14 +25,14 @@ impl Verdict {
         object.text("title", title);
         object.number("status", u64::from(self.status()));
         object.text("detail", &self.detail(jitter_ns));
-        if self.action != Action::Deny {
+        if self.told.action != Action::Deny {
             object.texts("violated-policies", self.violated());
         }
         if let Some(state) = self.told() {
             object.text("rule", self.rule_name(state));
             object.number("limit", state.decision.limit);
             if state.decision.reset_after < u64::MAX {
-                let reset_ns = self.now_ns.saturating_add(state.decision.reset_after);
+                let reset_ns = self.told.now_ns.saturating_add(state.decision.reset_after);
                 object.text("reset_at", &rfc3339(reset_ns.div_ceil(S_NS)));
             }
         }
@@ -43,7 +43,7 @@ impl Verdict {
     }
 
     fn kind_and_title(&self) -> (Option<&'static str>, &'static str) {
-        match self.action {
+        match self.told.action {
             Action::Deny => (None, "Forbidden"),
             Action::Block => (Some("abnormal-usage-detected"), "Blocked for a time"),
             _ if self.is_trouble() => (Some("temporary-reduced-capacity"), "Temporarily reduced capacity"),
@@ -52,7 +52,7 @@ impl Verdict {
     }
 
     fn detail(&self, jitter_ns: u64) -> String {
-        let what = match self.action {
+        let what = match self.told.action {
             Action::Deny => return "requests from here are not accepted".to_owned(),
             Action::Block => "too many requests beyond the limit",
             _ if self.is_trouble() => "the request could not be counted",
@@ -69,9 +69,9 @@ impl Verdict {
     fn violated(&self) -> impl Iterator<Item = &str> {
         let deciding = self.told();
         let refuses = move |state: &&RuleState| {
-            let publish = self.facts.rules[state.rule as usize].publish;
+            let publish = self.told.facts.rules[state.rule as usize].publish;
             publish && (!state.decision.is_allowed() || deciding == Some(*state))
         };
-        self.states.iter().filter(refuses).map(|state| self.limit_name(state))
+        self.told.states.iter().filter(refuses).map(|state| self.limit_name(state))
     }
 }

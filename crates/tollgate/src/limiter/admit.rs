@@ -9,7 +9,7 @@ use super::Limiter;
 use super::active::Active;
 use super::violations::Step;
 use crate::receipt::{Held, Receipt};
-use crate::verdict::{Action, RuleState, Verdict};
+use crate::verdict::{Action, Draft, RuleState, Told, Verdict};
 
 /// What somebody wants to know.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl<S: Store> Limiter<S> {
         };
         let met = active.facts.plan.meet(request);
         let now_ns = self.shared.store.now_ns();
-        let mut verdict = Verdict::new(&active.facts, now_ns);
+        let mut verdict = Draft::new(&active.facts, now_ns);
         match met.access {
             Access::Denied => verdict.action = Action::Deny,
             Access::Allowed => {}
@@ -55,10 +55,10 @@ impl<S: Store> Limiter<S> {
                     return self.refused(&active, &met, asking, &laid, outcome, verdict).await;
                 }
                 let receipt = passed(&active, &met, &laid, outcome, &mut verdict);
-                return (verdict, receipt);
+                return (verdict.finish(), receipt);
             }
         }
-        (verdict, Receipt::nothing())
+        (verdict.finish(), Receipt::nothing())
     }
 
     /// Counts violations, and lets pass after all what is only warned.
@@ -69,17 +69,17 @@ impl<S: Store> Limiter<S> {
         asking: Asking,
         laid: &Laid<'_, S::Limit>,
         outcome: Outcome<S::Receipt>,
-        mut verdict: Verdict,
+        mut verdict: Draft,
     ) -> (Verdict, Receipt<S>) {
         note_states(active, met, laid, &outcome, &mut verdict);
         if let Some((rule, left_ns)) = blocked_by(met, laid, &outcome.decisions) {
             verdict.refuse_until(Action::Block, rule, Some(left_ns));
-            return (verdict, Receipt::nothing());
+            return (verdict.finish(), Receipt::nothing());
         }
         if verdict.is_troubled() {
             // What could not be counted is nobody's violation.
             verdict.reject();
-            return (verdict, Receipt::nothing());
+            return (verdict.finish(), Receipt::nothing());
         }
         let refusing = refusing_rules(active, met, laid, &outcome.decisions);
         let mut only_warned = true;
@@ -89,14 +89,14 @@ impl<S: Store> Limiter<S> {
                 Step::Reject => only_warned = false,
                 Step::Block { for_ns } => {
                     verdict.refuse_until(Action::Block, rule, Some(for_ns));
-                    return (verdict, Receipt::nothing());
+                    return (verdict.finish(), Receipt::nothing());
                 }
             }
         }
         if !only_warned {
             verdict.warned.clear();
             verdict.reject();
-            return (verdict, Receipt::nothing());
+            return (verdict.finish(), Receipt::nothing());
         }
         // A warned request passes uncharged by the rules that warn, and meets all others.
         let warned = verdict.warned.clone();
@@ -106,12 +106,12 @@ impl<S: Store> Limiter<S> {
         if outcome.passed {
             let receipt = passed(active, met, &rest, outcome, &mut verdict);
             verdict.action = Action::Warn;
-            return (verdict, receipt);
+            return (verdict.finish(), receipt);
         }
         note_states(active, met, &rest, &outcome, &mut verdict);
         verdict.warned.clear();
         verdict.reject();
-        (verdict, Receipt::nothing())
+        (verdict.finish(), Receipt::nothing())
     }
 }
 
@@ -177,7 +177,7 @@ fn passed<S: Store>(
     met: &Met,
     laid: &Laid<'_, S::Limit>,
     outcome: Outcome<S::Receipt>,
-    verdict: &mut Verdict,
+    verdict: &mut Told,
 ) -> Receipt<S> {
     note_states(active, met, laid, &outcome, verdict);
     verdict.pass();
@@ -196,7 +196,7 @@ fn passed<S: Store>(
     }))
 }
 
-fn note_states<L, R>(active: &Active<L>, met: &Met, laid: &Laid<'_, L>, outcome: &Outcome<R>, verdict: &mut Verdict) {
+fn note_states<L, R>(active: &Active<L>, met: &Met, laid: &Laid<'_, L>, outcome: &Outcome<R>, verdict: &mut Told) {
     verdict.source = outcome.source;
     for (at, decision) in laid.charges[laid.guards..].iter().zip(&outcome.decisions[laid.guards..]) {
         let charge = &met.charges[*at];

@@ -257,7 +257,7 @@ impl<S: Store> Limiter<S> {
     #[cfg(feature = "tower")]
     pub(crate) async fn admit_where_needed(&self, request: &Request<'_>) -> (Verdict, Option<Permit<S>>) {
         let (verdict, receipt) = self.ask(request, Asking::AdmitWhereNeeded).await;
-        let holds = verdict.is_allowed() && verdict.facts.needs_receipts;
+        let holds = verdict.is_allowed() && verdict.told.facts.needs_receipts;
         let permit = holds.then(|| Permit::new(self.clone(), receipt));
         (verdict, permit)
     }

@@ -8,14 +8,15 @@ use pin_project_lite::pin_project;
 
 use super::body::TollgateBody;
 use super::guard::Guard;
-use super::response::Fields;
+use super::response::put_fields;
+use crate::verdict::Verdict;
 
 /// What a request is under while the service works on it.
 pub(super) struct Under {
-    pub(super) fields: Fields,
+    pub(super) verdict: Verdict,
+    /// Whether a layer further out has let the request pass.
+    pub(super) is_inner: bool,
     pub(super) guard: Option<Box<dyn Guard>>,
-    /// The response header that tells the true cost, and the most that it counts.
-    pub(super) settled_by: Option<(String, u64)>,
 }
 
 type Later<B, E> = Pin<Box<dyn Future<Output = Result<Response<TollgateBody<B>>, E>> + Send>>;
@@ -79,16 +80,17 @@ where
 }
 
 fn told<B>(response: Response<B>, under: Option<Under>) -> Response<TollgateBody<B>> {
-    let Some(Under { fields, mut guard, settled_by }) = under else {
+    let Some(Under { verdict, is_inner, mut guard }) = under else {
         return response.map(|body| TollgateBody::passed(body, None));
     };
-    if let (Some((name, max)), Some(guard)) = (settled_by, &mut guard)
+    if let Some(guard) = &mut guard
+        && let Some((name, max)) = verdict.settled_by()
         && let Some(cost) = response.headers().get(name).and_then(|cost| cost.to_str().ok()?.trim().parse::<u64>().ok())
     {
         guard.settled_at(cost.min(max));
     }
     let mut response = response.map(|body| TollgateBody::passed(body, guard));
-    fields.put(&mut response);
+    put_fields(&verdict, is_inner, &mut response);
     response
 }
 

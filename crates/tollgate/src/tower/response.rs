@@ -8,93 +8,81 @@ use super::body::TollgateBody;
 use crate::fields::{Field, PROBLEM_JSON};
 use crate::verdict::{Action, Verdict};
 
-/// The fields of a verdict, ready to be put into a response.
-pub(super) struct Fields {
-    values: SmallVec<[(Field, HeaderValue); 5]>,
-    /// Whether a layer further out will add to them.
-    is_inner: bool,
-}
-
 /// The fields that tell of one limit only.
 const X_FIELDS: [Field; 3] = [Field::XRateLimitLimit, Field::XRateLimitRemaining, Field::XRateLimitReset];
 
 /// Left in a response for a layer further out, so that it adds to the fields and does not replace them.
 #[derive(Clone, Copy)]
-struct Told;
+struct HasFields;
 
-impl Fields {
-    pub(super) fn of(verdict: &Verdict, is_inner: bool) -> Fields {
-        let mut values = SmallVec::new();
-        verdict.policy_list(|list| values.push((Field::RateLimitPolicy, list.value.clone())));
-        // One piece of memory for all others.
-        let mut text = Vec::with_capacity(160);
-        let mut starts: SmallVec<[(Field, usize); 5]> = SmallVec::new();
-        verdict.changing_fields(&mut text, |field, _, start| starts.push((field, start)));
-        let text = Bytes::from(text);
-        for (at, (field, start)) in starts.iter().enumerate() {
-            let end = starts.get(at + 1).map_or(text.len(), |(_, next)| *next);
-            // Names and numbers are always printable; what were not would be left out.
-            if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(*start..end)) {
-                values.push((*field, value));
-            }
-        }
-        Fields { values, is_inner }
+/// Puts the fields of a verdict into a response; where a layer further in has
+/// told something already, both are told. `is_inner` says whether a layer
+/// further out will add to them.
+pub(super) fn put_fields<B>(verdict: &Verdict, is_inner: bool, response: &mut Response<B>) {
+    let told_before = response.extensions().get::<HasFields>().is_some();
+    if is_inner {
+        response.extensions_mut().insert(HasFields);
     }
-
-    /// Puts the fields into a response; where a layer further in has told
-    /// something already, both are told.
-    pub(super) fn put<B>(self, response: &mut Response<B>) {
-        let told_before = response.extensions().get::<Told>().is_some();
-        if self.is_inner {
-            response.extensions_mut().insert(Told);
-        }
-        let headers = response.headers_mut();
-        if told_before {
-            return self.add(headers);
-        }
-        headers.reserve(self.values.len());
-        for (field, value) in self.values {
-            headers.insert(name(field), value);
-        }
+    let headers = response.headers_mut();
+    if told_before {
+        return add_fields(verdict, headers);
     }
+    headers.reserve(USUAL_FIELDS);
+    each_field(verdict, |field, value| {
+        headers.insert(name(field), value);
+    });
+}
 
-    fn add(self, headers: &mut HeaderMap) {
-        let replaces_x_fields = self.is_tighter_than(headers);
-        if replaces_x_fields {
-            // They are about one limit: one of them that we have not must not stay beside ours.
-            X_FIELDS.into_iter().for_each(|field| drop(headers.remove(name(field))));
+/// How many an allowed request is told.
+const USUAL_FIELDS: usize = 5;
+
+fn each_field(verdict: &Verdict, mut take: impl FnMut(Field, HeaderValue)) {
+    verdict.policy_list(|list| take(Field::RateLimitPolicy, list.value.clone()));
+    verdict.changing_fields(|field, text| {
+        // The limit is nearly always that of the policy, which is written down.
+        let known = if field == Field::XRateLimitLimit { verdict.limit_value() } else { None };
+        // Names and numbers are always printable; what were not would be left out.
+        match known.filter(|known| known.as_bytes() == text) {
+            Some(known) => take(field, known.clone()),
+            None => drop(HeaderValue::from_bytes(text).map(|value| take(field, value))),
         }
-        for (field, value) in self.values {
-            let known = headers.get(name(field)).cloned();
-            match (field, known) {
-                (Field::XRateLimitLimit | Field::XRateLimitRemaining | Field::XRateLimitReset, _) => {
-                    if replaces_x_fields {
-                        headers.insert(name(field), value);
-                    }
-                }
-                (_, None) => {
+    });
+}
+
+fn add_fields(verdict: &Verdict, headers: &mut HeaderMap) {
+    let mut values: SmallVec<[(Field, HeaderValue); USUAL_FIELDS]> = SmallVec::new();
+    each_field(verdict, |field, value| values.push((field, value)));
+    let replaces_x_fields = is_tighter(&values, headers);
+    if replaces_x_fields {
+        // They are about one limit: one of them that we have not must not stay beside ours.
+        X_FIELDS.into_iter().for_each(|field| drop(headers.remove(name(field))));
+    }
+    for (field, value) in values {
+        let known = headers.get(name(field)).cloned();
+        match (field, known) {
+            (Field::XRateLimitLimit | Field::XRateLimitRemaining | Field::XRateLimitReset, _) => {
+                if replaces_x_fields {
                     headers.insert(name(field), value);
                 }
-                (Field::RateLimitPolicy | Field::RateLimit | Field::XRateLimitWarning, Some(known)) => {
-                    let both = [known.as_bytes(), value.as_bytes()].join(&b", "[..]);
-                    headers.insert(name(field), HeaderValue::from_bytes(&both).unwrap_or(known));
-                }
-                // Whoever refuses has not called what is further in, so there is nothing to join.
-                (Field::RetryAfter, Some(_)) => {}
             }
+            (_, None) => {
+                headers.insert(name(field), value);
+            }
+            (Field::RateLimitPolicy | Field::RateLimit | Field::XRateLimitWarning, Some(known)) => {
+                let both = [known.as_bytes(), value.as_bytes()].join(&b", "[..]);
+                headers.insert(name(field), HeaderValue::from_bytes(&both).unwrap_or(known));
+            }
+            // Whoever refuses has not called what is further in, so there is nothing to join.
+            (Field::RetryAfter, Some(_)) => {}
         }
     }
+}
 
-    /// Whether less remains than what a layer further in has told, if it has told anything.
-    fn is_tighter_than(&self, headers: &HeaderMap) -> bool {
-        let Some(ours) = self.remaining() else { return false };
-        number(headers.get(name(Field::XRateLimitRemaining))).is_none_or(|theirs| ours < theirs)
-    }
-
-    fn remaining(&self) -> Option<u64> {
-        let remaining = self.values.iter().find(|(field, _)| *field == Field::XRateLimitRemaining);
-        number(remaining.map(|(_, value)| value))
-    }
+/// Whether less remains than what a layer further in has told, if it has told anything.
+fn is_tighter(values: &[(Field, HeaderValue)], headers: &HeaderMap) -> bool {
+    let remaining = values.iter().find(|(field, _)| *field == Field::XRateLimitRemaining);
+    let Some(ours) = number(remaining.map(|(_, value)| value)) else { return false };
+    number(headers.get(name(Field::XRateLimitRemaining))).is_none_or(|theirs| ours < theirs)
 }
 
 fn number(value: Option<&HeaderValue>) -> Option<u64> {

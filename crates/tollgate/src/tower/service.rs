@@ -14,7 +14,7 @@ use super::future::{ResponseFuture, Under};
 use super::guard::{Guard, Held, TrueCost};
 use super::layer::Options;
 use super::request::{HeaderLines, described, is_grpc};
-use super::response::{Fields, no_peer_address, refusal};
+use super::response::{no_peer_address, put_fields, refusal};
 use crate::limiter::immediately;
 use crate::permit::{Permit, Waiting};
 use crate::verdict::Verdict;
@@ -125,22 +125,20 @@ fn let_pass<In, S: Store>(
     mut parts: Parts,
     body: In,
 ) -> (Request<In>, Under) {
-    let fields = Fields::of(&verdict, is_inner(&parts));
-    let mut under = Under { fields, guard: None, settled_by: None };
+    let mut under = Under { verdict, is_inner: is_inner(&parts), guard: None };
     if let Some(permit) = permit {
         let true_cost = TrueCost::of(&mut parts.extensions);
-        under.settled_by = verdict.settled_by().map(|(name, max)| (name.to_owned(), max));
         // Requests that were not estimated have nothing to do with what somebody says they cost.
-        let heard = estimates(&verdict).then_some(true_cost);
+        let heard = estimates(&under.verdict).then_some(true_cost);
         under.guard = Some(Box::new(Held::new(permit, heard)) as Box<dyn Guard>);
     }
-    parts.extensions.insert(verdict);
+    parts.extensions.insert(under.verdict.clone());
     (Request::from_parts(parts, body), under)
 }
 
 /// Whether a rule that the request met guesses what it costs.
 fn estimates(verdict: &Verdict) -> bool {
-    verdict.states.iter().any(|state| verdict.facts.rules[state.rule as usize].variable_cost)
+    verdict.states().iter().any(|state| verdict.told.facts.rules[state.rule as usize].variable_cost)
 }
 
 /// Whether a layer further out has let the request pass.
@@ -160,7 +158,7 @@ impl<S: Store> Options<S> {
             Some(respond) => respond(verdict).map(TollgateBody::refused),
             None => refusal(verdict, is_grpc(&parts.headers)),
         };
-        Fields::of(verdict, is_inner(parts)).put(&mut response);
+        put_fields(verdict, is_inner(parts), &mut response);
         response
     }
 }

@@ -16,13 +16,14 @@ use std::time::Duration;
 use load::{Load, Sample};
 
 /// What is measured: a name and the server.
-const SERVERS: [(&str, servers::Start); 6] = [
+const SERVERS: [(&str, servers::Start); 7] = [
     ("no layer", servers::plain),
     ("tollgate, 1 rule", servers::tollgate_one_rule),
     ("tollgate, 3 rules", servers::tollgate_three_rules),
     ("tollgate, 3 rules, no fields", servers::tollgate_without_fields),
     ("tower_governor, 1 rule", servers::governor),
     ("tower_governor, 1 rule, with fields", servers::governor_with_fields),
+    ("a layer that does nothing", servers::nothing),
 ];
 
 /// Three rules may take at most so much of the requests a second.

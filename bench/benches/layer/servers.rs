@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::task::{Context, Poll};
 use std::thread;
 
 use axum::Router;
@@ -11,6 +12,8 @@ use tollgate::policy::model::{IdentitySource, Tier, TierSource};
 use tollgate::{Limiter, LimiterBuilder, rule};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
+use tower_layer::Layer;
+use tower_service::Service;
 
 use crate::load::pin_to_core;
 
@@ -90,4 +93,37 @@ pub(crate) fn governor_with_fields() -> Router {
     let mut builder = GovernorConfigBuilder::default();
     let config = builder.per_nanosecond(1000).burst_size(1_000_000).use_headers().finish().unwrap();
     plain().layer(GovernorLayer::new(Arc::new(config)))
+}
+
+/// What the router takes for any layer at all: boxing, cloning and calling one service more.
+pub(crate) fn nothing() -> Router {
+    plain().layer(Nothing)
+}
+
+#[derive(Clone)]
+struct Nothing;
+
+#[derive(Clone)]
+struct DoingNothing<S>(S);
+
+impl<S> Layer<S> for Nothing {
+    type Service = DoingNothing<S>;
+
+    fn layer(&self, inner: S) -> DoingNothing<S> {
+        DoingNothing(inner)
+    }
+}
+
+impl<R, S: Service<R>> Service<R> for DoingNothing<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: R) -> S::Future {
+        self.0.call(request)
+    }
 }

@@ -150,17 +150,11 @@ fn identities() {
 #[test]
 fn stores() {
     let redis = RedisSettings {
-        nodes: vec!["a".to_owned(), "b:0".to_owned()],
         mode: RedisMode::Cluster,
         deadline_ns: 0,
-        on_failure: tollgate_policy::model::OnFailure::Local,
         fallback_share: (3, 2),
-        prefix: String::new(),
         database: 1,
-        username: None,
-        password: None,
-        tls: false,
-        sentinel_primary: None,
+        ..RedisSettings::at(vec!["a".to_owned(), "b:0".to_owned()])
     };
     let policy = Policy { store: StoreSettings::Redis(redis), ..policy(rule("a")) };
     let expected = [

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate_core::{Algorithm, AlgorithmKind, Bucket, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick};
 use tollgate_policy::model::{
-    Allowance, Grant, MemorySettings, OnFailure, Override, RedisMode, RedisSettings, Rule, StoreSettings, TextPattern,
+    Allowance, Grant, MemorySettings, OnFailure, Override, RedisSettings, Rule, StoreSettings, TextPattern,
 };
 use tollgate_policy::promise::{Bound, LimitPromise, Most, Promise, Unit, Whose};
 use tollgate_policy::{PolicyBuilder, RuleBuilder, rule};
@@ -25,17 +25,9 @@ fn promise(builder: RuleBuilder) -> Promise {
 
 fn redis(on_failure: OnFailure, fallback_share: (u32, u32)) -> StoreSettings {
     StoreSettings::Redis(RedisSettings {
-        nodes: vec!["127.0.0.1:6379".to_owned()],
-        mode: RedisMode::Standalone,
-        deadline_ns: 20 * MS_NS,
         on_failure,
         fallback_share,
-        prefix: "tollgate".to_owned(),
-        database: 0,
-        username: None,
-        password: None,
-        tls: false,
-        sentinel_primary: None,
+        ..RedisSettings::at(vec!["127.0.0.1:6379".to_owned()])
     })
 }
 

@@ -69,6 +69,9 @@ fn mode(redis: &RedisSettings, place: &Place, problems: &mut Problems) {
             "`sentinel_primary` goes with `mode: sentinel` only",
             "add `mode: sentinel`, or leave it out",
         ),
+        _ if redis.tls_ca.is_some() && !redis.tls => {
+            ("tls_ca", "authorities are named, but connections are not encrypted", "add `tls: true`, or leave it out")
+        }
         RedisMode::Cluster if redis.database != 0 => {
             ("database", "a cluster has no numbered databases", "leave `database` out")
         }

@@ -119,8 +119,31 @@ pub struct RedisSettings {
     pub password: Option<Secret>,
     /// Whether connections are encrypted.
     pub tls: bool,
+    /// The file with the certificates of the authorities that are believed; `None` for those of the system.
+    pub tls_ca: Option<String>,
     /// The name of the primary that sentinels watch.
     pub sentinel_primary: Option<String>,
+}
+
+impl RedisSettings {
+    /// One server or several, and for the rest what holds where nothing is said.
+    #[must_use]
+    pub fn at(nodes: Vec<String>) -> RedisSettings {
+        RedisSettings {
+            nodes,
+            mode: RedisMode::default(),
+            deadline_ns: 20_000_000,
+            on_failure: OnFailure::default(),
+            fallback_share: (1, 2),
+            prefix: "tollgate:".to_owned(),
+            database: 0,
+            username: None,
+            password: None,
+            tls: false,
+            tls_ca: None,
+            sentinel_primary: None,
+        }
+    }
 }
 
 /// Where a secret is. It is never part of the file.

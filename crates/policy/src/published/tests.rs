@@ -3,8 +3,8 @@ use std::time::Duration;
 use super::*;
 use crate::builder::{PolicyBuilder, RuleBuilder, rule};
 use crate::model::{
-    AccessList, Condition, IdentitySource, Networks, Override, RedisMode, RedisSettings, StoreSettings, TextPattern,
-    Tier, TierSource, When,
+    AccessList, Condition, IdentitySource, Networks, Override, RedisSettings, StoreSettings, TextPattern, Tier,
+    TierSource, When,
 };
 
 fn published(rules: impl IntoIterator<Item = RuleBuilder>) -> Published {
@@ -193,17 +193,11 @@ fn secretive() -> Policy {
             let source = TierSource::Listed { by: "user".to_owned(), tiers };
             policy.tier = Some(Tier { source, default: "free".to_owned(), trusted: true });
             policy.store = StoreSettings::Redis(RedisSettings {
-                nodes: vec!["SECRET:6379".to_owned()],
-                mode: RedisMode::Standalone,
-                deadline_ns: 1,
-                on_failure: crate::model::OnFailure::Open,
-                fallback_share: (1, 2),
                 prefix: "SECRET".to_owned(),
-                database: 0,
                 username: Some("SECRET".to_owned()),
-                password: None,
-                tls: false,
-                sentinel_primary: None,
+                tls_ca: Some("SECRET".to_owned()),
+                tls: true,
+                ..RedisSettings::at(vec!["SECRET:6379".to_owned()])
             });
         });
     let mut policy = Policy::clone(&builder.build().unwrap());

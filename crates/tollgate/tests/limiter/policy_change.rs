@@ -74,19 +74,7 @@ fn blocks_outlive_their_policy() {
 #[test]
 fn a_policy_for_another_store_is_not_taken_for_this_one() {
     let redis = || {
-        let settings = tollgate::policy::model::RedisSettings {
-            nodes: vec!["localhost:6379".to_owned()],
-            mode: tollgate::policy::model::RedisMode::Standalone,
-            deadline_ns: 20_000_000,
-            on_failure: tollgate::policy::model::OnFailure::Local,
-            fallback_share: (1, 2),
-            prefix: String::new(),
-            database: 0,
-            username: None,
-            password: None,
-            tls: false,
-            sentinel_primary: None,
-        };
+        let settings = tollgate::policy::model::RedisSettings::at(vec!["localhost:6379".to_owned()]);
         PolicyBuilder::default().rule(rule("a").limit("1/h")).with(|policy| {
             policy.store = tollgate::policy::model::StoreSettings::Redis(settings);
         })

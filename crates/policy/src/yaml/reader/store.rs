@@ -8,10 +8,6 @@ use crate::yaml::tree::Node;
 pub(super) const ON_FAILURE: [(&str, OnFailure); 3] =
     [("open", OnFailure::Open), ("closed", OnFailure::Closed), ("local", OnFailure::Local)];
 /// Within one machine room, Redis answers in less than a millisecond.
-const DEFAULT_DEADLINE_NS: u64 = 20_000_000;
-const DEFAULT_SHARE: (u32, u32) = (1, 2);
-const DEFAULT_PREFIX: &str = "tollgate:";
-
 impl Reader<'_> {
     pub(super) fn store(&mut self, node: Option<&Node>) -> StoreSettings {
         let Some(node) = node else { return StoreSettings::default() };
@@ -46,23 +42,26 @@ impl Reader<'_> {
 
     fn redis(&mut self, node: &Node) -> Option<RedisSettings> {
         let members = self.members(node, &shape::REDIS)?;
-        let nodes = self.texts(members.get("nodes")?, "a node such as redis.internal:6379");
+        let mut redis = RedisSettings::at(self.texts(members.get("nodes")?, "a node such as redis.internal:6379"));
         let modes =
             [("standalone", RedisMode::Standalone), ("sentinel", RedisMode::Sentinel), ("cluster", RedisMode::Cluster)];
+        let mode = members.get("mode").and_then(|node| self.word(node, &modes));
+        redis.mode = mode.unwrap_or(redis.mode);
+        let deadline_ns = members.get("deadline").and_then(|node| self.duration(node));
+        redis.deadline_ns = deadline_ns.unwrap_or(redis.deadline_ns);
+        let on_failure = members.get("on_failure").and_then(|node| self.word(node, &ON_FAILURE));
+        redis.on_failure = on_failure.unwrap_or(redis.on_failure);
+        let fallback_share = members.get("fallback_share").and_then(|node| self.share(node));
+        redis.fallback_share = fallback_share.unwrap_or(redis.fallback_share);
+        redis.prefix = self.optional_text(&members, "prefix").unwrap_or(redis.prefix);
         let database = members.get("database").and_then(|node| self.number(node, 0..=65_535)).unwrap_or(0);
-        Some(RedisSettings {
-            nodes,
-            mode: members.get("mode").and_then(|node| self.word(node, &modes)).unwrap_or_default(),
-            deadline_ns: members.get("deadline").and_then(|node| self.duration(node)).unwrap_or(DEFAULT_DEADLINE_NS),
-            on_failure: members.get("on_failure").and_then(|node| self.word(node, &ON_FAILURE)).unwrap_or_default(),
-            fallback_share: members.get("fallback_share").and_then(|node| self.share(node)).unwrap_or(DEFAULT_SHARE),
-            prefix: self.optional_text(&members, "prefix").unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
-            database: u32::try_from(database).unwrap_or(0),
-            username: self.optional_text(&members, "username"),
-            password: self.password(&members),
-            tls: members.get("tls").and_then(|node| self.bool(node)).unwrap_or(false),
-            sentinel_primary: self.optional_text(&members, "sentinel_primary"),
-        })
+        redis.database = u32::try_from(database).unwrap_or(0);
+        redis.username = self.optional_text(&members, "username");
+        redis.password = self.password(&members);
+        redis.tls = members.get("tls").and_then(|node| self.bool(node)).unwrap_or(false);
+        redis.tls_ca = self.optional_text(&members, "tls_ca").map(|name| self.beside_the_policy(name));
+        redis.sentinel_primary = self.optional_text(&members, "sentinel_primary");
+        Some(redis)
     }
 
     fn optional_text(&mut self, members: &Members<'_>, name: &str) -> Option<String> {
@@ -72,7 +71,7 @@ impl Reader<'_> {
     /// Where the password is. Who connects reads it, each time anew.
     fn password(&mut self, members: &Members<'_>) -> Option<Secret> {
         let variable = self.optional_text(members, "password_env").map(Secret::Environment);
-        let file = self.optional_text(members, "password_file").map(|name| self.password_file(name));
+        let file = self.optional_text(members, "password_file").map(|name| Secret::File(self.beside_the_policy(name)));
         if variable.is_some() && file.is_some() {
             let message = "`password_file` cannot stand beside `password_env`";
             self.error(codes::CHOOSE_ONE, members.name_span("password_file"), message, "keep exactly one of the two");
@@ -81,9 +80,9 @@ impl Reader<'_> {
     }
 
     /// Names of files are relative to the policy's own place.
-    fn password_file(&self, name: String) -> Secret {
-        let Some(base_dir) = self.base_dir else { return Secret::File(name) };
-        Secret::File(base_dir.join(&name).to_str().map_or(name, str::to_owned))
+    fn beside_the_policy(&self, name: String) -> String {
+        let Some(base_dir) = self.base_dir else { return name };
+        base_dir.join(&name).to_str().map_or(name, str::to_owned)
     }
 
     fn share(&mut self, node: &Node) -> Option<(u32, u32)> {

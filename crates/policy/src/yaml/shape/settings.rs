@@ -66,6 +66,11 @@ pub(in crate::yaml) static REDIS: Shape = Shape {
             field("password_env", Kind::Text, "The environment variable with the password."),
             field("password_file", Kind::Text, "The file with the password."),
             defaulted("tls", Kind::Bool, "Whether connections are encrypted.", "false"),
+            field(
+                "tls_ca",
+                Kind::Text,
+                "The file with the certificates of the authorities that are believed, instead of the system's.",
+            ),
             field("sentinel_primary", Kind::Text, "The name of the primary that the sentinels watch."),
         ],
     )

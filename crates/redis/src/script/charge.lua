@@ -1070,17 +1070,16 @@ local function decide(charges, shares_a_key)
           return false, true
         end
         if not copies[key] then
+          -- What is appended in place must not be shared with the copy.
+          if key.tail then
+            key.body = key.body .. concat(key.tail)
+            key.tail = nil
+          end
           local copy = {}
           for field, value in pairs(key) do
             copy[field] = value
           end
           copies[key] = copy
-          -- What is appended in place must not be shared with the copy.
-          if key.tail then
-            key.body = key.body .. concat(key.tail)
-            key.tail = nil
-            copy.body, copy.tail = key.body, nil
-          end
         end
       end
       rules.put(key, charge)

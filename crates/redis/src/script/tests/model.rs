@@ -110,6 +110,20 @@ impl Model {
         self.look(target, now, 0).remaining
     }
 
+    /// Until one more remains, and until the key is as if untouched.
+    pub(super) fn times_ahead(&mut self, target: &Target, now: u64) -> (u64, u64) {
+        let look = self.look(target, now, 0);
+        (look.next_after, look.reset_after)
+    }
+
+    /// When a bucket is full again, whoever wrote it: what the last charge to it is known by.
+    pub(super) fn mark(&self, target: &Target) -> Option<(u64, u32)> {
+        match self.keys.get(&target.key) {
+            Some(Stored::Bucket { state, .. }) => Some((state.tat, state.part)),
+            _ => None,
+        }
+    }
+
     fn look(&mut self, target: &Target, now: u64, cost: u64) -> Decision {
         let asked = self.apply(target, now, Operation::Look { cost }).decision.unwrap();
         let remains = self.apply(target, now, Operation::Look { cost: 0 }).decision.unwrap();

@@ -72,8 +72,15 @@ impl Trace {
     fn move_clock(&mut self) {
         let period = self.random.pick(&self.families).first().unwrap().quota.period_ns().div_ceil(1_000);
         let limit = self.random.pick(&self.families).first().unwrap().quota.amount();
-        let by = match self.random.below(10) {
+        let family = self.random.below(self.families.len() as u64) as usize;
+        let target = self.target(family);
+        // To the tick at which something comes back, and to the one before it.
+        let (next_after, reset_after) = self.model.times_ahead(&target, self.now);
+        let by = match self.random.below(14) {
             0..4 => 0,
+            10 | 11 => next_after.saturating_sub(self.random.below(2)),
+            12 => reset_after.saturating_sub(self.random.below(2)),
+            13 => period / limit + self.random.below(2),
             4 => self.random.below(4),
             5 | 6 => self.random.below(2 * (period / limit).max(1)),
             7 | 8 => self.random.below(period),
@@ -175,6 +182,11 @@ impl Trace {
         let at = self.random.below(self.held.len() as u64) as usize;
         let (target, charged) = self.held.swap_remove(at);
         // Now and then one that its own quota never wrote.
+        if self.random.one_in(12)
+            && let Some((mark, part)) = self.model.mark(&target)
+        {
+            return Some((target, Charged { mark, part, ..charged }));
+        }
         if self.random.one_in(12) {
             let shift = self.random.below(5);
             return Some((

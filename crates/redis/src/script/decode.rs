@@ -64,6 +64,10 @@ fn rest(asked: u64, charged: u64) -> Result<u64, ProtocolError> {
 fn view(target: &Target, numbers: &mut Numbers) -> Result<View, ProtocolError> {
     let window = target.terms.quota.period_ns() / 1_000;
     Ok(match target.terms.algorithm {
+        // Where a token takes whole microseconds, no state has a part.
+        Compiled::Bucket(bucket) if bucket.shape().denominator == 1 => {
+            View::Bucket(BucketState { tat: numbers.next()?, part: 0 })
+        }
         Compiled::Bucket(_) => View::Bucket(BucketState {
             tat: numbers.next()?,
             part: u32::try_from(numbers.next()?).map_err(|_| ProtocolError("a part is too large"))?,

@@ -23,6 +23,9 @@ const SETTLE_ABOVE: u8 = 4;
 const RENEW: u8 = 5;
 const RESET: u8 = 6;
 
+/// Stands for the families of a plain call, which the script has a short way for.
+const PLAIN: u8 = 33;
+
 /// The largest whole number that a double is exact up to. What is larger is
 /// beyond every limit, and stays so as this.
 const LARGEST: u64 = 1 << 53;
@@ -41,8 +44,20 @@ pub(crate) fn encode(call: &Call, now: Option<u64>) -> Encoded {
     let families = writer.bytes.len();
     writer.bytes.push(0);
     call.lines.iter().for_each(|line| writer.line(line));
-    writer.bytes[families] = writer.families;
+    writer.bytes[families] = if is_plain(call) { PLAIN } else { writer.families };
     Encoded { keys: writer.keys, args: vec![writer.bytes] }
+}
+
+/// Whether it is one line of buckets that must all pass, each on a key of its own.
+fn is_plain(call: &Call) -> bool {
+    let [Line::Decide { charges, .. }] = call.lines.as_slice() else {
+        return false;
+    };
+    charges.iter().enumerate().all(|(at, charge)| {
+        let is_same = |other: &SlotCharge| other.target.key == charge.target.key;
+        let is_bucket = Family::of(&charge.target.terms) == Family::Bucket;
+        is_bucket && charge.mode == Mode::Enforce && charge.cost > 0 && !charges[..at].iter().any(is_same)
+    })
 }
 
 #[derive(Default)]

@@ -29,6 +29,15 @@ struct Holder {
 }
 
 impl Leases {
+    /// Leases that answer like those they are the sum of: `used` permits out,
+    /// the last of which runs out at `until`. For a store that tells no more
+    /// about them than that.
+    #[must_use]
+    pub fn summed(used: u64, until: u64, last_id: u64) -> Leases {
+        let holder = Holder { id: last_id, until, permits: used };
+        Leases { holders: if used > 0 { vec![holder] } else { Vec::new() }, last_id }
+    }
+
     /// How many bytes of heap the holders take.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {

@@ -46,7 +46,7 @@ mod tick;
 
 pub use algorithm::{Algorithm, Charged, Settled};
 pub use bound::most_admitted;
-pub use bucket::{AnySteps, Bucket, BucketState, CheckSteps, WholeSteps};
+pub use bucket::{AnySteps, Bucket, BucketShape, BucketState, CheckSteps, Span, WholeSteps};
 pub use concurrency::{Concurrency, Leases};
 pub use decision::{Decision, Verdict};
 pub use fixed_window::{FixedWindow, WindowState};

@@ -102,6 +102,16 @@ impl SlidingLog {
 }
 
 impl Log {
+    /// A log of these charges, oldest first, as (time, cost). One that costs nothing is left out.
+    #[must_use]
+    pub fn of(charges: impl IntoIterator<Item = (u64, u64)>) -> Log {
+        let mut log = Log::default();
+        for (at, cost) in charges.into_iter().filter(|(_, cost)| *cost > 0) {
+            log.push(at, cost);
+        }
+        log
+    }
+
     /// How many bytes of heap the log holds.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {

@@ -1,16 +1,22 @@
 //! What travels to one slot in one script call, as data: the script's encoder
 //! writes it for a server, and a model in a test executes it by itself.
 
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Bucket, BucketState, Charged, Concurrency, CounterState, FixedWindow, Quota, SlidingCounter, SlidingLog,
-    WindowState,
+    AlgorithmKind, Bucket, BucketState, Charged, Concurrency, CounterState, FixedWindow, MAX_SPAN_NS, Quota,
+    SlidingCounter, SlidingLog, Tick, WindowState,
 };
 use tollgate_store::Mode;
 
 /// Lines that one script call carries out in order, atomically. All their keys live in one slot.
+///
+/// Within one call a key belongs to one family of algorithms: to buckets, to
+/// fixed windows, to counters, to logs or to leases. What another family left
+/// there is nothing to it, and is replaced.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) lines: Vec<Line>,
@@ -64,6 +70,54 @@ pub(crate) enum Compiled {
     Concurrency(Concurrency),
 }
 
+/// Why a shared store cannot keep a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub(crate) enum TermsError {
+    /// Permits without a lease: nobody would take back those of an instance that died.
+    NoLease,
+    /// More tokens may be promised ahead than the server can count exactly.
+    TooManyTokens,
+}
+
+/// Counts and times stay below this, so that quotients of doubles are exact.
+const EXACT: u64 = 1 << 52;
+
+impl Terms {
+    /// Compiles a quota, if a server that counts in doubles can keep it exactly.
+    pub(crate) fn new(quota: Quota) -> Result<Terms, TermsError> {
+        let tick = Tick::Microsecond;
+        let compiled = match quota.kind() {
+            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
+                Bucket::new(&quota, tick).map(Compiled::Bucket)
+            }
+            AlgorithmKind::FixedWindow => FixedWindow::new(&quota, tick).map(Compiled::FixedWindow),
+            AlgorithmKind::SlidingWindowCounter => SlidingCounter::new(&quota, tick).map(Compiled::SlidingCounter),
+            AlgorithmKind::SlidingWindowLog => SlidingLog::new(&quota, tick).map(Compiled::SlidingLog),
+            AlgorithmKind::Concurrency if quota.period_ns() >= MAX_SPAN_NS => return Err(TermsError::NoLease),
+            AlgorithmKind::Concurrency => Concurrency::new(&quota, tick).map(Compiled::Concurrency),
+        };
+        let algorithm = compiled.unwrap_or_else(|| unreachable!("every kind compiles by its own constructor"));
+        if let Compiled::Bucket(bucket) = &algorithm
+            && bucket.shape().tokens_below_ceiling() >= u128::from(EXACT)
+        {
+            return Err(TermsError::TooManyTokens);
+        }
+        Ok(Terms { quota, algorithm })
+    }
+}
+
+impl fmt::Display for TermsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TermsError::NoLease => "concurrency in a shared store needs a lease: without one, the permits of an instance that died would never come back",
+            TermsError::TooManyTokens => "a shared store can promise at most 2^52 tokens ahead: promise less, or lower the rate",
+        })
+    }
+}
+
+impl Error for TermsError {}
+
 /// What came back: an answer for each line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
@@ -96,7 +150,7 @@ pub(crate) enum Answer {
 }
 
 /// A key's state, as far as answers depend on it, read under the asking quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     Bucket(BucketState),
     Window(WindowState),
@@ -105,12 +159,10 @@ pub(crate) enum View {
     Log {
         /// The charges in force.
         used: u64,
-        /// When the oldest in force was made; 0 if there is none.
-        oldest: u64,
         /// When the newest was made; 0 if there is none.
         newest: u64,
-        /// The time from which the first refused one fits; 0 if none was refused, or it never fits.
-        fits_at: u64,
+        /// The oldest in force as (time, cost), oldest first: as many as an answer can depend on.
+        front: SmallVec<[(u64, u64); 1]>,
     },
     Leases {
         /// The permits out.

@@ -6,7 +6,9 @@
 //! [`transport::Transport`] carries it.
 
 // Until the store uses all of it.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 mod call;
+mod resp_value;
+mod script;
 mod transport;

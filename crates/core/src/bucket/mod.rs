@@ -3,6 +3,7 @@
 //! A bucket is held as the time at which it will be full again. See
 //! `docs/state.md` for why that is exact and cannot overflow.
 
+mod shape;
 mod steps;
 
 use crate::algorithm::{Algorithm, Charged};
@@ -12,6 +13,7 @@ use crate::quota::{AlgorithmKind, Quota};
 use crate::rate::MAX_AMOUNT;
 use crate::tick::Tick;
 
+pub use shape::BucketShape;
 pub use steps::{AnySteps, CheckSteps, WholeSteps};
 
 /// A bucket quota compiled for one unit of time.
@@ -47,11 +49,14 @@ pub struct BucketState {
     pub part: u32,
 }
 
-/// A length of time, `ticks + part / den`. The order of the fields is the order of the spans.
+/// A length of time, `ticks + part / den` of the bucket it belongs to.
+// The order of the fields is the order of the spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Span {
-    ticks: u64,
-    part: u32,
+pub struct Span {
+    /// Whole ticks.
+    pub ticks: u64,
+    /// The fraction of a tick beyond them, over the bucket's denominator.
+    pub part: u32,
 }
 
 impl Span {

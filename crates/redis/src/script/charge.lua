@@ -1,0 +1,1291 @@
+-- Carries out one call: its lines in order, atomically. See script/mod.rs for
+-- the layout of the argument, the values and the reply.
+--
+-- Numbers are doubles, so everything here is a whole number below 2^53: times
+-- in microseconds since 1970, spans of time, counts. A quotient of two such
+-- numbers, rounded down, is exact below 2^52.
+--
+-- A script does not roll back, so all lines work on records in `records`, and
+-- what changed is written at the end.
+--
+-- A function costs time when it is made, also if it is never called: each
+-- family of quotas makes its own only where the call has need of it, and what
+-- is rarely needed only when it is.
+
+local argument = ARGV[1]
+local sub, floor = string.sub, math.floor
+local unpack, pack = struct.unpack, struct.pack
+local call = redis.call
+
+local now, families, at = unpack('<dB', argument)
+-- With a clock of the caller's own, keys must not run out by the server's.
+local grace = 0
+if now < 0 then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  grace = 1000000000
+end
+
+-- Most calls are one line of buckets that all must pass, each on a key of its
+-- own. This deals with those where nobody else's state and no clock that went
+-- back is met, without making a single function; all others go the long way.
+local PLAIN = 33
+if families == PLAIN then
+  local times, count, from
+  times, count, from = unpack('<I4I2', argument, at + 1)
+  from = from + 2
+  local charges, out = {}, { now, 0, 0 }
+  local shown = 2
+  for place = 1, count do
+    local _, prefix, price, bound, is_wide
+    _, _, _, prefix, price, bound, is_wide, from = unpack('<BBI4Bc0ddB', argument, from)
+    local price_part, bound_part, den = 0, 0, 1
+    if is_wide == 1 then
+      price_part, bound_part, den, from = unpack('<I3I3I3', argument, from)
+    end
+    local raw = call('GET', KEYS[place])
+    local tat, part = 0, 0
+    if raw then
+      local length = #prefix
+      if sub(raw, 1, length) ~= prefix then
+        charges = nil
+        break
+      end
+      if is_wide == 1 then
+        tat, part = unpack('<I7I3', raw, length + 1)
+      else
+        tat = unpack('<I7', raw, length + 1)
+      end
+    end
+    shown = shown + 1
+    out[shown] = tat
+    if is_wide == 1 then
+      shown = shown + 1
+      out[shown] = part
+    end
+    local used = tat - now
+    if used < 0 then
+      used, part = 0, 0
+    elseif used > bound then
+      charges = nil
+      break
+    end
+    charges[place] = { used, part, price, price_part, bound, bound_part, den, prefix, 0, 0 }
+  end
+  if charges then
+    local passed = 0
+    while passed < times do
+      local fits = true
+      for place = 1, count do
+        local charge = charges[place]
+        local after, part = charge[1] + charge[3], charge[2] + charge[4]
+        if part >= charge[7] then
+          after, part = after + 1, part - charge[7]
+        end
+        local bound = charge[5]
+        if after > bound or after == bound and part > charge[6] then
+          fits = false
+          break
+        end
+        charge[9], charge[10] = after, part
+      end
+      if not fits then
+        break
+      end
+      for place = 1, count do
+        local charge = charges[place]
+        charge[1], charge[2] = charge[9], charge[10]
+      end
+      passed = passed + 1
+    end
+    if passed > 0 then
+      for place = 1, count do
+        local charge = charges[place]
+        local used, part = charge[1], charge[2]
+        local state = charge[7] > 1 and pack('<I7I3', now + used, part) or pack('<I7', now + used)
+        local left = part > 0 and used + 1 or used
+        call('SET', KEYS[place], charge[8] .. state, 'PX', floor((left + 999) / 1000) + grace)
+      end
+    end
+    out[2] = passed
+    return out
+  end
+  families = 1
+end
+
+local byte, char, concat = string.byte, string.char, table.concat
+local BUCKET, WINDOW, COUNTER, LOG, LEASES = 1, 2, 4, 8, 16
+-- The first byte of a value says whose it is. A queue is a bucket too.
+local FAMILY_OF_TAG = { [1] = BUCKET, [2] = BUCKET, [3] = WINDOW, [4] = COUNTER, [5] = LOG, [6] = LEASES }
+
+-- What is known of each key of the call, by its number, and which were forgotten by it.
+local records, forgotten = {}, {}
+
+-- A number in groups of seven bits, the lowest first, and where the next one begins.
+local function read_varint(bytes, from)
+  local group = byte(bytes, from)
+  if group < 128 then
+    return group, from + 1
+  end
+  local value, unit = group - 128, 128
+  repeat
+    from = from + 1
+    group = byte(bytes, from)
+    value = value + group % 128 * unit
+    unit = unit * 128
+  until group < 128
+  return value, from + 1
+end
+
+local function varint(value)
+  if value < 128 then
+    return char(value)
+  end
+  local low = value % 128
+  local rest = (value - low) / 128
+  if rest < 128 then
+    return char(low + 128, rest)
+  end
+  local groups = {}
+  repeat
+    groups[#groups + 1] = char(low + 128)
+    low = rest % 128
+    rest = (rest - low) / 128
+  until rest == 0
+  groups[#groups + 1] = char(low)
+  return concat(groups)
+end
+
+local bucket, window, counter, log, leases
+
+-- A bucket: when it is full again, as `tat` and a `part` of a microsecond over
+-- the denominator of the quota that wrote it, whose prefix is in `prefix`.
+if families % 2 == 1 then
+  -- What is needed for a state of another quota, for giving back and for force.
+  local exact
+  local function exactly()
+    if exact then
+      return exact
+    end
+    exact = {}
+
+    -- n tokens, for n below 2^52 and where that is below 2^53 microseconds.
+    local function times(quota, n)
+      local over = n % quota.den
+      local parts = over * quota.token_part
+      local part = parts % quota.den
+      local ticks = n * quota.token + (n - over) / quota.den * quota.token_part + (parts - part) / quota.den
+      return ticks, part
+    end
+    exact.times = times
+
+    -- A quota from the prefix of a value, and where the state begins.
+    local function quota_of(bytes)
+      local quota, from = {}, 2
+      quota.token, from = read_varint(bytes, from)
+      quota.den, from = read_varint(bytes, from)
+      quota.token_part = 0
+      if quota.den > 1 then
+        quota.token_part, from = read_varint(bytes, from)
+      end
+      if byte(bytes, 1) == 2 then
+        quota.queues = true
+        quota.free, quota.free_part = 0, 0
+        quota.limit, from = read_varint(bytes, from)
+        quota.ceiling, from = read_varint(bytes, from)
+        quota.ceiling_part = 0
+        if quota.den > 1 then
+          quota.ceiling_part, from = read_varint(bytes, from)
+        end
+        quota.brim, quota.brim_part = quota.ceiling, quota.ceiling_part
+      else
+        local ahead
+        quota.limit, from = read_varint(bytes, from)
+        ahead, from = read_varint(bytes, from)
+        quota.free, quota.free_part = times(quota, quota.limit)
+        quota.ceiling, quota.ceiling_part = quota.free + ahead, quota.free_part
+        quota.brim, quota.brim_part = quota.free, quota.free_part
+      end
+      return quota, from
+    end
+    exact.quota_of = quota_of
+
+    local function is_less(ticks, part, other, other_part)
+      return ticks < other or ticks == other and part < other_part
+    end
+    exact.is_less = is_less
+
+    local function minus(quota, ticks, part, other, other_part)
+      if not is_less(other, other_part, ticks, part) then
+        return 0, 0
+      end
+      if part < other_part then
+        return ticks - other - 1, part + quota.den - other_part
+      end
+      return ticks - other, part - other_part
+    end
+    exact.minus = minus
+
+    -- Whole tokens in a span, rounded down. A double comes within one or two of it.
+    local function tokens(quota, ticks, part)
+      local n = floor((ticks + part / quota.den) / (quota.token + quota.token_part / quota.den))
+      local most, most_part = times(quota, n)
+      while is_less(ticks, part, most, most_part) do
+        n = n - 1
+        most, most_part = times(quota, n)
+      end
+      repeat
+        most, most_part = times(quota, n + 1)
+        local fits = not is_less(ticks, part, most, most_part)
+        if fits then
+          n = n + 1
+        end
+      until not fits
+      return n
+    end
+    exact.tokens = tokens
+
+    -- What `key` holds, read by another quota: whole used tokens, rounded up,
+    -- and no more than that can hold itself.
+    function exact.adopt(key, prefix)
+      local writer, own = quota_of(key.prefix), quota_of(prefix)
+      local ticks, part = 0, 0
+      if key.tat >= now then
+        ticks, part = key.tat - now, key.part
+      end
+      if is_less(writer.ceiling, writer.ceiling_part, ticks, part) then
+        ticks, part = writer.ceiling, writer.ceiling_part
+      end
+      local n = tokens(writer, ticks, part)
+      local whole, whole_part = times(writer, n)
+      if is_less(whole, whole_part, ticks, part) then
+        n = n + 1
+      end
+      -- Where the product is no longer exact it is far above any ceiling.
+      if n * (own.token + 1) < 4503599627370496 then
+        ticks, part = times(own, n)
+        if is_less(ticks, part, own.ceiling, own.ceiling_part) then
+          return now + ticks, part
+        end
+      end
+      return now + own.ceiling, own.ceiling_part
+    end
+
+    return exact
+  end
+
+  bucket = {}
+
+  function bucket.open(raw, charge)
+    local prefix = charge.prefix
+    local length = #prefix
+    if sub(raw, 1, length) ~= prefix then
+      local _, from = exactly().quota_of(raw)
+      length = from - 1
+      prefix = sub(raw, 1, length)
+    end
+    local part = 0
+    local is_wide = #raw > length + 7
+    if is_wide then
+      part = unpack('<I3', raw, length + 8)
+    end
+    return { prefix = prefix, tat = unpack('<I7', raw, length + 1), part = part, is_wide = is_wide }
+  end
+
+  function bucket.blank()
+    return { tat = 0, part = 0 }
+  end
+
+  -- The state as the charge's own quota reads it.
+  local function seen(key, charge)
+    if key.prefix == charge.prefix or not key.prefix then
+      return key.tat, key.part
+    end
+    return exactly().adopt(key, charge.prefix)
+  end
+
+  function bucket.read(charge, from)
+    local is_wide
+    charge.prefix, charge.price, charge.bound, is_wide, from = unpack('<Bc0ddB', argument, from)
+    charge.price_part, charge.bound_part, charge.den = 0, 0, 1
+    if is_wide == 1 then
+      charge.price_part, charge.bound_part, charge.den, from = unpack('<I3I3I3', argument, from)
+    end
+    return from
+  end
+
+  function bucket.fits(key, charge)
+    local tat, part = seen(key, charge)
+    local after, after_part = charge.price, charge.price_part
+    if tat >= now then
+      after = after + (tat - now)
+      after_part = after_part + part
+      if after_part >= charge.den then
+        after_part = after_part - charge.den
+        after = after + 1
+      end
+    end
+    charge.after, charge.after_part = after, after_part
+    local bound = charge.bound
+    return after < bound or after == bound and after_part <= charge.bound_part
+  end
+
+  local function set(key, charge, tat, part)
+    if key.tat ~= tat or key.part ~= part or key.prefix ~= charge.prefix then
+      key.tat, key.part, key.prefix = tat, part, charge.prefix
+      key.is_wide = charge.den > 1
+      key.is_changed = true
+    end
+  end
+
+  function bucket.put(key, charge)
+    key.tat = now + charge.after
+    key.part = charge.after_part
+    key.prefix = charge.prefix
+    key.is_wide = charge.den > 1
+    key.is_changed = true
+  end
+
+  -- A refusal writes down what was carried over from another quota, and follows a clock that went back.
+  function bucket.refuse(key, charge)
+    if not key.prefix then
+      return
+    end
+    local tat, part = seen(key, charge)
+    local used = tat - now
+    if used > charge.bound or used == charge.bound and part > charge.bound_part then
+      local own = exactly().quota_of(charge.prefix)
+      if exact.is_less(own.ceiling, own.ceiling_part, used, part) then
+        tat, part = now + own.ceiling, own.ceiling_part
+      end
+    end
+    set(key, charge, tat, part)
+  end
+
+  function bucket.note(key, charge)
+    charge.seen, charge.seen_part = seen(key, charge)
+  end
+
+  function bucket.show(charge, out, n)
+    out[n + 1] = charge.seen
+    if charge.den == 1 then
+      return n + 1
+    end
+    out[n + 2] = charge.seen_part
+    return n + 2
+  end
+
+  function bucket.pack(key)
+    local tail = key.is_wide and pack('<I7I3', key.tat, key.part) or pack('<I7', key.tat)
+    return key.prefix .. tail, key.part > 0 and key.tat + 1 or key.tat
+  end
+
+  function bucket.read_order(order, from)
+    order.prefix, order.cost, from = unpack('<Bc0d', argument, from)
+    return from
+  end
+
+  -- Charges what fits, in the terms of `quota`. Returns how much that was.
+  local function force(key, order, quota, tat, part)
+    local cost = order.cost
+    order.den = quota.den
+    local used, used_part = 0, 0
+    if tat >= now then
+      used, used_part = tat - now, part
+    end
+    if exact.is_less(quota.ceiling, quota.ceiling_part, used, used_part) then
+      used, used_part = quota.ceiling, quota.ceiling_part
+    end
+    if cost == 0 then
+      if key.prefix then
+        set(key, order, tat, part)
+      end
+      return 0
+    end
+    local room = exact.tokens(quota, exact.minus(quota, quota.brim, quota.brim_part, used, used_part))
+    if cost <= room then
+      local more, more_part = exact.times(quota, cost)
+      used, used_part = used + more, used_part + more_part
+      if used_part >= quota.den then
+        used, used_part = used + 1, used_part - quota.den
+      end
+      set(key, order, now + used, used_part)
+      return cost
+    end
+    if exact.is_less(used, used_part, quota.brim, quota.brim_part) then
+      used, used_part = quota.brim, quota.brim_part
+    end
+    set(key, order, now + used, used_part)
+    return room
+  end
+
+  function bucket.force(key, order)
+    exactly()
+    local tat, part = seen(key, order)
+    return force(key, order, exact.quota_of(order.prefix), tat, part)
+  end
+
+  -- Of a settled charge, in the terms of the quota that holds the key now, so that the key keeps it.
+  function bucket.force_as_writer(key, order)
+    exactly()
+    order.prefix = key.prefix or order.prefix
+    return force(key, order, exact.quota_of(order.prefix), key.tat, key.part)
+  end
+
+  function bucket.give_back(key, order, from)
+    local charged_at, mark, mark_part, charged_cost
+    charged_at, mark, mark_part, charged_cost, from = unpack('<dddd', argument, from)
+    exactly()
+    local own = exact.quota_of(order.prefix)
+    local quota, amount = own, order.cost
+    local is_foreign = key.prefix and key.prefix ~= order.prefix
+    if is_foreign then
+      -- Worth no more than time has not refilled yet, and never the last place.
+      quota = exact.quota_of(key.prefix)
+      local ticks, part = exact.times(own, math.min(charged_cost, own.limit))
+      local tokens = exact.tokens(own, exact.minus(own, ticks, part, math.max(now - charged_at, 0), 0))
+      amount = math.min(amount, tokens)
+    end
+    local used, used_part = 0, 0
+    if key.tat >= now then
+      used, used_part = key.tat - now, key.part
+    end
+    local given, given_part = exact.times(quota, math.min(amount, charged_cost, quota.limit))
+    if now < charged_at or exact.is_less(quota.free, quota.free_part, used, used_part) then
+      local is_last = not is_foreign and key.tat == mark and key.part == mark_part
+      if not (is_last and (quota.queues or amount >= charged_cost)) then
+        given, given_part = 0, 0
+      end
+    else
+      given, given_part = exact.minus(quota, given, given_part, now - charged_at, 0)
+    end
+    if given > 0 or given_part > 0 then
+      used, used_part = exact.minus(quota, used, used_part, given, given_part)
+      order.den = quota.den
+      order.prefix = key.prefix or order.prefix
+      set(key, order, now + used, used_part)
+    end
+    return from
+  end
+end
+
+-- What windows, counters, logs and leases are told: a prefix, a length of time, a limit and a cost.
+local function read_common(charge, from)
+  charge.prefix, charge.window, charge.limit, charge.cost, from = unpack('<Bc0ddd', argument, from)
+  return from
+end
+
+-- A fixed window: when it began, how long it is, and what was used in it.
+if families % 4 >= 2 then
+  window = { read = read_common, read_order = read_common }
+
+  function window.open(raw, charge)
+    local length, from = charge.window, #charge.prefix + 1
+    if sub(raw, 1, from - 1) ~= charge.prefix then
+      length, from = read_varint(raw, 2)
+      length = length * 1000
+    end
+    local number, used
+    number, from = read_varint(raw, from)
+    used = read_varint(raw, from)
+    return { window = length, start = number * length, used = used }
+  end
+
+  function window.blank()
+    return { used = 0 }
+  end
+
+  local function seen(key, charge)
+    local length = charge.window
+    local begun = now - now % length
+    if not key.window then
+      return begun, 0
+    end
+    local used = key.used
+    if used > charge.limit then
+      used = charge.limit
+    end
+    if key.window ~= length then
+      return begun, now < key.start + key.window and used or 0
+    end
+    -- A window that has not begun yet stays in force, but no further away than the next boundary.
+    local start = key.start
+    if start > begun + length then
+      start = begun + length
+    end
+    if start < begun then
+      return begun, 0
+    end
+    return start, used
+  end
+
+  local function set(key, charge, start, used)
+    if key.start ~= start or key.used ~= used or key.window ~= charge.window then
+      key.start, key.used, key.window = start, used, charge.window
+      key.prefix = charge.prefix
+      key.is_changed = true
+    end
+  end
+
+  function window.fits(key, charge)
+    charge.start, charge.used = seen(key, charge)
+    return charge.used + charge.cost <= charge.limit
+  end
+
+  function window.put(key, charge)
+    set(key, charge, charge.start, charge.used + charge.cost)
+  end
+
+  function window.refuse(key, charge)
+    local start, used = seen(key, charge)
+    if used > 0 then
+      set(key, charge, start, used)
+    end
+  end
+
+  function window.note(key, charge)
+    charge.seen_start, charge.seen_used = seen(key, charge)
+  end
+
+  function window.show(charge, out, n)
+    out[n + 1], out[n + 2] = charge.seen_start, charge.seen_used
+    return n + 2
+  end
+
+  function window.pack(key)
+    if key.used == 0 then
+      return '', 0
+    end
+    return key.prefix .. varint(key.start / key.window) .. varint(key.used), key.start + key.window
+  end
+
+  function window.force(key, order)
+    local start, used = seen(key, order)
+    local fits = math.min(order.cost, order.limit - used)
+    set(key, order, start, used + fits)
+    return fits
+  end
+  window.force_as_writer = window.force
+
+  function window.give_back(key, order, from)
+    local mark
+    mark, from = unpack('<d', argument, from)
+    local start, used = seen(key, order)
+    if start == mark and used > 0 then
+      set(key, order, start, math.max(used - order.cost, 0))
+    end
+    return from
+  end
+end
+
+-- A sliding window counter: when the current window began, how long windows
+-- are, and what was used in the previous and in the current one.
+if families % 8 >= 4 then
+  counter = { read = read_common, read_order = read_common }
+
+  -- count * span / length, rounded up, for span <= length: exact although the product may not be.
+  local function share(count, span, length)
+    local product = count * span
+    if product < 4503599627370496 then
+      local over = product % length
+      return over > 0 and (product - over) / length + 1 or product / length
+    end
+    -- Long division: digits of the count, the highest first, as large as the numbers have room for.
+    local digit = 2
+    while digit * digit * length * 2 <= 4503599627370496 and digit * digit <= 1048576 do
+      digit = digit * digit
+    end
+    local digits = {}
+    while count > 0 do
+      local low = count % digit
+      digits[#digits + 1] = low
+      count = (count - low) / digit
+    end
+    local quotient, over = 0, 0
+    for place = #digits, 1, -1 do
+      local rest = over * digit + digits[place] * span
+      over = rest % length
+      quotient = quotient * digit + (rest - over) / length
+    end
+    return over > 0 and quotient + 1 or quotient
+  end
+
+  function counter.open(raw, charge)
+    local length, from = charge.window, #charge.prefix + 1
+    if sub(raw, 1, from - 1) ~= charge.prefix then
+      length, from = read_varint(raw, 2)
+      length = length * 1000
+    end
+    local number, previous, current
+    number, from = read_varint(raw, from)
+    previous, from = read_varint(raw, from)
+    current = read_varint(raw, from)
+    return { window = length, start = number * length, previous = previous, current = current }
+  end
+
+  function counter.blank()
+    return { previous = 0, current = 0 }
+  end
+
+  -- What of the previous window is still in sight.
+  local function fading(start, previous, length)
+    if previous == 0 then
+      return 0
+    end
+    return share(previous, now > start and length - (now - start) or length, length)
+  end
+
+  local function seen(key, charge)
+    local length, limit = charge.window, charge.limit
+    if not key.window then
+      return now - now % length, 0, 0
+    end
+    local written = key.window
+    local begun = now - now % written
+    local start, previous, current = key.start, key.previous, key.current
+    -- A window that has not begun yet stays in force, but no further away than the next boundary.
+    if start > begun + written then
+      start = begun + written
+    end
+    if start < begun then
+      previous = begun - start == written and current or 0
+      start, current = begun, 0
+    end
+    if written ~= length then
+      local used = current + fading(start, previous, written)
+      return now - now % length, 0, used < limit and used or limit
+    end
+    return start, previous < limit and previous or limit, current < limit and current or limit
+  end
+
+  local function set(key, charge, start, previous, current)
+    if key.start ~= start or key.previous ~= previous or key.current ~= current or key.window ~= charge.window then
+      key.start, key.previous, key.current, key.window = start, previous, current, charge.window
+      key.prefix = charge.prefix
+      key.is_changed = true
+    end
+  end
+
+  function counter.fits(key, charge)
+    local start, previous, current = seen(key, charge)
+    charge.start, charge.previous, charge.current = start, previous, current
+    return charge.cost + current + fading(start, previous, charge.window) <= charge.limit
+  end
+
+  function counter.put(key, charge)
+    set(key, charge, charge.start, charge.previous, charge.current + charge.cost)
+  end
+
+  function counter.refuse(key, charge)
+    local start, previous, current = seen(key, charge)
+    if previous > 0 or current > 0 then
+      set(key, charge, start, previous, current)
+    end
+  end
+
+  function counter.note(key, charge)
+    charge.seen_start, charge.seen_previous, charge.seen_current = seen(key, charge)
+  end
+
+  function counter.show(charge, out, n)
+    out[n + 1], out[n + 2], out[n + 3] = charge.seen_start, charge.seen_previous, charge.seen_current
+    return n + 3
+  end
+
+  function counter.pack(key)
+    local previous, current = key.previous, key.current
+    local value = key.prefix .. varint(key.start / key.window) .. varint(previous) .. varint(current)
+    if current > 0 then
+      return value, key.start + 2 * key.window
+    end
+    return value, previous > 0 and key.start + key.window or 0
+  end
+
+  function counter.force(key, order)
+    local start, previous, current = seen(key, order)
+    local room = order.limit - current - fading(start, previous, order.window)
+    local fits = math.max(math.min(order.cost, room), 0)
+    set(key, order, start, previous, current + fits)
+    return fits
+  end
+  counter.force_as_writer = counter.force
+
+  function counter.give_back(key, order, from)
+    local mark
+    mark, from = unpack('<d', argument, from)
+    local start, previous, current = seen(key, order)
+    if start == mark then
+      set(key, order, start, previous, math.max(current - order.cost, 0))
+    elseif start - order.window == mark then
+      set(key, order, start, math.max(previous - order.cost, 0), current)
+    end
+    return from
+  end
+end
+
+-- A sliding window log: packed entries from `head` on in `body`, more of them
+-- in `tail`, and when the oldest and the newest were made. An entry is the gap
+-- to the one before it, shifted by a bit that says whether a cost other than 1
+-- follows. The gap of the first one is void.
+if families % 16 >= 8 then
+  log = { read_order = read_common }
+
+  function log.read(charge, from)
+    from = read_common(charge, from)
+    charge.most, charge.least, charge.dearest, from = unpack('<ddd', argument, from)
+    return from
+  end
+
+  function log.open(raw)
+    local newest, from = unpack('<I7', raw, 2)
+    local span, used
+    span, from = read_varint(raw, from)
+    used, from = read_varint(raw, from)
+    return { body = raw, head = from, oldest = newest - span, newest = newest, used = used, version = 0 }
+  end
+
+  function log.blank()
+    return { body = '', head = 1, oldest = 0, newest = 0, used = 0, version = 0 }
+  end
+
+  local function read_entry(body, from)
+    local gap, cost = nil, 1
+    gap, from = read_varint(body, from)
+    if gap % 2 == 1 then
+      cost, from = read_varint(body, from)
+    end
+    return floor(gap / 2), cost, from
+  end
+
+  local function entry(gap, cost)
+    if cost == 1 then
+      return varint(gap * 2)
+    end
+    return varint(gap * 2 + 1) .. varint(cost)
+  end
+
+  -- The log without what has left the charge's window, following a clock that
+  -- went back. It is noted in the charge, and holds until the log changes.
+  local function tidy(key, charge)
+    if charge.version == key.version then
+      return
+    end
+    if key.tail then
+      key.body = key.body .. concat(key.tail)
+      key.tail = nil
+    end
+    local head, oldest, newest, used = key.head, key.oldest, key.newest, key.used
+    if used > 0 then
+      if newest > now then
+        local back = newest - now
+        if back > oldest then
+          back = oldest
+        end
+        oldest, newest = oldest - back, newest - back
+      end
+      local left = now - charge.window
+      if newest <= left then
+        oldest, newest, used = 0, 0, 0
+      end
+      local body = key.body
+      while used > 0 and oldest <= left do
+        local _, cost, next_gap
+        _, cost, head = read_entry(body, head)
+        used = used - cost
+        next_gap = read_entry(body, head)
+        oldest = oldest + next_gap
+      end
+    end
+    charge.version = key.version
+    charge.head, charge.oldest, charge.newest, charge.used = head, oldest, newest, used
+  end
+
+  local function install(key, charge)
+    tidy(key, charge)
+    if key.oldest ~= charge.oldest or key.newest ~= charge.newest or key.used ~= charge.used then
+      key.head, key.oldest, key.newest, key.used = charge.head, charge.oldest, charge.newest, charge.used
+      key.version = key.version + 1
+      key.is_changed = true
+      charge.version = key.version
+    end
+    key.window = charge.window
+  end
+
+  local function push(key, time, cost)
+    if key.used == 0 then
+      key.body, key.head, key.tail, key.oldest, key.newest = '', 1, nil, time, time
+    end
+    if time < key.newest then
+      time = key.newest
+    end
+    local tail = key.tail
+    if not tail then
+      tail = {}
+      key.tail = tail
+    end
+    tail[#tail + 1] = entry(time - key.newest, cost)
+    key.newest = time
+    key.used = key.used + cost
+    key.version = key.version + 1
+    key.is_changed = true
+  end
+
+  function log.fits(key, charge)
+    tidy(key, charge)
+    return charge.used + charge.cost <= charge.limit
+  end
+
+  function log.put(key, charge)
+    install(key, charge)
+    push(key, now, charge.cost)
+    -- Nothing of it has left yet.
+    charge.version = key.version
+    charge.head, charge.oldest, charge.newest, charge.used = key.head, key.oldest, key.newest, key.used
+  end
+
+  log.refuse = install
+
+  function log.note(key, charge)
+    tidy(key, charge)
+    charge.seen = { key.body, charge.head, charge.oldest, charge.newest, charge.used }
+  end
+
+  -- As many entries from the front as the answers can depend on.
+  function log.show(charge, out, n, is_deep)
+    local body, head, time, newest, used = charge.seen[1], charge.seen[2], charge.seen[3], charge.seen[4], charge.seen[5]
+    local wanted = (used > charge.most and used or charge.most) - charge.least + (is_deep and charge.dearest or 1)
+    local counted = n + 3
+    out[n + 1], out[n + 2], out[counted] = used, newest, 0
+    n = counted
+    if wanted > used then
+      wanted = used
+    end
+    local gap, cost
+    while wanted > 0 do
+      gap, cost, head = read_entry(body, head)
+      if n > counted then
+        time = time + gap
+      end
+      out[n + 1], out[n + 2] = time, cost
+      n = n + 2
+      wanted = wanted - cost
+    end
+    out[counted] = (n - counted) / 2
+    return n
+  end
+
+  function log.pack(key)
+    if key.used == 0 then
+      return '', 0
+    end
+    local entries = sub(key.body, key.head)
+    if key.tail then
+      entries = entries .. concat(key.tail)
+    end
+    local newest = key.newest
+    return '\5' .. pack('<I7', newest) .. varint(newest - key.oldest) .. varint(key.used) .. entries, newest + key.window
+  end
+
+  function log.force(key, order)
+    install(key, order)
+    local fits = math.max(math.min(order.cost, order.limit - key.used), 0)
+    if fits > 0 then
+      push(key, now, fits)
+    end
+    return fits
+  end
+  log.force_as_writer = log.force
+
+  function log.give_back(key, order, from)
+    local mark
+    mark, from = unpack('<d', argument, from)
+    install(key, order)
+    local amount = order.cost
+    if key.used == 0 or amount == 0 or mark < key.oldest or mark > key.newest then
+      return from
+    end
+    local body, head, time, used = key.body, key.head, key.oldest, key.used
+    local rebuilt = log.blank()
+    local is_first, is_taken = true, false
+    while used > 0 do
+      local gap, cost
+      gap, cost, head = read_entry(body, head)
+      used = used - cost
+      if not is_first then
+        time = time + gap
+      end
+      is_first = false
+      if time == mark and amount > 0 then
+        local taken = math.min(cost, amount)
+        amount = amount - taken
+        cost = cost - taken
+        is_taken = true
+      end
+      if cost > 0 then
+        push(rebuilt, time, cost)
+      end
+    end
+    if is_taken then
+      key.body, key.head, key.tail = '', 1, rebuilt.tail
+      key.oldest, key.newest, key.used = rebuilt.oldest, rebuilt.newest, rebuilt.used
+      if rebuilt.used == 0 then
+        key.oldest, key.newest = 0, 0
+      end
+      key.version = key.version + 1
+      key.is_changed = true
+    end
+    return from
+  end
+end
+
+-- Leases: who holds permits until when, and the last id that was given.
+if families >= 16 then
+  leases = { read = read_common, read_order = read_common }
+
+  function leases.open(raw)
+    local last, base, from = unpack('<I7I7', raw, 2)
+    local key = { last = last, version = 0 }
+    local before, after, permits
+    while from <= #raw do
+      before, from = read_varint(raw, from)
+      after, from = read_varint(raw, from)
+      permits, from = read_varint(raw, from)
+      key[#key + 1] = { last - before, base + after, permits }
+    end
+    return key
+  end
+
+  function leases.blank()
+    return { last = 0, version = 0 }
+  end
+
+  local function hold(key, charge)
+    if charge.version == key.version then
+      return
+    end
+    local used, latest = 0, 0
+    for place = 1, #key do
+      local holder = key[place]
+      if holder[2] > now then
+        used = used + holder[3]
+        if holder[2] > latest then
+          latest = holder[2]
+        end
+      end
+    end
+    charge.version, charge.used, charge.latest = key.version, used, latest
+  end
+
+  -- Drops dead holders, and brings deadlines that a clock left ahead back into reach.
+  local function tidy(key, charge)
+    local latest = now + charge.window
+    if key.tidied == latest then
+      return
+    end
+    local kept = 0
+    for place = 1, #key do
+      local holder = key[place]
+      key[place] = nil
+      if holder[2] > latest then
+        -- A new one: the records may share it with a copy that counts if this line fails.
+        holder = { holder[1], latest, holder[3] }
+        key.is_changed = true
+      end
+      if holder[2] > now then
+        kept = kept + 1
+        key[kept] = holder
+      else
+        key.is_changed = true
+      end
+    end
+    key.version = key.version + 1
+    key.tidied = latest
+  end
+
+  function leases.fits(key, charge)
+    hold(key, charge)
+    return charge.used + charge.cost <= charge.limit
+  end
+
+  function leases.put(key, charge)
+    local used = charge.used + charge.cost
+    tidy(key, charge)
+    local last = key.last
+    last = now > last and now or last + 1
+    key.last = last
+    key[#key + 1] = { last, now + charge.window, charge.cost }
+    key.version = key.version + 1
+    key.is_changed = true
+    charge.version, charge.used = key.version, used
+    charge.latest = now + charge.window
+  end
+
+  leases.refuse = tidy
+
+  function leases.note(key, charge)
+    hold(key, charge)
+    charge.seen_used, charge.seen_latest, charge.seen_last = charge.used, charge.latest, key.last
+  end
+
+  function leases.show(charge, out, n)
+    out[n + 1], out[n + 2], out[n + 3] = charge.seen_used, charge.seen_latest, charge.seen_last
+    return n + 3
+  end
+
+  function leases.pack(key)
+    if #key == 0 then
+      return '', 0
+    end
+    local base, latest, last = key[1][2], 0, key.last
+    for place = 1, #key do
+      local till = key[place][2]
+      if till < base then
+        base = till
+      end
+      if till > latest then
+        latest = till
+      end
+    end
+    local packed = { '\6', pack('<I7I7', last, base) }
+    for place = 1, #key do
+      local holder = key[place]
+      packed[#packed + 1] = varint(last - holder[1]) .. varint(holder[2] - base) .. varint(holder[3])
+    end
+    return concat(packed), latest
+  end
+
+  -- A permit that is not there cannot be taken.
+  function leases.force()
+    return 0
+  end
+  leases.force_as_writer = leases.force
+
+  local function find(key, mark)
+    for place = 1, #key do
+      if key[place][1] == mark then
+        return place
+      end
+    end
+  end
+
+  function leases.give_back(key, order, from)
+    local mark
+    mark, from = unpack('<d', argument, from)
+    tidy(key, order)
+    local place = find(key, mark)
+    if place and order.cost > 0 then
+      local holder = key[place]
+      local permits = math.max(holder[3] - order.cost, 0)
+      if permits == 0 then
+        key[place] = key[#key]
+        key[#key] = nil
+      else
+        key[place] = { holder[1], holder[2], permits }
+      end
+      key.version = key.version + 1
+      key.is_changed = true
+    end
+    return from
+  end
+
+  function leases.renew(key, order, mark)
+    tidy(key, order)
+    local place = find(key, mark)
+    if not place then
+      return 0
+    end
+    local holder = key[place]
+    local till = now + order.window
+    if holder[2] ~= till then
+      key[place] = { holder[1], till, holder[3] }
+      key.version = key.version + 1
+      key.is_changed = true
+    end
+    return 1
+  end
+end
+
+local FAMILIES = { [BUCKET] = bucket, [WINDOW] = window, [COUNTER] = counter, [LOG] = log, [LEASES] = leases }
+
+-- The record of a key as the family of `charge` reads it. What another family
+-- wrote is nothing to it.
+local function record(number, family, charge)
+  local key = records[number]
+  if key then
+    return key
+  end
+  local raw = not forgotten[number] and call('GET', KEYS[number])
+  local rules = FAMILIES[family]
+  local is_known = raw and FAMILY_OF_TAG[byte(raw, 1)] == family
+  key = is_known and rules.open(raw, charge) or rules.blank()
+  key.is_known = is_known
+  key.rules = rules
+  records[number] = key
+  return key
+end
+
+local ENFORCE, GUARD, SHADOW, WATCH = 0, 1, 2, 3
+
+-- One request of several charges: all or nothing. Whether it passed, and
+-- whether anything at all was refused.
+local function decide(charges, shares_a_key)
+  for place = 1, #charges do
+    local charge = charges[place]
+    if charge.mode <= GUARD and not charge.rules.fits(charge.key, charge) then
+      for later = place, #charges do
+        charge = charges[later]
+        local rules = charge.rules
+        if charge.mode == ENFORCE and not rules.fits(charge.key, charge) then
+          rules.refuse(charge.key, charge)
+        end
+      end
+      return false, true
+    end
+  end
+  local copies = {}
+  for place = 1, #charges do
+    local charge = charges[place]
+    if charge.mode == ENFORCE then
+      local key, rules = charge.key, charge.rules
+      if shares_a_key then
+        if not rules.fits(key, charge) then
+          for original, copy in pairs(copies) do
+            for field in pairs(original) do
+              original[field] = nil
+            end
+            for field, value in pairs(copy) do
+              original[field] = value
+            end
+          end
+          return false, true
+        end
+        if not copies[key] then
+          -- What is appended in place must not be shared with the copy.
+          if key.tail then
+            key.body = key.body .. concat(key.tail)
+            key.tail = nil
+          end
+          local copy = {}
+          for field, value in pairs(key) do
+            copy[field] = value
+          end
+          copies[key] = copy
+        end
+      end
+      rules.put(key, charge)
+    end
+  end
+  local is_refused = false
+  for place = 1, #charges do
+    local charge = charges[place]
+    if charge.mode == SHADOW then
+      local key, rules = charge.key, charge.rules
+      if rules.fits(key, charge) then
+        rules.put(key, charge)
+      else
+        rules.refuse(key, charge)
+        is_refused = true
+      end
+    end
+  end
+  return true, is_refused
+end
+
+local DECIDE, FORCE, GIVE_BACK, SETTLE_ABOVE, RENEW, RESET = 1, 2, 3, 4, 5, 6
+
+local out, n = { now }, 1
+local last = #argument
+while at <= last do
+  local line = byte(argument, at)
+  if line == DECIDE then
+    local times, count, shares_a_key, is_deep
+    times, count, shares_a_key, is_deep, at = unpack('<I4I2BB', argument, at + 1)
+    local charges = {}
+    for place = 1, count do
+      local charge = {}
+      local family, number
+      family, charge.mode, number, at = unpack('<BBI4', argument, at)
+      local rules = FAMILIES[family]
+      charge.rules = rules
+      at = rules.read(charge, at)
+      local key = record(number, family, charge)
+      charge.key = key
+      charges[place] = charge
+      rules.note(key, charge)
+    end
+    local passed = 0
+    is_deep = is_deep == 1
+    local first = charges[1]
+    if count == 1 and first.mode == ENFORCE then
+      local rules, key = first.rules, first.key
+      local fits, put = rules.fits, rules.put
+      while passed < times and fits(key, first) do
+        put(key, first)
+        passed = passed + 1
+      end
+      if passed < times then
+        rules.refuse(key, first)
+        is_deep = true
+      end
+    else
+      while passed < times do
+        local passes, is_refused = decide(charges, shares_a_key == 1)
+        is_deep = is_deep or is_refused
+        if not passes then
+          break
+        end
+        passed = passed + 1
+      end
+    end
+    n = n + 1
+    out[n] = passed
+    for place = 1, count do
+      local charge = charges[place]
+      n = charge.rules.show(charge, out, n, is_deep)
+    end
+  elseif line == RESET then
+    local number
+    number, at = unpack('<I4', argument, at + 1)
+    records[number] = nil
+    forgotten[number] = true
+  else
+    local order = {}
+    local family, number
+    family, number, at = unpack('<BI4', argument, at + 1)
+    local rules = FAMILIES[family]
+    at = rules.read_order(order, at)
+    local key = record(number, family, order)
+    if line == GIVE_BACK then
+      at = rules.give_back(key, order, at)
+    else
+      n = n + 1
+      if line == FORCE then
+        out[n] = rules.force(key, order)
+      elseif line == SETTLE_ABOVE then
+        out[n] = rules.force_as_writer(key, order)
+      else
+        local mark
+        mark, at = unpack('<d', argument, at)
+        out[n] = rules.renew(key, order, mark)
+      end
+    end
+  end
+end
+
+for number, key in pairs(records) do
+  if key.is_changed then
+    local value, untouched_at = key.rules.pack(key)
+    if untouched_at > now then
+      call('SET', KEYS[number], value, 'PX', floor((untouched_at - now + 999) / 1000) + grace)
+      forgotten[number] = nil
+    elseif key.is_known then
+      call('DEL', KEYS[number])
+    end
+  end
+end
+for number in pairs(forgotten) do
+  call('DEL', KEYS[number])
+end
+
+return out

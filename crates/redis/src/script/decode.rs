@@ -1,0 +1,106 @@
+//! The script's reply as answers.
+
+use std::error::Error;
+use std::fmt;
+
+use smallvec::SmallVec;
+use tollgate_core::{BucketState, CounterState, WindowState};
+
+use crate::call::{Answer, Call, Compiled, Line, Reply, Target, View};
+use crate::resp_value::Value;
+
+/// A reply that does not fit its call. What became of the call is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProtocolError(pub(crate) &'static str);
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the script's reply makes no sense: {}", self.0)
+    }
+}
+
+impl Error for ProtocolError {}
+
+/// Reads what the script answered to `call`.
+pub(crate) fn decode(call: &Call, value: Value) -> Result<Reply, ProtocolError> {
+    let Value::Array(Some(values)) = value else {
+        return Err(ProtocolError("it is no list"));
+    };
+    let mut numbers = Numbers(values.into_iter());
+    let now = numbers.next()?;
+    let answers = call.lines.iter().map(|line| answer(line, &mut numbers)).collect::<Result<_, _>>()?;
+    if numbers.0.next().is_some() {
+        return Err(ProtocolError("it is too long"));
+    }
+    Ok(Reply { now, answers })
+}
+
+fn answer(line: &Line, numbers: &mut Numbers) -> Result<Answer, ProtocolError> {
+    Ok(match line {
+        Line::Decide { times, charges } => {
+            let passed = u32::try_from(numbers.next()?).ok().filter(|passed| passed <= times);
+            let passed = passed.ok_or(ProtocolError("more passed than asked"))?;
+            let views = charges.iter().map(|charge| view(&charge.target, numbers)).collect::<Result<_, _>>()?;
+            Answer::Decided { passed, views }
+        }
+        Line::Force { cost, .. } => Answer::Forced { unpaid: rest(*cost, numbers.next()?)? },
+        Line::GiveBack { .. } => Answer::GivenBack,
+        Line::Settle { charged, true_cost, .. } => match true_cost.checked_sub(charged.cost) {
+            Some(more) if more > 0 => Answer::Settled { overrun: rest(more, numbers.next()?)? },
+            _ => Answer::Settled { overrun: 0 },
+        },
+        Line::Renew { target, .. } => match target.terms.algorithm {
+            Compiled::Concurrency(_) => Answer::Renewed { held: numbers.next()? == 1 },
+            _ => Answer::Renewed { held: false },
+        },
+        Line::Reset { .. } => Answer::Reset,
+    })
+}
+
+fn rest(asked: u64, charged: u64) -> Result<u64, ProtocolError> {
+    asked.checked_sub(charged).ok_or(ProtocolError("more was charged than asked"))
+}
+
+fn view(target: &Target, numbers: &mut Numbers) -> Result<View, ProtocolError> {
+    let window = target.terms.quota.period_ns() / 1_000;
+    Ok(match target.terms.algorithm {
+        // Where a token takes whole microseconds, no state has a part.
+        Compiled::Bucket(bucket) if bucket.shape().denominator == 1 => {
+            View::Bucket(BucketState { tat: numbers.next()?, part: 0 })
+        }
+        Compiled::Bucket(_) => View::Bucket(BucketState {
+            tat: numbers.next()?,
+            part: u32::try_from(numbers.next()?).map_err(|_| ProtocolError("a part is too large"))?,
+        }),
+        Compiled::FixedWindow(_) => View::Window(WindowState { start: numbers.next()?, window, used: numbers.next()? }),
+        Compiled::SlidingCounter(_) => View::Counter(CounterState {
+            start: numbers.next()?,
+            window,
+            previous: numbers.next()?,
+            current: numbers.next()?,
+        }),
+        Compiled::SlidingLog(_) => {
+            let (used, newest, count) = (numbers.next()?, numbers.next()?, numbers.next()?);
+            let mut front = SmallVec::new();
+            for _ in 0..count {
+                front.push((numbers.next()?, numbers.next()?));
+            }
+            View::Log { used, newest, front }
+        }
+        Compiled::Concurrency(_) => {
+            View::Leases { used: numbers.next()?, until: numbers.next()?, last_id: numbers.next()? }
+        }
+    })
+}
+
+struct Numbers(std::vec::IntoIter<Value>);
+
+impl Numbers {
+    fn next(&mut self) -> Result<u64, ProtocolError> {
+        match self.0.next() {
+            Some(Value::Integer(number)) => u64::try_from(number).map_err(|_| ProtocolError("a number is negative")),
+            Some(_) => Err(ProtocolError("something in it is no number")),
+            None => Err(ProtocolError("it is too short")),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! A call as the script's argument.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tollgate_core::{Charged, Span};
+use tollgate_store::Mode;
+
+use super::prefix::{Family, prefix};
+use crate::call::{Call, Compiled, Line, SlotCharge, Target, Terms};
+
+/// What a call is on the wire: keys and arguments of the script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Encoded {
+    pub(crate) keys: Vec<Arc<[u8]>>,
+    pub(crate) args: Vec<Vec<u8>>,
+}
+
+const DECIDE: u8 = 1;
+const FORCE: u8 = 2;
+const GIVE_BACK: u8 = 3;
+const SETTLE_ABOVE: u8 = 4;
+const RENEW: u8 = 5;
+const RESET: u8 = 6;
+
+/// Stands for the families of a plain call, which the script has a short way for.
+const PLAIN: u8 = 33;
+
+/// The largest whole number that a double is exact up to. What is larger is
+/// beyond every limit, and stays so as this.
+const LARGEST: u64 = 1 << 53;
+
+/// Few keys are found faster by looking at each.
+const FEW_KEYS: usize = 16;
+
+/// Writes a call. With `now`, in microseconds, it goes by that instead of by
+/// the server's clock, and keys are kept long after their time: for tests.
+pub(crate) fn encode(call: &Call, now: Option<u64>) -> Encoded {
+    let mut writer = Writer::default();
+    match now {
+        Some(now) => writer.number(now),
+        None => writer.bytes.extend_from_slice(&(-1.0_f64).to_le_bytes()),
+    }
+    let families = writer.bytes.len();
+    writer.bytes.push(0);
+    call.lines.iter().for_each(|line| writer.line(line));
+    writer.bytes[families] = if is_plain(call) { PLAIN } else { writer.families };
+    Encoded { keys: writer.keys, args: vec![writer.bytes] }
+}
+
+/// Whether it is one line of buckets that must all pass, each on a key of its own.
+fn is_plain(call: &Call) -> bool {
+    let [Line::Decide { charges, .. }] = call.lines.as_slice() else {
+        return false;
+    };
+    charges.iter().enumerate().all(|(at, charge)| {
+        let is_same = |other: &SlotCharge| other.target.key == charge.target.key;
+        let is_bucket = Family::of(&charge.target.terms) == Family::Bucket;
+        is_bucket && charge.mode == Mode::Enforce && charge.cost > 0 && !charges[..at].iter().any(is_same)
+    })
+}
+
+#[derive(Default)]
+struct Writer {
+    bytes: Vec<u8>,
+    keys: Vec<Arc<[u8]>>,
+    /// Where each key is, once there are many.
+    places: HashMap<Arc<[u8]>, u32>,
+    families: u8,
+}
+
+impl Writer {
+    fn line(&mut self, line: &Line) {
+        match line {
+            Line::Decide { times, charges } => self.decide(*times, charges),
+            Line::Force { target, cost } => self.order(FORCE, target, *cost),
+            Line::GiveBack { target, charged, amount } => self.give_back(target, charged, *amount),
+            Line::Settle { target, charged, true_cost } => match true_cost.checked_sub(charged.cost) {
+                Some(more) if more > 0 => self.order(SETTLE_ABOVE, target, more),
+                _ => self.give_back(target, charged, charged.cost - true_cost),
+            },
+            // Only permits have leases to renew.
+            Line::Renew { target, charged } if Family::of(&target.terms) == Family::Leases => {
+                self.order(RENEW, target, 0);
+                self.number(charged.mark);
+            }
+            Line::Renew { .. } => {}
+            Line::Reset { target } => {
+                self.bytes.push(RESET);
+                self.key(target);
+            }
+        }
+    }
+
+    fn decide(&mut self, times: u32, charges: &[SlotCharge]) {
+        let is_made = |charge: &SlotCharge| charge.mode == Mode::Enforce && charge.cost > 0;
+        let shares_a_key = charges.len() > 1
+            && charges.iter().enumerate().any(|(at, charge)| {
+                let same = |other: &SlotCharge| is_made(other) && other.target.key == charge.target.key;
+                is_made(charge) && charges[..at].iter().any(same)
+            });
+        // Somebody who only watches is told when there would be room.
+        let is_deep = charges.iter().any(|charge| charge.mode == Mode::Watch && charge.cost > 0);
+        self.bytes.push(DECIDE);
+        self.bytes.extend_from_slice(&times.to_le_bytes());
+        self.bytes.extend_from_slice(&(charges.len() as u16).to_le_bytes());
+        self.bytes.extend_from_slice(&[u8::from(shares_a_key), u8::from(is_deep)]);
+        charges.iter().for_each(|charge| self.charge(charge, charges));
+    }
+
+    fn charge(&mut self, charge: &SlotCharge, all: &[SlotCharge]) {
+        let terms = &*charge.target.terms;
+        self.family(terms);
+        self.bytes.push(match charge.mode {
+            // A cost of 0 is a look, whatever it is to the others.
+            _ if charge.cost == 0 => 3,
+            Mode::Enforce => 0,
+            Mode::Guard => 1,
+            Mode::Shadow => 2,
+            Mode::Watch => 3,
+        });
+        self.key(&charge.target);
+        if let Compiled::Bucket(bucket) = &terms.algorithm {
+            let shape = bucket.shape();
+            let never = Span { ticks: LARGEST, part: 0 };
+            let (price, bound) = (bucket.span_of(charge.cost).unwrap_or(never), shape.bound());
+            self.prefix(terms);
+            self.number(price.ticks);
+            self.number(bound.ticks);
+            self.bytes.push(u8::from(shape.denominator > 1));
+            if shape.denominator > 1 {
+                for part in [price.part, bound.part, shape.denominator] {
+                    self.bytes.extend_from_slice(&part.to_le_bytes()[..3]);
+                }
+            }
+            return;
+        }
+        self.common(terms, charge.cost);
+        if Family::of(terms) == Family::Log {
+            self.reach(charge, all);
+        }
+    }
+
+    /// How far into a log the answers to a line may look: the largest and the
+    /// smallest limit, and the dearest possible charge, of all those on the key.
+    fn reach(&mut self, charge: &SlotCharge, all: &[SlotCharge]) {
+        let same = || all.iter().filter(|other| other.target.key == charge.target.key);
+        let limits = || same().map(|other| other.target.terms.quota.amount());
+        let possible = same().filter(|other| other.cost <= other.target.terms.quota.amount());
+        self.number(limits().max().unwrap_or(0));
+        self.number(limits().min().unwrap_or(0));
+        self.number(possible.map(|other| other.cost).max().unwrap_or(0).max(1));
+    }
+
+    fn order(&mut self, kind: u8, target: &Target, cost: u64) {
+        self.bytes.push(kind);
+        self.family(&target.terms);
+        self.key(target);
+        if Family::of(&target.terms) == Family::Bucket {
+            self.prefix(&target.terms);
+            self.number(cost);
+        } else {
+            self.common(&target.terms, cost);
+        }
+    }
+
+    fn give_back(&mut self, target: &Target, charged: &Charged, amount: u64) {
+        self.order(GIVE_BACK, target, amount.min(charged.cost));
+        if Family::of(&target.terms) == Family::Bucket {
+            self.number(charged.at);
+            self.number(charged.mark);
+            self.number(u64::from(charged.part));
+            self.number(charged.cost);
+        } else {
+            self.number(charged.mark);
+        }
+    }
+
+    fn common(&mut self, terms: &Terms, cost: u64) {
+        self.prefix(terms);
+        let period_ns = terms.quota.period_ns();
+        // A window is whole in microseconds; a lease may not be, and is rounded up.
+        self.number(period_ns.div_ceil(1_000));
+        self.number(terms.quota.amount());
+        self.number(cost);
+    }
+
+    fn prefix(&mut self, terms: &Terms) {
+        let prefix = prefix(terms);
+        self.bytes.push(prefix.len() as u8);
+        self.bytes.extend_from_slice(&prefix);
+    }
+
+    fn family(&mut self, terms: &Terms) {
+        let family = Family::of(terms) as u8;
+        self.families |= family;
+        self.bytes.push(family);
+    }
+
+    /// Keys are numbered from 1, as the script counts.
+    fn key(&mut self, target: &Target) {
+        let place = self.place(&target.key);
+        self.bytes.extend_from_slice(&place.to_le_bytes());
+    }
+
+    fn place(&mut self, key: &Arc<[u8]>) -> u32 {
+        let found = if self.keys.len() <= FEW_KEYS {
+            self.keys.iter().position(|known| known == key).map(|at| at as u32 + 1)
+        } else {
+            self.places.get(key).copied()
+        };
+        found.unwrap_or_else(|| {
+            self.keys.push(Arc::clone(key));
+            let place = self.keys.len() as u32;
+            if self.keys.len() == FEW_KEYS + 1 {
+                self.places.extend(self.keys.iter().cloned().zip(1..));
+            } else if self.keys.len() > FEW_KEYS {
+                self.places.insert(Arc::clone(key), place);
+            }
+            place
+        })
+    }
+
+    fn number(&mut self, value: u64) {
+        self.bytes.extend_from_slice(&(value.min(LARGEST) as f64).to_le_bytes());
+    }
+}

@@ -1,0 +1,58 @@
+//! The script that carries out a [`Call`](crate::call::Call) on a server, and its language.
+//!
+//! [`encode`] writes a call as the script's only argument, [`decode`] reads its
+//! reply, and [`replay`] works out the decisions from it: the server decides
+//! who passes and keeps the states, and what remains and when to come back is
+//! computed here, by the functions of `tollgate-core`, from the states that it
+//! saw and its clock.
+//!
+//! # The argument
+//!
+//! Bytes in little-endian order. Numbers are doubles (8 bytes) unless said
+//! otherwise, because that is what the script computes in.
+//!
+//! | part | fields |
+//! | --- | --- |
+//! | call | now or -1 for the server's clock; families in use, a bit each, or that it is plain (1 byte); lines |
+//! | line | its kind (1 byte), then the fields of that kind |
+//! | decide | times (4), how many charges (2), whether two that are made share a key (1), whether a refusal's end is asked for in any case (1); charges |
+//! | charge | family (1), mode (1), key (4), terms, cost |
+//! | others | family (1), key (4), terms, cost; what it was charged as |
+//!
+//! # The values
+//!
+//! A value begins with a prefix: a byte that says whose it is and, where
+//! another quota could not read the state without it, the quota it was written
+//! under, in varints (seven bits a byte, the lowest first). A caller compares
+//! it with its own as a string, and only another one is taken apart. See
+//! [`prefix`] for what is in it.
+//!
+//! | family | after the prefix |
+//! | --- | --- |
+//! | bucket, queue | when it is full again: 7 bytes, and 3 for its part of a microsecond if the denominator is not 1 |
+//! | fixed window | number of the window, used: varints |
+//! | sliding counter | number of the window, previous, current: varints |
+//! | log | newest (7 bytes), newest - oldest, used (varints), entries |
+//! | leases | last id (7 bytes), earliest end (7 bytes), for each holder last id - id, end - earliest end, permits (varints) |
+//!
+//! A key lives until it is as if untouched, rounded up to a millisecond.
+//!
+//! # The reply
+//!
+//! One flat list of integers: the time, and for each line in order: how many
+//! passed and the view of each charge (decide), how much was charged (force,
+//! settle above the estimate), whether the lease was there (renew), or nothing.
+
+mod decode;
+mod encode;
+mod prefix;
+mod replay;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use decode::{ProtocolError, decode};
+pub(crate) use encode::{Encoded, encode};
+pub(crate) use replay::{Replayed, replay};
+
+/// The script's text.
+pub(crate) const SOURCE: &str = include_str!("charge.lua");

@@ -1,0 +1,88 @@
+//! How a value begins: whose it is, and the quota it was written under.
+
+use smallvec::SmallVec;
+use tollgate_core::{BucketShape, Span};
+
+use crate::call::{Compiled, Terms};
+
+/// Short enough for most quotas to stay off the heap.
+pub(super) type Prefix = SmallVec<[u8; 24]>;
+
+/// The families of algorithms, as bits. States go from one quota to another only within a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Family {
+    Bucket = 1,
+    Window = 2,
+    Counter = 4,
+    Log = 8,
+    Leases = 16,
+}
+
+impl Family {
+    pub(super) fn of(terms: &Terms) -> Family {
+        match terms.algorithm {
+            Compiled::Bucket(_) => Family::Bucket,
+            Compiled::FixedWindow(_) => Family::Window,
+            Compiled::SlidingCounter(_) => Family::Counter,
+            Compiled::SlidingLog(_) => Family::Log,
+            Compiled::Concurrency(_) => Family::Leases,
+        }
+    }
+}
+
+const BUCKET: u8 = 1;
+const QUEUE: u8 = 2;
+const WINDOW: u8 = 3;
+const COUNTER: u8 = 4;
+const LOG: u8 = 5;
+const LEASES: u8 = 6;
+
+/// The prefix of values that these terms write.
+pub(super) fn prefix(terms: &Terms) -> Prefix {
+    let mut bytes = Prefix::new();
+    let window_ms = terms.quota.period_ns() / 1_000_000;
+    match &terms.algorithm {
+        Compiled::Bucket(bucket) => push_bucket(&mut bytes, &bucket.shape(), terms.quota.ahead_ns() / 1_000),
+        Compiled::FixedWindow(_) => {
+            bytes.push(WINDOW);
+            push_varint(&mut bytes, window_ms);
+        }
+        Compiled::SlidingCounter(_) => {
+            bytes.push(COUNTER);
+            push_varint(&mut bytes, window_ms);
+        }
+        Compiled::SlidingLog(_) => bytes.push(LOG),
+        Compiled::Concurrency(_) => bytes.push(LEASES),
+    }
+    bytes
+}
+
+fn push_bucket(bytes: &mut Prefix, shape: &BucketShape, ahead: u64) {
+    let push_span = |bytes: &mut Prefix, span: Span| {
+        push_varint(bytes, span.ticks);
+        if shape.denominator > 1 {
+            push_varint(bytes, u64::from(span.part));
+        }
+    };
+    bytes.push(if shape.queues { QUEUE } else { BUCKET });
+    push_varint(bytes, shape.token.ticks);
+    push_varint(bytes, u64::from(shape.denominator));
+    if shape.denominator > 1 {
+        push_varint(bytes, u64::from(shape.token.part));
+    }
+    push_varint(bytes, shape.limit);
+    if shape.queues {
+        push_span(bytes, shape.ceiling);
+    } else {
+        push_varint(bytes, ahead);
+    }
+}
+
+fn push_varint(bytes: &mut Prefix, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}

@@ -1,0 +1,222 @@
+//! Decisions from what the script saw.
+//!
+//! The script says how many passed and what their keys looked like before. By
+//! the functions of the core, each request's answers follow from that.
+
+use smallvec::{SmallVec, smallvec};
+use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, Tick, Verdict, WindowState};
+use tollgate_store::Mode;
+
+use super::decode::ProtocolError;
+use crate::call::{Compiled, SlotCharge, View};
+
+/// What became of one request of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Replayed {
+    /// Whether the whole passed.
+    pub(crate) passed: bool,
+    /// The answer to each charge, in nanoseconds. Where the whole is refused,
+    /// an allowed one was not made, and says what remains.
+    pub(crate) decisions: SmallVec<[Decision; 4]>,
+    /// For each charge that was made what its receipt needs, in microseconds as the server counts.
+    pub(crate) charged: SmallVec<[Option<Charged>; 4]>,
+}
+
+/// Works out the answers to `times` requests of these charges, of which the
+/// script let `passed` pass at `now`, when their keys looked like `views`.
+pub(crate) fn replay(
+    charges: &[SlotCharge],
+    times: u32,
+    now: u64,
+    passed: u32,
+    views: &[View],
+) -> Result<Vec<Replayed>, ProtocolError> {
+    if charges.len() != views.len() {
+        return Err(ProtocolError("a view is missing"));
+    }
+    let first_with_key = |at: usize| {
+        let key = &charges[at].target.key;
+        charges[..at].iter().position(|other| other.target.key == *key).unwrap_or(at)
+    };
+    let mut line = Replay {
+        charges,
+        now,
+        views: views.iter().map(State::of).collect(),
+        homes: (0..charges.len()).map(first_with_key).collect(),
+        written: (0..charges.len()).map(|_| None).collect(),
+    };
+    let mut answers = Vec::with_capacity(times as usize);
+    for _ in 0..passed {
+        answers.push(line.request());
+    }
+    if answers.iter().any(|answer| !answer.passed) {
+        return Err(ProtocolError("a request passed that could not"));
+    }
+    if passed < times {
+        // Nothing changes after the first refusal, so the rest are answered alike.
+        let refused = line.request();
+        if refused.passed {
+            return Err(ProtocolError("a request was refused that could pass"));
+        }
+        answers.resize(times as usize, refused);
+    }
+    answers.iter_mut().flat_map(|answer| &mut answer.decisions).for_each(in_nanoseconds);
+    Ok(answers)
+}
+
+/// The one place where the server's microseconds become the store's nanoseconds.
+fn in_nanoseconds(decision: &mut Decision) {
+    let scaled = |ticks: u64| ticks.saturating_mul(Tick::Microsecond.ns());
+    decision.next_after = scaled(decision.next_after);
+    decision.reset_after = scaled(decision.reset_after);
+    match &mut decision.verdict {
+        Verdict::Allowed { delay } => *delay = scaled(*delay),
+        Verdict::Refused { retry_after: Some(retry_after) } => *retry_after = scaled(*retry_after),
+        Verdict::Refused { retry_after: None } | Verdict::NoRoom | Verdict::Impossible => {}
+    }
+}
+
+struct Replay<'a> {
+    charges: &'a [SlotCharge],
+    now: u64,
+    /// What each charge's key looked like before the line, to its own quota.
+    views: SmallVec<[State; 4]>,
+    /// For each charge the first one on the same key.
+    homes: SmallVec<[usize; 4]>,
+    /// What was written to a key, and by which charge, at the key's first charge.
+    written: SmallVec<[Option<(usize, State)>; 4]>,
+}
+
+/// A state of any algorithm.
+#[derive(Clone, Debug)]
+enum State {
+    Bucket(BucketState),
+    Window(WindowState),
+    Counter(CounterState),
+    Log(Log),
+    Leases(Leases),
+}
+
+impl State {
+    fn of(view: &View) -> State {
+        match view {
+            View::Bucket(state) => State::Bucket(*state),
+            View::Window(state) => State::Window(*state),
+            View::Counter(state) => State::Counter(*state),
+            View::Log { used, newest, front } => {
+                // What lies behind the front matters only by its sum and its end.
+                let in_front: u64 = front.iter().map(|(_, cost)| cost).sum();
+                let behind = (*newest, used.saturating_sub(in_front));
+                State::Log(Log::of(front.iter().copied().chain([behind])))
+            }
+            View::Leases { used, until, last_id } => State::Leases(Leases::summed(*used, *until, *last_id)),
+        }
+    }
+}
+
+/// What to do to a state.
+#[derive(Clone, Copy)]
+enum Act {
+    Look,
+    Check,
+}
+
+impl Replay<'_> {
+    fn request(&mut self) -> Replayed {
+        let mut decisions: SmallVec<[Decision; 4]> = (0..self.charges.len()).map(|at| self.look(at)).collect();
+        let mut charged: SmallVec<[Option<Charged>; 4]> = smallvec![None; self.charges.len()];
+        let binds = |mode| matches!(mode, Mode::Enforce | Mode::Guard);
+        let charges = self.charges;
+        if charges.iter().zip(&decisions).any(|(charge, look)| binds(charge.mode) && !look.is_allowed()) {
+            return Replayed { passed: false, decisions, charged };
+        }
+        let before = (decisions.clone(), self.written.clone());
+        let made = |mode: Mode| (0..charges.len()).filter(move |at| charges[*at].mode == mode && charges[*at].cost > 0);
+        for at in made(Mode::Enforce) {
+            let (decision, note) = self.check(at);
+            decisions[at] = decision;
+            if !decision.is_allowed() {
+                // Only what the request itself charged stood in the way. All others were allowed.
+                let looks = before.0.into_iter().enumerate();
+                decisions = looks.map(|(other, look)| if other == at { decision } else { look }).collect();
+                self.written = before.1;
+                return Replayed { passed: false, decisions, charged: smallvec![None; charges.len()] };
+            }
+            charged[at] = Some(note);
+        }
+        for at in made(Mode::Shadow) {
+            let (decision, note) = self.check(at);
+            decisions[at] = decision;
+            charged[at] = decision.is_allowed().then_some(note);
+        }
+        Replayed { passed: true, decisions, charged }
+    }
+
+    /// What the answer would be, and what remains without it.
+    fn look(&self, at: usize) -> Decision {
+        let mut state = self.state(at);
+        self.act(at, &mut state, Act::Look).0
+    }
+
+    fn check(&mut self, at: usize) -> (Decision, Charged) {
+        let mut state = self.state(at);
+        let answer = self.act(at, &mut state, Act::Check);
+        self.written[self.homes[at]] = Some((at, state));
+        answer
+    }
+
+    fn act(&self, at: usize, state: &mut State, act: Act) -> (Decision, Charged) {
+        let charge = &self.charges[at];
+        let (now, cost) = (self.now, charge.cost);
+        match (&charge.target.terms.algorithm, state) {
+            (Compiled::Bucket(bucket), State::Bucket(state)) => run(bucket, state, now, cost, act),
+            (Compiled::FixedWindow(window), State::Window(state)) => run(window, state, now, cost, act),
+            (Compiled::SlidingCounter(counter), State::Counter(state)) => run(counter, state, now, cost, act),
+            (Compiled::SlidingLog(log), State::Log(state)) => run(log, state, now, cost, act),
+            (Compiled::Concurrency(permits), State::Leases(state)) => run(permits, state, now, cost, act),
+            // A key belongs to one family within a call.
+            (algorithm, state) => {
+                *state = blank(algorithm);
+                self.act(at, state, act)
+            }
+        }
+    }
+
+    /// The state of a charge's key as its own quota reads it.
+    fn state(&self, at: usize) -> State {
+        let Some((by, state)) = &self.written[self.homes[at]] else {
+            return self.views[at].clone();
+        };
+        let (own, writer) = (&self.charges[at].target.terms.algorithm, &self.charges[*by].target.terms.algorithm);
+        match (own, writer, state) {
+            (Compiled::Bucket(own), Compiled::Bucket(writer), State::Bucket(state)) if own != writer => {
+                State::Bucket(own.adopt(writer, *state, self.now))
+            }
+            _ => state.clone(),
+        }
+    }
+}
+
+fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, cost: u64, act: Act) -> (Decision, Charged) {
+    match act {
+        Act::Look => {
+            let answer = algorithm.look(state, now, cost);
+            let remains = if answer.is_allowed() { algorithm.look(state, now, 0) } else { answer };
+            (Decision { verdict: answer.verdict, ..remains }, Charged::default())
+        }
+        Act::Check => {
+            let decision = algorithm.check(state, now, cost);
+            (decision, algorithm.charged(state, now, cost))
+        }
+    }
+}
+
+fn blank(algorithm: &Compiled) -> State {
+    match algorithm {
+        Compiled::Bucket(_) => State::Bucket(BucketState::default()),
+        Compiled::FixedWindow(_) => State::Window(WindowState::default()),
+        Compiled::SlidingCounter(_) => State::Counter(CounterState::default()),
+        Compiled::SlidingLog(_) => State::Log(Log::default()),
+        Compiled::Concurrency(_) => State::Leases(Leases::default()),
+    }
+}

@@ -1,0 +1,9 @@
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+mod client;
+mod differential;
+mod figures;
+mod model;
+mod random;
+mod trace;
+mod values;

@@ -1,0 +1,279 @@
+//! Random calls, one after the other, with what each must come to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Charged, MAX_AMOUNT, MAX_SPAN_NS, Queue, Quota, Rate};
+use tollgate_store::Mode;
+
+use super::model::{Expected, Model};
+use super::random::Random;
+use crate::call::{Call, Line, SlotCharge, Target, Terms};
+
+pub(super) struct Step {
+    pub(super) call: Call,
+    pub(super) now: u64,
+    pub(super) expected: Vec<Expected>,
+}
+
+const FAMILIES: u64 = 5;
+
+/// A client's life under the quotas of one or several families.
+pub(super) struct Trace {
+    random: Random,
+    number: u64,
+    now: u64,
+    model: Model,
+    /// Quotas that take over from each other.
+    families: Vec<Vec<Arc<Terms>>>,
+    /// Whether the families meet on the same keys, one call after the other.
+    shares_keys: bool,
+    held: Vec<(Target, Charged)>,
+}
+
+impl Trace {
+    pub(super) fn new(seed: u64) -> Trace {
+        let mut random = Random::new(seed);
+        let now = match random.below(8) {
+            0 => random.below(10_000_000),
+            1 => 4_000_000_000_000_000 + random.below(1 << 40),
+            _ => 1_787_500_000_000_000 + random.below(1 << 44),
+        };
+        let count = 1 + random.below(3);
+        let families = (0..count)
+            .map(|_| {
+                let family = random.below(FAMILIES);
+                let quotas = 1 + random.below(3);
+                let scale = random.below(4);
+                (0..quotas).map(|_| Arc::new(any_terms(&mut random, family, scale))).collect()
+            })
+            .collect();
+        let shares_keys = random.one_in(8);
+        Trace { random, number: seed, now, model: Model::default(), families, shares_keys, held: Vec::new() }
+    }
+
+    pub(super) fn step(&mut self) -> Step {
+        self.move_clock();
+        let family = self.random.below(self.families.len() as u64) as usize;
+        let lines = if self.random.one_in(4) { 1 + self.random.below(3) } else { 1 };
+        let mut call = Call { lines: Vec::new() };
+        let mut expected = Vec::new();
+        for _ in 0..lines {
+            let line = self.line(family);
+            let outcome = self.model.line(&line, self.now);
+            self.keep_receipts(&line, &outcome);
+            call.lines.push(line);
+            expected.push(outcome);
+        }
+        self.model.end_call();
+        Step { call, now: self.now, expected }
+    }
+
+    fn move_clock(&mut self) {
+        let period = self.random.pick(&self.families).first().unwrap().quota.period_ns().div_ceil(1_000);
+        let limit = self.random.pick(&self.families).first().unwrap().quota.amount();
+        let family = self.random.below(self.families.len() as u64) as usize;
+        let target = self.target(family);
+        // To the tick at which something comes back, and to the one before it.
+        let (next_after, reset_after) = self.model.times_ahead(&target, self.now);
+        let by = match self.random.below(14) {
+            0..4 => 0,
+            10 | 11 => next_after.saturating_sub(self.random.below(2)),
+            12 => reset_after.saturating_sub(self.random.below(2)),
+            13 => period / limit + self.random.below(2),
+            4 => self.random.below(4),
+            5 | 6 => self.random.below(2 * (period / limit).max(1)),
+            7 | 8 => self.random.below(period),
+            _ => self.random.below(3 * period),
+        };
+        // Far from where the numbers end.
+        const LATEST: u64 = 4_200_000_000_000_000;
+        self.now = match self.random.below(12) {
+            0 => self.now.saturating_sub(by),
+            _ => (self.now + by.min(1 << 48)).min(LATEST),
+        };
+    }
+
+    fn line(&mut self, family: usize) -> Line {
+        match self.random.below(20) {
+            0..=11 => self.decide(family),
+            12 | 13 => {
+                let target = self.target(family);
+                let cost = self.cost(&target);
+                Line::Force { target, cost }
+            }
+            14 | 15 => match self.receipt() {
+                Some((target, charged)) => {
+                    let amount = if self.random.one_in(3) { self.random.below(charged.cost + 2) } else { charged.cost };
+                    Line::GiveBack { target, charged, amount }
+                }
+                None => self.decide(family),
+            },
+            16 | 17 => match self.receipt() {
+                Some((target, charged)) => {
+                    let more = self.cost(&target);
+                    let true_cost = match self.random.below(3) {
+                        0 => self.random.below(charged.cost + 1),
+                        1 => charged.cost.saturating_add(more),
+                        _ => more,
+                    };
+                    Line::Settle { target, charged, true_cost }
+                }
+                None => self.decide(family),
+            },
+            18 => match self.held.last().cloned().filter(|(target, _)| self.may_meet(target, family)) {
+                Some((target, charged)) => Line::Renew { target, charged },
+                None => self.decide(family),
+            },
+            _ if self.random.one_in(3) => Line::Reset { target: self.target(family) },
+            _ => self.decide(family),
+        }
+    }
+
+    fn decide(&mut self, family: usize) -> Line {
+        let charges = match self.random.below(4) {
+            0 => 2 + self.random.below(3),
+            _ => 1,
+        };
+        let modes = [Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::Guard, Mode::Shadow, Mode::Watch];
+        let charges = (0..charges)
+            .map(|_| {
+                let other = self.random.below(self.families.len() as u64) as usize;
+                let target = self.target(if self.shares_keys { family } else { other });
+                let cost = self.cost(&target);
+                SlotCharge { target, cost, mode: *self.random.pick(&modes) }
+            })
+            .collect();
+        let times = match self.random.below(8) {
+            0 => 1 + self.random.below(100) as u32,
+            1 => 2 + self.random.below(4) as u32,
+            _ => 1,
+        };
+        Line::Decide { times, charges }
+    }
+
+    fn target(&mut self, family: usize) -> Target {
+        let key = self.random.below(2);
+        // Families of different places may be of the same kind: they still have keys of their own.
+        let place = if self.shares_keys { 0 } else { family };
+        let key = format!("trace {} {place} {key}", self.number).into_bytes().into();
+        Target { key, terms: Arc::clone(self.random.pick(&self.families[family])) }
+    }
+
+    /// Mostly what a few requests exhaust; often at the edge of what remains.
+    fn cost(&mut self, target: &Target) -> u64 {
+        let remaining = self.model.remaining(target, self.now);
+        match self.random.below(16) {
+            0..6 => 1,
+            6..9 => self.random.below(5),
+            9 | 10 => remaining,
+            11 => remaining + 1,
+            12 => remaining.saturating_sub(self.random.below(3)),
+            13 => self.random.magnitude(remaining.max(1)),
+            14 => self.random.magnitude(target.terms.quota.amount() + 2),
+            _ => *self.random.pick(&[MAX_AMOUNT, u64::MAX, (1 << 53) + 1]),
+        }
+    }
+
+    fn receipt(&mut self) -> Option<(Target, Charged)> {
+        if self.held.is_empty() || self.shares_keys {
+            return None;
+        }
+        let at = self.random.below(self.held.len() as u64) as usize;
+        let (target, charged) = self.held.swap_remove(at);
+        // Now and then one that its own quota never wrote.
+        if self.random.one_in(12)
+            && let Some((mark, part)) = self.model.mark(&target)
+        {
+            return Some((target, Charged { mark, part, ..charged }));
+        }
+        if self.random.one_in(12) {
+            let shift = self.random.below(5);
+            return Some((
+                target,
+                Charged { at: charged.at.saturating_sub(shift), mark: charged.mark + shift, ..charged },
+            ));
+        }
+        Some((target, charged))
+    }
+
+    fn may_meet(&self, target: &Target, family: usize) -> bool {
+        !self.shares_keys || self.families[family].contains(&target.terms)
+    }
+
+    fn keep_receipts(&mut self, line: &Line, outcome: &Expected) {
+        if let (Line::Decide { charges, .. }, Expected::Requests(answers)) = (line, outcome) {
+            for answer in answers {
+                let made = charges.iter().zip(&answer.charged);
+                self.held.extend(made.filter_map(|(charge, charged)| Some((charge.target.clone(), (*charged)?))));
+            }
+            let excess = self.held.len().saturating_sub(40);
+            self.held.drain(..excess);
+        }
+    }
+}
+
+/// A quota of a family. Those of one scale resemble each other, so that one can take over from another.
+fn any_terms(random: &mut Random, family: u64, scale: u64) -> Terms {
+    loop {
+        let rate = any_rate(random, scale);
+        let quota = match family {
+            0 => any_bucket(random, rate),
+            1 => Quota::fixed_window(rate).ok(),
+            2 => Quota::sliding_window_counter(rate).ok(),
+            3 => any_log(random, rate),
+            _ => {
+                let lease_ns = 1 + random.magnitude(rate.period_ns() * 2);
+                let permits = if random.one_in(8) { random.magnitude(MAX_AMOUNT) } else { 1 + random.below(12) };
+                Quota::concurrency(permits, Some(Duration::from_nanos(lease_ns))).ok()
+            }
+        };
+        if let Some(terms) = quota.and_then(|quota| Terms::new(quota).ok()) {
+            return terms;
+        }
+    }
+}
+
+fn any_rate(random: &mut Random, scale: u64) -> Rate {
+    const DAY_MS: u64 = 86_400_000;
+    loop {
+        let (count, ms) = match scale {
+            // A few in a moment.
+            0 => (1 + random.below(12), 1 + random.below(3)),
+            // What people write.
+            1 => {
+                (*random.pick(&[1, 5, 7, 60, 100, 200, 999, 1_000]), *random.pick(&[1_000, 60_000, 3_600_000, DAY_MS]))
+            }
+            // As fast as it gets, also with fractions that have no end.
+            2 => (1 + random.magnitude(MAX_AMOUNT), *random.pick(&[1, 7, 1_000, 60_000, DAY_MS])),
+            // Anything.
+            _ => (1 + random.magnitude(MAX_AMOUNT), 1 + random.magnitude(MAX_SPAN_NS / 1_000_000)),
+        };
+        if let Ok(rate) = Rate::new(count, Duration::from_millis(ms)) {
+            return rate;
+        }
+    }
+}
+
+fn any_bucket(random: &mut Random, rate: Rate) -> Option<Quota> {
+    let burst = match random.below(4) {
+        0 => 1 + random.magnitude(MAX_AMOUNT),
+        1 => rate.count(),
+        _ => 1 + random.below(8),
+    };
+    let wait_ns = random.magnitude(rate.period_ns() * 2);
+    if random.one_in(4) {
+        let max_wait = random.one_in(2).then(|| Duration::from_nanos(wait_ns));
+        return Quota::leaky_queue(rate, Queue { size: burst, max_wait }).ok();
+    }
+    let quota = Quota::token_bucket(rate.with_burst(burst).ok()?).ok()?;
+    if random.one_in(4) { quota.with_reservations(Duration::from_nanos(wait_ns)).ok() } else { Some(quota) }
+}
+
+fn any_log(random: &mut Random, rate: Rate) -> Option<Quota> {
+    let count = match random.below(4) {
+        0 => 1 + random.magnitude(Quota::MAX_LOG - 1),
+        _ => 1 + random.below(12),
+    };
+    Quota::sliding_window_log(Rate::new(count, rate.period()).ok()?).ok()
+}

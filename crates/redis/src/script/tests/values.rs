@@ -1,0 +1,232 @@
+//! How large values are, how long keys live, and what the server's own clock gives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::smallvec;
+use tollgate_core::{Charged, Queue, Quota};
+use tollgate_store::Mode;
+use tollgate_testbed::RedisServer;
+
+use super::client::Client;
+use crate::call::{Answer, Call, Line, SlotCharge, Target, Terms, TermsError};
+use crate::resp_value::Value;
+use crate::script::SOURCE;
+
+pub(super) fn target(key: &str, quota: Quota) -> Target {
+    Target { key: key.as_bytes().into(), terms: Arc::new(Terms::new(quota).unwrap()) }
+}
+
+pub(super) fn charge(target: &Target, cost: u64) -> SlotCharge {
+    SlotCharge { target: target.clone(), cost, mode: Mode::Enforce }
+}
+
+pub(super) fn decide(target: &Target, cost: u64) -> Call {
+    Call { lines: vec![Line::Decide { times: 1, charges: smallvec![charge(target, cost)] }] }
+}
+
+fn passed(answer: &Answer) -> u32 {
+    match answer {
+        Answer::Decided { passed, .. } => *passed,
+        other => panic!("no decision: {other:?}"),
+    }
+}
+
+const TODAY: u64 = 1_787_500_000_123_456;
+
+/// The length of a key's value after `costs` were charged, a tick of `gap` apart.
+fn length(client: &mut Client, quota: Quota, costs: &[u64], gap: u64) -> usize {
+    let target = target("key", quota);
+    client.command(&[b"DEL", b"key"]);
+    for (at, cost) in costs.iter().enumerate() {
+        client.call(&decide(&target, *cost), Some(TODAY + at as u64 * gap));
+    }
+    client.get(b"key").unwrap().len()
+}
+
+/// The sizes up to which the server's allocator hands out 32, 48 and 64 bytes for a value.
+const IN_32: usize = 12;
+const IN_48: usize = 28;
+const IN_64: usize = 44;
+
+#[test]
+fn values_of_usual_quotas_fit_the_smallest_blocks() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    for rate in ["100/s burst 200", "5/min", "60/min burst 100", "1000/day", "7/min burst 3", "999/hour", "1/day"] {
+        let quota = Quota::token_bucket(rate.parse().unwrap()).unwrap();
+        let length = length(&mut client, quota, &[1], 0);
+        assert!(length <= IN_48, "bucket {rate}: {length}");
+    }
+    let queue = Queue { size: 10, max_wait: Some(Duration::from_secs(2)) };
+    let length_of_queue = length(&mut client, Quota::leaky_queue("7/s".parse().unwrap(), queue).unwrap(), &[1, 1], 0);
+    assert!(length_of_queue <= IN_48, "queue: {length_of_queue}");
+    for (rate, used) in
+        [("100/s", 100), ("200/min", 200), ("5/min", 5), ("10000/hour", 10_000), ("100000/day", 100_000)]
+    {
+        let rate = rate.parse().unwrap();
+        let fixed = length(&mut client, Quota::fixed_window(rate).unwrap(), &[used], 0);
+        assert!(fixed <= IN_32, "fixed window {rate}: {fixed}");
+        let gap = rate.period_ns() / 1_000;
+        let counter = length(&mut client, Quota::sliding_window_counter(rate).unwrap(), &[used, used / 4], gap);
+        assert!(counter <= IN_48, "sliding counter {rate}: {counter}");
+    }
+    let log = length(&mut client, Quota::sliding_window_log("5/min".parse().unwrap()).unwrap(), &[1; 5], 11_000_000);
+    assert!(log <= IN_64, "log of 5: {log}");
+    let log = length(&mut client, Quota::sliding_window_log("100/min".parse().unwrap()).unwrap(), &[1; 100], 590_000);
+    assert!(log <= 16 + 300, "log of 100: {log}");
+    let permits = Quota::concurrency(3, Some(Duration::from_secs(60))).unwrap();
+    let leases = length(&mut client, permits, &[1; 3], 1_000_000);
+    assert!(leases <= IN_64, "3 leases: {leases}");
+}
+
+#[test]
+fn a_key_lives_until_it_is_as_if_untouched() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let rate = "6/min".parse().unwrap();
+    let quotas = [
+        ("bucket", Quota::token_bucket(rate).unwrap(), 1_000..=10_000),
+        // Its only end for decades is in 2035, so that none comes while the test runs.
+        ("window", Quota::fixed_window("6 per 12000 days".parse().unwrap()).unwrap(), 1_000..=1_036_800_000_000),
+        ("counter", Quota::sliding_window_counter(rate).unwrap(), 51_000..=120_000),
+        ("log", Quota::sliding_window_log(rate).unwrap(), 51_000..=60_000),
+        ("leases", Quota::concurrency(3, Some(Duration::from_secs(60))).unwrap(), 51_000..=60_000),
+    ];
+    for (key, quota, lives_ms) in quotas {
+        let target = target(key, quota);
+        let reply = client.call(&decide(&target, 1), None);
+        assert_eq!(passed(&reply.answers[0]), 1, "{key}");
+        let ttl_ms = client.integer(&[b"PTTL", key.as_bytes()]);
+        assert!(lives_ms.contains(&ttl_ms), "{key}: {ttl_ms} ms");
+    }
+}
+
+#[test]
+fn a_key_is_gone_when_its_time_has_come() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let target = target("key", Quota::token_bucket("1000/s burst 1".parse().unwrap()).unwrap());
+    let reply = client.call(&decide(&target, 1), None);
+    assert_eq!(passed(&reply.answers[0]), 1);
+    // The server's time passes on its own; a bounded number of questions outlasts a millisecond or two.
+    let is_gone = (0..100_000).any(|_| client.get(b"key").is_none());
+    assert!(is_gone);
+}
+
+#[test]
+fn the_time_is_the_servers_own() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let server_time = |client: &mut Client| match client.command(&[b"TIME"]) {
+        Value::Array(Some(parts)) => {
+            let number = |part: &Value| match part {
+                Value::Bulk(Some(digits)) => String::from_utf8_lossy(digits).parse::<u64>().unwrap(),
+                other => panic!("no digits: {other:?}"),
+            };
+            number(&parts[0]) * 1_000_000 + number(&parts[1])
+        }
+        other => panic!("no time: {other:?}"),
+    };
+    let before = server_time(&mut client);
+    // A call without lines asks for nothing but the time, and touches no key.
+    let reply = client.call(&Call { lines: Vec::new() }, None);
+    let after = server_time(&mut client);
+    assert!((before..=after).contains(&reply.now), "{before} {} {after}", reply.now);
+    assert!(reply.answers.is_empty());
+    assert_eq!(client.integer(&[b"DBSIZE"]), 0);
+}
+
+#[test]
+fn refusals_and_looks_write_nothing() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let rate = "5/day".parse().unwrap();
+    let quotas = [
+        Quota::token_bucket(rate).unwrap(),
+        Quota::fixed_window(rate).unwrap(),
+        Quota::sliding_window_counter(rate).unwrap(),
+        Quota::sliding_window_log(rate).unwrap(),
+        Quota::concurrency(5, Some(Duration::from_secs(60))).unwrap(),
+    ];
+    for (at, quota) in quotas.into_iter().enumerate() {
+        let target = target(&format!("key {at}"), quota);
+        assert_eq!(passed(&client.call(&decide(&target, 5), Some(TODAY)).answers[0]), 1);
+        let mut guard = charge(&target, 1);
+        guard.mode = Mode::Guard;
+        let calls = [decide(&target, 1), decide(&target, 0), decide(&target, 6)];
+        let guarded = Call { lines: vec![Line::Decide { times: 1, charges: smallvec![guard] }] };
+        let before = writes(&mut client);
+        for call in calls.iter().chain([&guarded]) {
+            client.call(call, Some(TODAY));
+        }
+        assert_eq!(writes(&mut client), before, "{quota:?}");
+    }
+}
+
+/// How many keys were set so far.
+fn writes(client: &mut Client) -> String {
+    let Value::Bulk(Some(info)) = client.command(&[b"INFO", b"commandstats"]) else {
+        panic!("no statistics");
+    };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    let calls = |line: &&str| line.starts_with("cmdstat_set:") || line.starts_with("cmdstat_del:");
+    info.lines().filter(calls).filter_map(|line| line.split(',').next()).collect()
+}
+
+#[test]
+fn a_key_is_read_once_and_written_once_whatever_a_call_does_to_it() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let target = target("key", Quota::token_bucket("100/s burst 1000".parse().unwrap()).unwrap());
+    let line = Line::Decide { times: 100, charges: smallvec![charge(&target, 1), charge(&target, 2)] };
+    let reply = client.call(&Call { lines: vec![line.clone(), line, Line::Force { target, cost: 3 }] }, None);
+    assert_eq!((passed(&reply.answers[0]), passed(&reply.answers[1])), (100, 100));
+    let Value::Bulk(Some(info)) = client.command(&[b"INFO", b"commandstats"]) else {
+        panic!("no statistics");
+    };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    assert!(info.contains("cmdstat_get:calls=1,"), "{info}");
+    assert!(info.contains("cmdstat_set:calls=1,"), "{info}");
+}
+
+#[test]
+fn a_key_of_another_type_is_an_error_and_nothing_is_written() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    client.command(&[b"LPUSH", b"list", b"entry"]);
+    let quota = Quota::token_bucket("5/s".parse().unwrap()).unwrap();
+    let (good, bad) = (target("good", quota), target("list", quota));
+    let line = Line::Decide { times: 1, charges: smallvec![charge(&good, 1), charge(&bad, 1)] };
+    let mut bytes = Vec::new();
+    client.write_call(&mut bytes, &Call { lines: vec![line] }, None);
+    client.send(&bytes);
+    assert!(matches!(client.receive(), Value::Error(message) if message.contains("WRONGTYPE")));
+    assert_eq!(client.get(b"good"), None);
+}
+
+#[test]
+fn permits_without_a_lease_and_endless_promises_are_refused() {
+    let endless = Quota::concurrency(3, None).unwrap();
+    assert_eq!(Terms::new(endless), Err(TermsError::NoLease));
+    let fast = Quota::token_bucket("1000000000/s".parse().unwrap()).unwrap();
+    let far = fast.with_reservations(Duration::from_secs(60 * 86_400)).unwrap();
+    assert_eq!(Terms::new(far), Err(TermsError::TooManyTokens));
+    assert!(Terms::new(fast.with_reservations(Duration::from_secs(40 * 86_400)).unwrap()).is_ok());
+}
+
+#[test]
+fn a_receipt_of_an_absent_key_gives_nothing_back() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let target = target("key", Quota::sliding_window_log("5/min".parse().unwrap()).unwrap());
+    let charged = Charged { at: TODAY, cost: 1, mark: TODAY, part: 0 };
+    client.call(&Call { lines: vec![Line::GiveBack { target, charged, amount: 1 }] }, Some(TODAY));
+    assert_eq!(client.integer(&[b"DBSIZE"]), 0);
+}
+
+#[test]
+fn the_script_is_small_enough_to_send() {
+    // It travels only when a server does not know it; a few packets of it are no burden.
+    assert!(SOURCE.len() < 50_000, "{}", SOURCE.len());
+}

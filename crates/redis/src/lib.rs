@@ -9,4 +9,8 @@
 #![allow(dead_code)]
 
 mod call;
+mod resp_value;
 mod transport;
+mod wire;
+
+pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

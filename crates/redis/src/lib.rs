@@ -12,3 +12,6 @@ mod call;
 mod resp_value;
 mod script;
 mod transport;
+mod wire;
+
+pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

@@ -1,5 +1,18 @@
 //! Real programs for tests: started on free ports of the loopback, and ended when dropped.
 
+mod certificates;
+mod cluster;
+mod directory;
+mod fault_proxy;
+mod port;
 mod redis;
+mod reply;
+mod sentinel;
 
-pub use redis::RedisServer;
+pub use certificates::Certificates;
+pub use cluster::RedisCluster;
+pub use directory::TemporaryDirectory;
+pub use fault_proxy::{Fault, FaultProxy};
+pub use redis::{Binary, RedisServer, RedisSetup};
+pub use reply::{Reply, ask};
+pub use sentinel::SentinelTrio;

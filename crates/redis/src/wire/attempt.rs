@@ -1,0 +1,153 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::client::Shared;
+use super::command::Command;
+use super::command_writer::write_command;
+use super::node::Node;
+use super::script_call::{ScriptCall, ScriptForm};
+use super::server_error::ServerError;
+use crate::resp_value::Value;
+use crate::transport::{Cause, Executed, Slot, Trouble};
+
+/// How often a call is sent at most. A slot on its way between two nodes needs three.
+const MOST_ATTEMPTS: u32 = 12;
+/// The first pause before a call is sent again to a server that cannot serve it now.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A script call on its way. It is sent again only when a server has said that
+/// it did not carry it out.
+pub(crate) struct Attempt {
+    client: Arc<Shared>,
+    slot: Slot,
+    call: ScriptCall,
+    deadline: Instant,
+    hear: Box<dyn FnOnce(Result<Value, Trouble>) + Send>,
+    form: ScriptForm,
+    /// Whether the node serves it although the slot is not its own yet.
+    is_asking: bool,
+    attempts: u32,
+    /// Who was asked last.
+    node: Option<Arc<Node>>,
+}
+
+impl Attempt {
+    pub(crate) fn new(
+        client: Arc<Shared>,
+        slot: Slot,
+        call: ScriptCall,
+        deadline: Instant,
+        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
+    ) -> Box<Attempt> {
+        let (form, hear) = (ScriptForm::Name, Box::new(hear));
+        Box::new(Attempt { client, slot, call, deadline, hear, form, is_asking: false, attempts: 0, node: None })
+    }
+
+    /// Sends it to whoever owns its slot.
+    pub(crate) fn send(mut self: Box<Self>) {
+        self.is_asking = false;
+        match self.client.directory.owner(self.slot) {
+            Some(node) => self.send_to(node),
+            None => self.send_later(Trouble { cause: Cause::Connection, executed: Executed::No }),
+        }
+    }
+
+    fn send_to(mut self: Box<Self>, node: Arc<Node>) {
+        if self.attempts == MOST_ATTEMPTS {
+            return self.fail(Trouble { cause: Cause::Unavailable, executed: Executed::No });
+        }
+        self.attempts += 1;
+        self.node = Some(Arc::clone(&node));
+        node.push(self);
+    }
+
+    /// Sends it after a pause, if there is time for one; else it fails with the trouble.
+    fn send_later(mut self: Box<Self>, trouble: Trouble) {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.attempts.min(10)).min(LONGEST_PAUSE);
+        if self.attempts >= MOST_ATTEMPTS || Instant::now() + pause >= self.deadline {
+            return self.fail(trouble);
+        }
+        self.attempts += 1;
+        let runtime = self.client.runtime.clone();
+        runtime.spawn(async move {
+            sleep(pause).await;
+            self.send();
+        });
+    }
+
+    fn fail(self: Box<Self>, trouble: Trouble) {
+        (self.hear)(Err(trouble));
+    }
+
+    fn refused(mut self: Box<Self>, text: &str) {
+        let error = ServerError::read(text);
+        let trouble = error.trouble(text);
+        match error {
+            ServerError::NoScript if self.form == ScriptForm::Name => {
+                self.form = ScriptForm::Source;
+                match self.node.take() {
+                    Some(node) => self.send_to(node),
+                    None => self.send(),
+                }
+            }
+            ServerError::Moved(slot, address) => {
+                let address = self.complete(address);
+                self.client.moved(slot, &address);
+                self.is_asking = false;
+                // Where it says, also if somebody else has changed the map since.
+                match self.client.directory.node(&address) {
+                    Some(node) => self.send_to(node),
+                    None => self.fail(trouble),
+                }
+            }
+            ServerError::Ask(address) => {
+                let address = self.complete(address);
+                self.is_asking = true;
+                match self.client.directory.node(&address) {
+                    Some(node) => self.send_to(node),
+                    None => self.fail(trouble),
+                }
+            }
+            ServerError::ReadOnly => {
+                self.client.stale.notify_one();
+                self.send_later(trouble);
+            }
+            ServerError::NotNow => self.send_later(trouble),
+            _ => self.fail(trouble),
+        }
+    }
+
+    fn complete(&self, address: super::address::Address) -> super::address::Address {
+        match &self.node {
+            Some(asked) => address.or_host_of(&asked.address),
+            None => address,
+        }
+    }
+}
+
+impl Command for Attempt {
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        if self.is_asking {
+            write_command(out, &[b"ASKING"]);
+        }
+        self.call.write(self.form, out);
+    }
+
+    fn replies(&self) -> usize {
+        if self.is_asking { 2 } else { 1 }
+    }
+
+    fn answered(self: Box<Self>, answer: Result<Value, Trouble>) {
+        match answer {
+            Ok(Value::Error(text)) => self.refused(&text),
+            answer => (self.hear)(answer),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::access::Access;
+use super::address::Address;
+use super::attempt::Attempt;
+use super::directory::{Directory, SlotMap, SlotRange};
+use super::key_slot::{SLOTS, slot_of_tag};
+use super::link::LinkTerms;
+use super::options::{OptionsError, RedisMode, RedisOptions};
+use super::scout::Scout;
+use super::script_call::ScriptCall;
+use super::stream::Connector;
+use crate::resp_value::Value;
+use crate::transport::{ShardId, Slot, Trouble};
+
+/// Calls scripts on one server, on a primary that sentinels watch, or on a cluster.
+///
+/// It starts without waiting for anybody: while no server can be reached, calls
+/// hear so. All connections end when it is dropped.
+pub(crate) struct Client {
+    shared: Arc<Shared>,
+    scout: Option<JoinHandle<()>>,
+}
+
+/// What calls on their way need.
+pub(crate) struct Shared {
+    pub(crate) directory: Directory,
+    pub(crate) runtime: Handle,
+    /// Told when it may not be true any more who owns what.
+    pub(crate) stale: Arc<Notify>,
+}
+
+impl Client {
+    /// Begins to connect. It must be called within a runtime, which carries all connections.
+    pub(crate) fn start(options: &RedisOptions) -> Result<Client, OptionsError> {
+        let seeds = options.addresses()?;
+        let connector = connector(options)?;
+        let access = Access {
+            connector: connector.clone(),
+            username: options.username.clone(),
+            password: options.password.clone(),
+            database: options.database,
+            only_primary: matches!(options.mode, RedisMode::Sentinel { .. }),
+            timeout: options.connect_timeout,
+        };
+        let stale = Arc::new(Notify::new());
+        let terms = LinkTerms {
+            access: Arc::new(access.clone()),
+            silence: options.silence,
+            calls: options.calls_per_connection,
+            on_trouble: Arc::clone(&stale),
+        };
+        let slots = if options.mode == RedisMode::Cluster { SLOTS } else { 1 };
+        let directory = Directory::new(slots, options.connections_per_node, terms);
+        let shared = Arc::new(Shared { directory, runtime: Handle::current(), stale });
+        let scout = match &options.mode {
+            RedisMode::Standalone => {
+                let ranges = seeds.into_iter().map(|owner| SlotRange { first: 0, last: 0, owner }).collect();
+                shared.directory.apply(&SlotMap { ranges });
+                None
+            }
+            RedisMode::Sentinel { primary } => {
+                let to_sentinels = Access {
+                    connector,
+                    username: options.sentinel_username.clone(),
+                    password: options.sentinel_password.clone(),
+                    database: 0,
+                    only_primary: false,
+                    timeout: options.connect_timeout,
+                };
+                Some(Scout::sentinel(primary, seeds, to_sentinels, options.refresh_every))
+            }
+            RedisMode::Cluster => Some(Scout::cluster(seeds, access, options.refresh_every)),
+        };
+        let scout = scout.map(|scout| shared.runtime.spawn(scout.run(Arc::clone(&shared))));
+        Ok(Client { shared, scout })
+    }
+
+    /// Calls a script. Whoever hears may do so before this returns.
+    pub(crate) fn call(
+        &self,
+        slot: Slot,
+        call: ScriptCall,
+        deadline: Instant,
+        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
+    ) {
+        Attempt::new(Arc::clone(&self.shared), slot, call, deadline, hear).send();
+    }
+
+    /// Where keys with this hash tag live.
+    pub(crate) fn slot(&self, tag: &[u8]) -> Slot {
+        if self.shared.directory.slots() == 1 { Slot(0) } else { slot_of_tag(tag) }
+    }
+
+    /// Who answers for a slot at present.
+    pub(crate) fn shard(&self, slot: Slot) -> ShardId {
+        self.shared.directory.owner_id(slot)
+    }
+
+    /// Whether every slot can be reached at present.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.shared.directory.is_whole()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Some(scout) = &self.scout {
+            scout.abort();
+        }
+        self.shared.directory.close();
+    }
+}
+
+impl Shared {
+    /// A node has said that a slot belongs to another.
+    pub(crate) fn moved(&self, slot: Slot, to: &Address) {
+        if let Some(node) = self.directory.node(to) {
+            self.directory.set_owner(slot, &node);
+        }
+        // Where one has moved there are often more.
+        self.stale.notify_one();
+    }
+}
+
+#[cfg(feature = "tls")]
+fn connector(options: &RedisOptions) -> Result<Connector, OptionsError> {
+    match &options.tls {
+        Some(tls) => super::tls::TlsConnector::new(tls).map(Connector::Tls),
+        None => Ok(Connector::Plain),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn connector(options: &RedisOptions) -> Result<Connector, OptionsError> {
+    if options.tls.is_some() { Err(OptionsError::TlsNotBuilt) } else { Ok(Connector::Plain) }
+}

@@ -1,0 +1,286 @@
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::call_queue::CallQueue;
+use super::command::Command;
+use super::reply_parser::ReplyParser;
+use crate::transport::{Cause, Executed, Trouble};
+
+/// What is written at once. More stays in the queue, where it can still be withdrawn.
+const BATCH: usize = 64 * 1024;
+const PIECE: usize = 64 * 1024;
+
+/// Moves calls over one open connection, until it is lost.
+///
+/// It knows of every call whether any of its bytes were handed to the system.
+/// Only then the outcome of a call that hears nothing is unknown.
+pub(crate) struct Driver<'a, S> {
+    stream: S,
+    queue: &'a CallQueue,
+    parser: ReplyParser,
+    piece: Box<[u8]>,
+    /// Taken from the queue, and not begun.
+    ready: VecDeque<Box<dyn Command>>,
+    /// The earliest deadline in `ready`, or an earlier time.
+    earliest: Option<Instant>,
+    /// Begun, in the order of their answers.
+    sent: VecDeque<Sent>,
+    out: Vec<u8>,
+    /// How much of `out` was handed to the system.
+    written: usize,
+    /// How much was handed to the system before `out`.
+    before: u64,
+    /// Whether the system takes no more at present.
+    is_blocked: bool,
+    is_flushed: bool,
+    /// Whether others were let run since a call came.
+    has_waited: bool,
+    last_heard: Instant,
+    silence: Duration,
+    timer: Pin<Box<Sleep>>,
+    timer_at: Option<Instant>,
+}
+
+struct Sent {
+    command: Box<dyn Command>,
+    /// Where on the stream it begins and ends.
+    begin: u64,
+    end: u64,
+    /// Answers that are still to come.
+    replies: usize,
+    at: Instant,
+}
+
+/// Why a connection is not used any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Nobody needs it.
+    Closed,
+    Lost(Cause),
+}
+
+impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
+    pub(crate) fn new(stream: S, queue: &'a CallQueue, silence: Duration) -> Driver<'a, S> {
+        let now = Instant::now();
+        Driver {
+            stream,
+            queue,
+            parser: ReplyParser::default(),
+            piece: vec![0; PIECE].into_boxed_slice(),
+            ready: VecDeque::new(),
+            earliest: None,
+            sent: VecDeque::new(),
+            out: Vec::with_capacity(BATCH),
+            written: 0,
+            before: 0,
+            is_blocked: false,
+            is_flushed: true,
+            has_waited: false,
+            last_heard: now,
+            silence,
+            timer: Box::pin(sleep_until(now + silence)),
+            timer_at: None,
+        }
+    }
+
+    /// Runs until the connection ends, and tells every call that was taken what became of it.
+    pub(crate) async fn run(mut self) -> End {
+        let end = poll_fn(|cx| self.poll(cx)).await;
+        self.give_up(end);
+        end
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if let Poll::Ready(cause) = self.poll_receive(cx) {
+            return Poll::Ready(End::Lost(cause));
+        }
+        let is_open = self.take(cx);
+        if !self.ready.is_empty() && !self.has_waited {
+            // The answers that just came wake callers who will call again. One round of theirs makes one write.
+            self.has_waited = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.has_waited = false;
+        if let Poll::Ready(cause) = self.poll_send(cx) {
+            return Poll::Ready(End::Lost(cause));
+        }
+        self.queue.set_taken(self.ready.len() + self.sent.len());
+        if !is_open && self.ready.is_empty() && self.sent.is_empty() {
+            return Poll::Ready(End::Closed);
+        }
+        self.poll_time(cx).map(End::Lost)
+    }
+
+    fn take(&mut self, cx: &mut Context<'_>) -> bool {
+        let known = self.ready.len();
+        let is_open = self.queue.take(&mut self.ready, cx.waker());
+        let new = self.ready.range(known..).map(|command| command.deadline()).min();
+        self.earliest = self.earliest.into_iter().chain(new).min();
+        is_open
+    }
+
+    /// Reads all that has come. It is ready only with a loss.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
+        loop {
+            let mut piece = ReadBuf::new(&mut self.piece);
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece)) {
+                Ok(()) if piece.filled().is_empty() => return Poll::Ready(Cause::Connection),
+                Ok(()) => self.parser.feed(piece.filled()),
+                Err(_) => return Poll::Ready(Cause::Connection),
+            }
+            self.last_heard = Instant::now();
+            loop {
+                match self.parser.next() {
+                    Ok(Some(value)) => {
+                        let Some(first) = self.sent.front_mut() else {
+                            // Nobody has asked for this.
+                            return Poll::Ready(Cause::Protocol);
+                        };
+                        first.replies -= 1;
+                        if first.replies == 0
+                            && let Some(first) = self.sent.pop_front()
+                        {
+                            first.command.answered(Ok(value));
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(_) => return Poll::Ready(Cause::Protocol),
+                }
+            }
+        }
+    }
+
+    /// Writes all that is ready. It is ready only with a loss.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
+        loop {
+            if self.written == self.out.len() {
+                self.before += self.written as u64;
+                self.written = 0;
+                self.out.clear();
+                self.stage();
+                if self.out.is_empty() {
+                    return self.poll_flush(cx);
+                }
+            }
+            self.is_flushed = false;
+            match Pin::new(&mut self.stream).poll_write(cx, &self.out[self.written..]) {
+                Poll::Ready(Ok(count @ 1..)) => {
+                    self.written += count;
+                    self.is_blocked = false;
+                }
+                Poll::Ready(_) => return Poll::Ready(Cause::Connection),
+                Poll::Pending => {
+                    self.is_blocked = true;
+                    self.unstage();
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
+        if self.is_flushed {
+            return Poll::Pending;
+        }
+        match ready!(Pin::new(&mut self.stream).poll_flush(cx)) {
+            Ok(()) => {
+                self.is_flushed = true;
+                Poll::Pending
+            }
+            Err(_) => Poll::Ready(Cause::Connection),
+        }
+    }
+
+    /// Writes commands to `out`, less those whose time has passed.
+    fn stage(&mut self) {
+        // A blocked connection is tried with one command, not with a batch for each call that comes.
+        let limit = if self.is_blocked { 1 } else { BATCH };
+        let now = Instant::now();
+        while self.out.len() < limit
+            && let Some(command) = self.ready.pop_front()
+        {
+            if command.deadline() <= now {
+                command.answered(Err(Trouble { cause: Cause::Timeout, executed: Executed::No }));
+                continue;
+            }
+            let begin = self.before + self.out.len() as u64;
+            command.write(&mut self.out);
+            let end = self.before + self.out.len() as u64;
+            let replies = command.replies();
+            self.sent.push_back(Sent { command, begin, end, replies, at: now });
+        }
+        if self.ready.is_empty() {
+            self.earliest = None;
+        }
+    }
+
+    /// Takes back what was not begun, so that it is not sent after its deadline.
+    fn unstage(&mut self) {
+        let position = self.position();
+        while let Some(last) = self.sent.pop_back_if(|last| last.begin >= position) {
+            self.out.truncate((last.begin - self.before) as usize);
+            self.earliest = self.earliest.into_iter().chain([last.command.deadline()]).min();
+            self.ready.push_front(last.command);
+        }
+    }
+
+    /// How much of the stream was handed to the system.
+    fn position(&self) -> u64 {
+        self.before + self.written as u64
+    }
+
+    /// Sees to deadlines of what was not sent, and to silence. It is ready only with a loss.
+    fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
+        loop {
+            let silent_at = self.sent.front().map(|first| first.at.max(self.last_heard) + self.silence);
+            let Some(next) = silent_at.into_iter().chain(self.earliest).min() else { return Poll::Pending };
+            // Times only move away as answers come, so a timer that is early is left as it is.
+            if self.timer_at.is_none_or(|at| next < at) {
+                self.timer.as_mut().reset(next);
+                self.timer_at = Some(next);
+            }
+            ready!(self.timer.as_mut().poll(cx));
+            self.timer_at = None;
+            let now = Instant::now();
+            if silent_at.is_some_and(|at| at <= now) {
+                return Poll::Ready(Cause::Timeout);
+            }
+            if self.earliest.is_some_and(|at| at <= now) {
+                self.expire(now);
+            }
+        }
+    }
+
+    fn expire(&mut self, now: Instant) {
+        let (expired, rest): (VecDeque<_>, _) = self.ready.drain(..).partition(|command| command.deadline() <= now);
+        self.ready = rest;
+        self.earliest = self.ready.iter().map(|command| command.deadline()).min();
+        for command in expired {
+            command.answered(Err(Trouble { cause: Cause::Timeout, executed: Executed::No }));
+        }
+    }
+
+    fn give_up(&mut self, end: End) {
+        let position = self.position();
+        let cause = match end {
+            End::Closed => Cause::Connection,
+            End::Lost(cause) => cause,
+        };
+        self.queue.set_taken(0);
+        for sent in self.sent.drain(..) {
+            // A command of which a part is missing is not carried out.
+            let executed = if sent.end <= position { Executed::Unknown } else { Executed::No };
+            sent.command.answered(Err(Trouble { cause, executed }));
+        }
+        for command in self.ready.drain(..) {
+            command.answered(Err(Trouble { cause, executed: Executed::No }));
+        }
+    }
+}

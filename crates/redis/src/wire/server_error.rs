@@ -1,0 +1,101 @@
+use super::address::Address;
+use crate::transport::{Cause, Executed, Slot, Trouble};
+
+/// What a server's refusal means for the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServerError {
+    /// The slot belongs to another node.
+    Moved(Slot, Address),
+    /// This one call is to be made at another node.
+    Ask(Address),
+    /// The script is not known.
+    NoScript,
+    /// The server cannot serve at present.
+    NotNow,
+    /// The server has become a replica.
+    ReadOnly,
+    OutOfMemory,
+    Authentication,
+    /// Whatever else: also an error in the script, in the middle of it.
+    Other,
+}
+
+impl ServerError {
+    /// Reads the code at the beginning of an error.
+    pub(crate) fn read(text: &str) -> ServerError {
+        let mut words = text.split(' ');
+        let code = words.next().unwrap_or_default();
+        match code {
+            "MOVED" => match (words.next().and_then(slot), words.next().and_then(Address::from_server)) {
+                (Some(slot), Some(address)) => ServerError::Moved(slot, address),
+                _ => ServerError::Other,
+            },
+            "ASK" => match words.nth(1).and_then(Address::from_server) {
+                Some(address) => ServerError::Ask(address),
+                None => ServerError::Other,
+            },
+            "NOSCRIPT" => ServerError::NoScript,
+            "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "BUSY" | "NOREPLICAS" | "MISCONF" => {
+                ServerError::NotNow
+            }
+            "READONLY" => ServerError::ReadOnly,
+            "OOM" => ServerError::OutOfMemory,
+            "NOAUTH" | "WRONGPASS" | "NOPERM" => ServerError::Authentication,
+            // So says a script whose user may not do what it does.
+            "ERR" if text.starts_with("ERR The user executing the script") => ServerError::Authentication,
+            _ => ServerError::Other,
+        }
+    }
+
+    /// What a call hears that is not sent again.
+    pub(crate) fn trouble(&self, text: &str) -> Trouble {
+        // An error within a script names the script. It comes in the middle: something may be written already.
+        let within_script = text.contains(" script: ");
+        let executed = if within_script { Executed::Unknown } else { Executed::No };
+        match self {
+            // Also within a script these come only while nothing is written: the server looks before the first
+            // write, and not again after it.
+            ServerError::OutOfMemory => Trouble { cause: Cause::OutOfMemory, executed: Executed::No },
+            ServerError::NotNow | ServerError::ReadOnly | ServerError::Moved(..) | ServerError::Ask(_) => {
+                Trouble { cause: Cause::Unavailable, executed: Executed::No }
+            }
+            ServerError::Authentication => Trouble { cause: Cause::Authentication, executed },
+            ServerError::NoScript => Trouble { cause: Cause::Protocol, executed: Executed::No },
+            ServerError::Other => Trouble { cause: Cause::Protocol, executed: Executed::Unknown },
+        }
+    }
+}
+
+fn slot(text: &str) -> Option<Slot> {
+    text.parse().ok().filter(|&slot| usize::from(slot) < super::key_slot::SLOTS).map(Slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_servers_say() {
+        let address = Address::parse("127.0.0.1:7001").unwrap();
+        let read = ServerError::read;
+        assert_eq!(read("MOVED 3999 127.0.0.1:7001"), ServerError::Moved(Slot(3999), address.clone()));
+        assert_eq!(read("ASK 3999 127.0.0.1:7001"), ServerError::Ask(address));
+        assert_eq!(read("MOVED 16384 127.0.0.1:7001"), ServerError::Other);
+        assert_eq!(read("MOVED"), ServerError::Other);
+        assert_eq!(read("NOSCRIPT No matching script. Please use EVAL."), ServerError::NoScript);
+        assert_eq!(read("CLUSTERDOWN Hash slot not served"), ServerError::NotNow);
+        assert_eq!(read("ERR unknown command"), ServerError::Other);
+        assert_eq!(read(""), ServerError::Other);
+    }
+
+    #[test]
+    fn an_error_in_the_middle_of_a_script_leaves_the_outcome_open() {
+        let executed = |text: &str| ServerError::read(text).trouble(text).executed;
+        assert_eq!(executed("NOPERM this user has no permissions to run the 'evalsha' command"), Executed::No);
+        let within =
+            "ERR The user executing the script can't run this command or subcommand script: d8f7, on @user_script:1.";
+        assert_eq!(executed(within), Executed::Unknown);
+        assert_eq!(executed("ERR wrong type script: d8f7, on @user_script:1."), Executed::Unknown);
+        assert_eq!(executed("OOM command not allowed. script: 67ed, on @user_script:1."), Executed::No);
+    }
+}

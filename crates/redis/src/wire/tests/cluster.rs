@@ -1,0 +1,147 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tollgate_testbed::RedisCluster;
+
+use super::super::client::Client;
+use super::super::key_slot::SLOTS;
+use super::super::options::RedisOptions;
+use super::helpers::{PLENTY, increment};
+use crate::resp_value::Value;
+use crate::transport::Slot;
+
+/// The slot of a key, which the first node that is asked may be wrong about.
+const KEY: &str = "foo";
+const SLOT: u16 = 12_182;
+
+async fn start(cluster: &RedisCluster) -> Client {
+    let seeds = cluster.addresses().iter().map(ToString::to_string).collect();
+    let client = Client::start(&RedisOptions::cluster(seeds)).unwrap();
+    println!("a cluster is ready after {:?}", client.ready().await);
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_slot_is_reached() {
+    let cluster = RedisCluster::start().unwrap();
+    // One seed is enough, also a replica.
+    let seed = cluster.addresses()[5].to_string();
+    let client = Arc::new(Client::start(&RedisOptions::cluster(vec![seed])).unwrap());
+    client.ready().await;
+    let (mut keys, mut seen) = (Vec::new(), HashSet::new());
+    for number in 0.. {
+        let key = number.to_string();
+        if seen.insert(client.slot(key.as_bytes())) {
+            keys.push(key);
+        }
+        if seen.len() == SLOTS {
+            break;
+        }
+    }
+    let shards: HashSet<_> = (0..SLOTS).map(|slot| client.shard(Slot(slot as u16))).collect();
+    assert_eq!(shards.len(), 3);
+    let begun = Instant::now();
+    let mut callers = JoinSet::new();
+    for keys in keys.chunks(SLOTS / 64) {
+        let (client, keys) = (Arc::clone(&client), keys.to_vec());
+        callers.spawn(async move {
+            for key in keys {
+                assert_eq!(client.wait(increment(&key), PLENTY).await, Ok(Value::Integer(1)));
+            }
+        });
+    }
+    callers.join_all().await;
+    println!("a call to each of {SLOTS} slots: {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_has_moved_is_followed() {
+    let cluster = RedisCluster::start().unwrap();
+    let client = start(&cluster).await;
+    assert_eq!(client.wait(increment(KEY), PLENTY).await, Ok(Value::Integer(1)));
+    let before = client.shard(Slot(SLOT));
+    let to = cluster.owner(0).unwrap();
+    cluster.migrate(SLOT, to).unwrap();
+    let begun = Instant::now();
+    assert_eq!(client.wait(increment(KEY), PLENTY).await, Ok(Value::Integer(2)));
+    println!("the first call after a slot has moved: {:?}", begun.elapsed());
+    assert_ne!(client.shard(Slot(SLOT)), before);
+    assert_eq!(client.shard(Slot(SLOT)), client.shard(Slot(0)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_on_its_way_is_asked_for_where_it_goes() {
+    let mut cluster = RedisCluster::start().unwrap();
+    let client = start(&cluster).await;
+    let (from, to) = (cluster.owner(SLOT).unwrap(), cluster.owner(0).unwrap());
+    let shard = client.shard(Slot(SLOT));
+    cluster.begin_migration(SLOT, to).unwrap();
+    // The owner does not have the key, so it sends us on, each time: the slot is still its own.
+    for expected in 1..=3 {
+        assert_eq!(client.wait(increment(KEY), PLENTY).await, Ok(Value::Integer(expected)));
+    }
+    assert_eq!(client.shard(Slot(SLOT)), shard);
+    assert_eq!(cluster.nodes()[from].command(&["DBSIZE"]).unwrap(), tollgate_testbed::Reply::Integer(0));
+    cluster.end_migration(SLOT, to).unwrap();
+    assert_eq!(client.wait(increment(KEY), PLENTY).await, Ok(Value::Integer(4)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_during_a_migration_are_each_carried_out_once() {
+    let cluster = RedisCluster::start().unwrap();
+    let client = Arc::new(start(&cluster).await);
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let client = Arc::clone(&client);
+            tokio::spawn(async move {
+                let mut passed = 0;
+                for _ in 0..2000 {
+                    passed += i64::from(client.wait(increment(KEY), PLENTY).await.is_ok());
+                }
+                passed
+            })
+        })
+        .collect();
+    let owners = [cluster.owner(0).unwrap(), cluster.owner(SLOT).unwrap()];
+    let mover = tokio::task::spawn_blocking(move || {
+        for round in 0..6 {
+            cluster.migrate(SLOT, owners[round % 2]).unwrap();
+        }
+        cluster
+    });
+    let mut passed = 0;
+    for caller in callers {
+        passed += caller.await.unwrap();
+    }
+    let _cluster = mover.await.unwrap();
+    println!("{passed} of 8000 calls passed while their slot moved six times");
+    assert_eq!(client.wait(increment(KEY), PLENTY).await, Ok(Value::Integer(passed + 1)));
+    assert!(passed >= 7900);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_primary_is_replaced_and_leaves_the_others_alone() {
+    let mut cluster = RedisCluster::start().unwrap();
+    let client = start(&cluster).await;
+    client.wait(increment(KEY), PLENTY).await.unwrap();
+    let healthy = (0..100)
+        .map(|n| n.to_string())
+        .find(|key| client.shard(client.slot(key.as_bytes())) != client.shard(Slot(SLOT)));
+    let healthy = healthy.unwrap();
+    client.wait(increment(&healthy), PLENTY).await.unwrap();
+    cluster.kill_owner(SLOT).unwrap();
+    let begun = Instant::now();
+    // Others go on until the cluster itself declares that it is not whole.
+    let others = tokio::time::Instant::now();
+    while others.elapsed() < Duration::from_millis(300) {
+        let called = Instant::now();
+        client.wait(increment(&healthy), PLENTY).await.unwrap();
+        assert!(called.elapsed() < Duration::from_millis(500));
+    }
+    client.recovers(KEY).await;
+    println!("after a killed primary: {:?}", begun.elapsed());
+    println!("whole again: {:?}", client.ready().await);
+}

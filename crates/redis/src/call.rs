@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Bucket, BucketState, Charged, Concurrency, CounterState, FixedWindow, Quota, SlidingCounter, SlidingLog,
+    Bucket, BucketState, Charged, Concurrency, CounterState, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick,
     WindowState,
 };
 use tollgate_store::Mode;
@@ -40,6 +40,23 @@ pub(crate) struct SlotCharge {
     pub(crate) mode: Mode,
 }
 
+impl SlotCharge {
+    /// Whether it can refuse the whole.
+    pub(crate) fn binds(&self) -> bool {
+        matches!(self.mode, Mode::Enforce | Mode::Guard)
+    }
+
+    /// Whether it is made where the whole passes.
+    pub(crate) fn is_made(&self) -> bool {
+        self.cost > 0 && self.mode == Mode::Enforce
+    }
+
+    /// Whether it is made where the whole passes and there is room for it.
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.cost > 0 && self.mode == Mode::Shadow
+    }
+}
+
 /// A key, and the quota under which it is read and written.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -53,6 +70,22 @@ pub(crate) struct Target {
 pub(crate) struct Terms {
     pub(crate) quota: Quota,
     pub(crate) algorithm: Compiled,
+}
+
+impl Terms {
+    /// The unit of all times that travel: a server computes in doubles.
+    pub(crate) const TICK: Tick = Tick::Microsecond;
+
+    /// Compiles a quota; `None` for one that no algorithm knows, which there is not.
+    pub(crate) fn new(quota: Quota) -> Option<Terms> {
+        let bucket = || Bucket::new(&quota, Terms::TICK).map(Compiled::Bucket);
+        let window = || FixedWindow::new(&quota, Terms::TICK).map(Compiled::FixedWindow);
+        let counter = || SlidingCounter::new(&quota, Terms::TICK).map(Compiled::SlidingCounter);
+        let log = || SlidingLog::new(&quota, Terms::TICK).map(Compiled::SlidingLog);
+        let permits = || Concurrency::new(&quota, Terms::TICK).map(Compiled::Concurrency);
+        let algorithm = bucket().or_else(window).or_else(counter).or_else(log).or_else(permits)?;
+        Some(Terms { quota, algorithm })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

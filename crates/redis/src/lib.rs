@@ -9,4 +9,10 @@
 #![allow(dead_code)]
 
 mod call;
+mod replay;
+#[cfg(test)]
+mod sim;
+mod store;
 mod transport;
+
+pub use store::{BreakerSettings, BreakerState, StoreEvent, StoreSettings, StoreStats};

@@ -283,9 +283,7 @@ mod tests {
         for _ in 0..4 {
             assert_eq!(breaker.failed(ticket, now), None);
             assert_eq!(breaker.failed(ticket, now), None);
-            assert_eq!(breaker.succeeded(ticket, now), None);
-            assert_eq!(breaker.succeeded(ticket, now), None);
-            assert_eq!(breaker.succeeded(ticket, now), None);
+            (0..4).for_each(|_| assert_eq!(breaker.succeeded(ticket, now), None));
         }
         assert_eq!(breaker.state(), BreakerState::Closed);
     }

@@ -2,7 +2,7 @@
 //! wait until it is back. Then they travel together.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
@@ -18,7 +18,8 @@ const MOST_TOGETHER: usize = 1_000;
 
 pub(super) struct Lanes<T: Transport> {
     parts: Vec<Mutex<HashMap<Group, Lane<T>>>>,
-    hasher: RandomState,
+    /// Chooses a part, the same in every run: tests come again as they were.
+    hasher: BuildHasherDefault<DefaultHasher>,
 }
 
 /// A lane exists while something travels on it.
@@ -47,7 +48,7 @@ pub(super) enum Joined<T: Transport> {
 
 impl<T: Transport> Lanes<T> {
     pub(super) fn new() -> Lanes<T> {
-        Lanes { parts: (0..PARTS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+        Lanes { parts: (0..PARTS).map(|_| Mutex::default()).collect(), hasher: BuildHasherDefault::default() }
     }
 
     pub(super) fn join(&self, asker: Asker<T>) -> Joined<T> {

@@ -52,6 +52,8 @@ pub use stats::{StoreEvent, StoreStats};
 
 pub(crate) use limit::RedisLimit;
 pub(crate) use receipt::RedisReceipt;
+#[cfg(test)]
+pub(crate) use receipt::SeenReceipt;
 
 /// Counters that several instances share, behind the interface that all stores share.
 pub(crate) struct RedisStore<T: Transport> {
@@ -135,11 +137,16 @@ impl<T: Transport> RedisStore<T> {
         self.inner.refusals.forget_all(Instant::now());
     }
 
-    /// Makes a key as if untouched. It returns at once.
-    pub(crate) fn reset(&self, limit: &RedisLimit, key: &[u8]) {
+    /// Where a key lives, and what it is called there.
+    pub(crate) fn target(&self, limit: &RedisLimit, key: &[u8]) -> (Slot, Target) {
         let name = KeyName::new(&limit.0.prefix_and_scope, key);
         let slot = self.inner.transport.slot(name.tag());
-        let target = Target { key: name.bytes, terms: Arc::clone(&limit.0.terms) };
+        (slot, Target { key: name.bytes, terms: Arc::clone(&limit.0.terms) })
+    }
+
+    /// Makes a key as if untouched. It returns at once.
+    pub(crate) fn reset(&self, limit: &RedisLimit, key: &[u8]) {
+        let (slot, target) = self.target(limit, key);
         if let Some(limit) = &limit.0.fallback {
             self.inner.fallback.reset(limit, key);
         }

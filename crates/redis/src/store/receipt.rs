@@ -34,3 +34,39 @@ pub(super) enum MadeWhere {
         cost: u64,
     },
 }
+
+/// What a test may see of a receipt.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SeenReceipt {
+    Server(Charged),
+    Here,
+    Nowhere,
+}
+
+#[cfg(test)]
+impl RedisReceipt {
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    pub(crate) fn limit_is_concurrency(&self) -> bool {
+        self.limit.is_concurrency()
+    }
+
+    pub(crate) fn seen(&self) -> SeenReceipt {
+        match &self.made {
+            MadeWhere::Server { charged, .. } => SeenReceipt::Server(*charged),
+            MadeWhere::Here { .. } => SeenReceipt::Here,
+            MadeWhere::Nowhere { .. } => SeenReceipt::Nowhere,
+        }
+    }
+
+    pub(crate) fn cost(&self) -> u64 {
+        match &self.made {
+            MadeWhere::Server { charged, .. } => charged.cost,
+            MadeWhere::Here { receipt } => receipt.cost(),
+            MadeWhere::Nowhere { cost } => *cost,
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Refusals that still hold, so that they are answered without asking again.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ const PARTS: usize = 16;
 /// What was refused, by key and limit. Bounded: when a part is full, it begins anew.
 pub(crate) struct KnownRefusals {
     parts: Vec<Mutex<Part>>,
-    hasher: RandomState,
+    /// Chooses a part, the same in every run: tests come again as they were.
+    hasher: BuildHasherDefault<DefaultHasher>,
     keys_per_part: usize,
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct Refusal<'a> {
 impl KnownRefusals {
     pub(crate) fn new(keys: usize) -> KnownRefusals {
         let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        KnownRefusals { parts, hasher: RandomState::new(), keys_per_part: keys.div_ceil(PARTS) }
+        KnownRefusals { parts, hasher: BuildHasherDefault::default(), keys_per_part: keys.div_ceil(PARTS) }
     }
 
     /// The answer to a charge that is known to be refused.

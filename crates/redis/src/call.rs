@@ -46,6 +46,23 @@ pub(crate) struct SlotCharge {
     pub(crate) mode: Mode,
 }
 
+impl SlotCharge {
+    /// Whether it can refuse the whole.
+    pub(crate) fn binds(&self) -> bool {
+        matches!(self.mode, Mode::Enforce | Mode::Guard)
+    }
+
+    /// Whether it is made where the whole passes.
+    pub(crate) fn is_made(&self) -> bool {
+        self.cost > 0 && self.mode == Mode::Enforce
+    }
+
+    /// Whether it is made where the whole passes and there is room for it.
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.cost > 0 && self.mode == Mode::Shadow
+    }
+}
+
 /// A key, and the quota under which it is read and written.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -84,9 +101,12 @@ pub(crate) enum TermsError {
 const EXACT: u64 = 1 << 52;
 
 impl Terms {
+    /// The unit of all times that travel: a server computes in doubles.
+    pub(crate) const TICK: Tick = Tick::Microsecond;
+
     /// Compiles a quota, if a server that counts in doubles can keep it exactly.
     pub(crate) fn new(quota: Quota) -> Result<Terms, TermsError> {
-        let tick = Tick::Microsecond;
+        let tick = Terms::TICK;
         let compiled = match quota.kind() {
             AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
                 Bucket::new(&quota, tick).map(Compiled::Bucket)

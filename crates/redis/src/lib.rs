@@ -11,7 +11,11 @@
 mod call;
 mod resp_value;
 mod script;
+#[cfg(test)]
+mod sim;
+mod store;
 mod transport;
 mod wire;
 
+pub use store::{BreakerSettings, BreakerState, StoreEvent, StoreSettings, StoreStats};
 pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

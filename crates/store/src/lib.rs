@@ -64,7 +64,7 @@ pub use {
     charge::{Charge, Mode},
     memory::{MemoryStore, Stats},
     receipt::Receipt,
-    store::{KeyedCharge, LimitOptions, LocalStore, OnFailure, Outcome, Refusals, Source, Store},
+    store::{Asked, KeyedCharge, LimitOptions, LocalStore, OnFailure, Outcome, Refusals, Source, Store},
     timer::{ManualSleep, Timer},
     wait::{Acquired, NotAcquired, Wait},
 };

@@ -140,6 +140,31 @@ pub struct Outcome<R> {
     pub receipts: Vec<(usize, R)>,
     /// Where the answer comes from.
     pub source: Source,
+    /// Which of the decisions say anything.
+    pub asked: Asked,
+}
+
+/// Which charges were asked about. Where one is known to be refused, a store
+/// that is far away need not ask about the others, and does not know what would
+/// be said of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Asked {
+    /// Every decision is an answer.
+    #[default]
+    All,
+    /// Only the decisions at these positions are answers. The others hold a place and say nothing.
+    Only(SmallVec<[usize; 4]>),
+}
+
+impl Asked {
+    /// Whether the decision at this position is an answer.
+    #[must_use]
+    pub fn contains(&self, position: usize) -> bool {
+        match self {
+            Asked::All => true,
+            Asked::Only(positions) => positions.contains(&position),
+        }
+    }
 }
 
 /// Where an answer comes from, which says how exact it is.

@@ -79,7 +79,7 @@ pub use tollgate_policy::{self as policy, CheckedPolicy, Headers, Policy, Policy
 #[cfg(feature = "tokio")]
 pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{
-    Acquired, BuildError, Capacity, Charge, Clock, Key, KeyHasher, KeyedCharge, Limit, LimitError, LimitOptions,
+    Acquired, Asked, BuildError, Capacity, Charge, Clock, Key, KeyHasher, KeyedCharge, Limit, LimitError, LimitOptions,
     LocalStore, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired, OnFailure, Outcome, RealClock,
     Receipt as ChargeReceipt, Refusals, Source, Stats, Store, Timer, Wait, WhenFull,
 };

@@ -52,7 +52,7 @@ mod tests;
 
 pub(crate) use decode::{ProtocolError, decode};
 pub(crate) use encode::{Encoded, encode};
-pub(crate) use replay::{Replayed, replay};
+pub(crate) use replay::{Replayed, replay, replay_unmade};
 
 /// The script's text.
 pub(crate) const SOURCE: &str = include_str!("charge.lua");

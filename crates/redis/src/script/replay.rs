@@ -31,20 +31,7 @@ pub(crate) fn replay(
     passed: u32,
     views: &[View],
 ) -> Result<Vec<Replayed>, ProtocolError> {
-    if charges.len() != views.len() {
-        return Err(ProtocolError("a view is missing"));
-    }
-    let first_with_key = |at: usize| {
-        let key = &charges[at].target.key;
-        charges[..at].iter().position(|other| other.target.key == *key).unwrap_or(at)
-    };
-    let mut line = Replay {
-        charges,
-        now,
-        views: views.iter().map(State::of).collect(),
-        homes: (0..charges.len()).map(first_with_key).collect(),
-        written: (0..charges.len()).map(|_| None).collect(),
-    };
+    let mut line = Replay::new(charges, now, views)?;
     let mut answers = Vec::with_capacity(times as usize);
     for _ in 0..passed {
         answers.push(line.request());
@@ -62,6 +49,23 @@ pub(crate) fn replay(
     }
     answers.iter_mut().flat_map(|answer| &mut answer.decisions).for_each(in_nanoseconds);
     Ok(answers)
+}
+
+/// What is said of a request that passed here, after `before` others of its
+/// line, and is not made after all because another slot refused it: how things stand without it.
+pub(crate) fn replay_unmade(
+    charges: &[SlotCharge],
+    now: u64,
+    views: &[View],
+    before: u32,
+) -> Result<SmallVec<[Decision; 4]>, ProtocolError> {
+    let mut line = Replay::new(charges, now, views)?;
+    for _ in 0..before {
+        line.request();
+    }
+    let mut decisions: SmallVec<[Decision; 4]> = (0..charges.len()).map(|at| line.look(at)).collect();
+    decisions.iter_mut().for_each(in_nanoseconds);
+    Ok(decisions)
 }
 
 /// The one place where the server's microseconds become the store's nanoseconds.
@@ -121,7 +125,24 @@ enum Act {
     Check,
 }
 
-impl Replay<'_> {
+impl<'a> Replay<'a> {
+    fn new(charges: &'a [SlotCharge], now: u64, views: &[View]) -> Result<Replay<'a>, ProtocolError> {
+        if charges.len() != views.len() {
+            return Err(ProtocolError("a view is missing"));
+        }
+        let first_with_key = |at: usize| {
+            let key = &charges[at].target.key;
+            charges[..at].iter().position(|other| other.target.key == *key).unwrap_or(at)
+        };
+        Ok(Replay {
+            charges,
+            now,
+            views: views.iter().map(State::of).collect(),
+            homes: (0..charges.len()).map(first_with_key).collect(),
+            written: (0..charges.len()).map(|_| None).collect(),
+        })
+    }
+
     fn request(&mut self) -> Replayed {
         let mut decisions: SmallVec<[Decision; 4]> = (0..self.charges.len()).map(|at| self.look(at)).collect();
         let mut charged: SmallVec<[Option<Charged>; 4]> = smallvec![None; self.charges.len()];

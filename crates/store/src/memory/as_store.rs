@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::limit::Limit;
 use crate::notes::Notes;
 use crate::receipt::Receipt;
-use crate::store::{KeyedCharge, LimitOptions, LocalStore, Outcome, Source, Store};
+use crate::store::{Asked, KeyedCharge, LimitOptions, LocalStore, Outcome, Source, Store};
 
 impl<C: Clock + 'static> Store for MemoryStore<C> {
     type Limit = Limit;
@@ -58,6 +58,6 @@ impl<C: Clock> MemoryStore<C> {
             let made = notes.iter().enumerate().filter(|(at, charged)| charges[*at].receipt && charged.cost > 0);
             receipts.extend(made.map(|(at, charged)| (at, receipt(&prepared[at], charged))));
         }
-        Outcome { passed, decisions, receipts, source: Source::Exact }
+        Outcome { passed, decisions, receipts, source: Source::Exact, asked: Asked::All }
     }
 }

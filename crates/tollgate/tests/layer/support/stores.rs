@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use tollgate::{
-    Capacity, ChargeReceipt, ChargeVerdict, Decision, KeyedCharge, Limit, LimitOptions, Limiter, ManualClock,
+    Asked, Capacity, ChargeReceipt, ChargeVerdict, Decision, KeyedCharge, Limit, LimitOptions, Limiter, ManualClock,
     MemoryOptions, MemoryStore, Outcome, PolicyBuilder, Quota, RuleBuilder, Settled, Source, Store,
 };
 
@@ -42,6 +42,7 @@ impl Store for Down {
             decisions: charges.iter().map(refused).collect(),
             receipts: Vec::new(),
             source: Source::Fallback,
+            asked: Asked::All,
         }
     }
 

@@ -1,0 +1,65 @@
+//! The store in a world of virtual time, where everything goes wrong by seed.
+//!
+//! A seed that fails is printed; `TOLLGATE_SEED=<seed>` runs that one alone.
+
+#![allow(clippy::unwrap_used)]
+
+mod books;
+mod scenario;
+mod shard;
+mod world;
+
+use self::scenario::{Met, run};
+use crate::store::planted::Planted;
+
+/// How many seeds an ordinary run plays.
+const SEEDS: u64 = 3_000;
+
+#[test]
+fn whatever_happens_no_promise_is_broken() {
+    if let Some(seed) = std::env::var("TOLLGATE_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        let met = run(seed, None);
+        assert!(met.is_ok(), "seed {seed}: {met:?}");
+        return;
+    }
+    let mut all = Met::default();
+    for seed in 0..SEEDS {
+        match run(seed, None) {
+            Ok(met) => all.add(&met),
+            Err(violation) => panic!("TOLLGATE_SEED={seed}: {violation}"),
+        }
+    }
+    // A world in which nothing happens would prove nothing.
+    println!("{all:?}");
+}
+
+/// A mistake that is planted must be found within the seeds of an ordinary run.
+fn is_found(planted: Planted) {
+    let found = (0..SEEDS).find_map(|seed| run(seed, Some(planted)).err().map(|violation| (seed, violation)));
+    println!("{planted:?}: {found:?}");
+    assert!(found.is_some(), "{planted:?} was not found");
+}
+
+macro_rules! planted {
+    ($($name:ident: $planted:ident),* $(,)?) => {
+        $(#[test] fn $name() { is_found(Planted::$planted); })*
+    };
+}
+
+planted! {
+    what_is_sent_again_is_found: RetryUnknown,
+    what_another_slot_refused_and_is_kept_is_found: ForgetRefund,
+    what_came_too_late_and_is_kept_is_found: KeepLateCharge,
+    a_refusal_remembered_too_long_is_found: RememberTooLong,
+    a_refusal_remembered_across_a_refund_is_found: RememberAcrossRefund,
+    a_debt_paid_again_in_doubt_is_found: DoubleDebt,
+    a_debt_that_stays_is_found: KeepDebt,
+    answers_out_of_order_are_found: SwapJoinedAnswers,
+    a_refund_sent_again_in_doubt_is_found: ResendUnknownRefund,
+    a_refund_not_sent_again_is_found: NeverResendRefund,
+    a_whole_limit_in_fallback_is_found: WholeLimitInFallback,
+    a_check_without_a_deadline_is_found: NoDeadline,
+    a_breaker_that_stays_open_is_found: NeverProbe,
+    a_refusal_outvoted_is_found: OneSlotIsEnough,
+    a_lost_lease_renewed_is_found: ForgetLostLease,
+}

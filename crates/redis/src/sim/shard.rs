@@ -1,0 +1,183 @@
+//! One server, as a model: it carries out calls on whole states, by the functions of the core.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, Verdict, WindowState};
+
+use crate::call::{Answer, Call, Compiled, Line, Reply, SlotCharge, Target, Terms, View};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shard {
+    keys: HashMap<Arc<[u8]>, KeyState>,
+}
+
+#[derive(Clone, Debug)]
+enum KeyState {
+    Bucket(BucketState),
+    Window(WindowState),
+    Counter(CounterState),
+    Log(Log),
+    Leases(Leases),
+}
+
+/// What a call did to a key, for whoever keeps the books.
+#[derive(Clone, Debug)]
+pub(super) enum Deed {
+    Charged { key: Arc<[u8]>, charged: Charged, decision: Decision, until: u64 },
+    GivenBack { key: Arc<[u8]>, charged: Charged },
+    Renewed { key: Arc<[u8]>, charged: Charged, held: bool, until: u64 },
+    Loosened { key: Arc<[u8]> },
+}
+
+macro_rules! on {
+    ($terms:expr, $state:expr, $algorithm:ident, $inner:ident, $work:expr) => {
+        match (&$terms.algorithm, $state) {
+            (Compiled::Bucket($algorithm), KeyState::Bucket($inner)) => $work,
+            (Compiled::FixedWindow($algorithm), KeyState::Window($inner)) => $work,
+            (Compiled::SlidingCounter($algorithm), KeyState::Counter($inner)) => $work,
+            (Compiled::SlidingLog($algorithm), KeyState::Log($inner)) => $work,
+            (Compiled::Concurrency($algorithm), KeyState::Leases($inner)) => $work,
+            _ => panic!("a key is used under one algorithm only"),
+        }
+    };
+}
+
+impl Shard {
+    pub(super) fn execute(&mut self, call: &Call, now: u64, deeds: &mut Vec<Deed>) -> Reply {
+        Reply { now, answers: call.lines.iter().map(|line| self.carry_out(line, now, deeds)).collect() }
+    }
+
+    /// Whether a charge would be refused.
+    pub(super) fn would_refuse(&mut self, target: &Target, cost: u64, now: u64) -> bool {
+        !self.look(target, now, cost).is_allowed()
+    }
+
+    fn carry_out(&mut self, line: &Line, now: u64, deeds: &mut Vec<Deed>) -> Answer {
+        match line {
+            Line::Decide { times, charges } => self.decide(*times, charges, now, deeds),
+            Line::Force { target, cost } => {
+                let unpaid =
+                    on!(target.terms, self.state(target), algorithm, state, algorithm.force(state, now, *cost));
+                Answer::Forced { unpaid }
+            }
+            Line::GiveBack { target, charged, amount } => {
+                on!(target.terms, self.state(target), rule, state, rule.give_back(state, now, charged, *amount));
+                deeds.push(Deed::GivenBack { key: target.key.clone(), charged: *charged });
+                Answer::GivenBack
+            }
+            Line::Settle { target, charged, true_cost } => {
+                deeds.push(Deed::Loosened { key: target.key.clone() });
+                let state = self.state(target);
+                let settled = on!(target.terms, state, rule, state, rule.settle(state, now, charged, *true_cost));
+                Answer::Settled { overrun: settled.overrun }
+            }
+            Line::Renew { target, charged } => {
+                let held = match (&target.terms.algorithm, self.state(target)) {
+                    (Compiled::Concurrency(permits), KeyState::Leases(leases)) => permits.renew(leases, now, charged),
+                    _ => false,
+                };
+                let (key, until) = (target.key.clone(), now + ticks(&target.terms));
+                deeds.push(Deed::Renewed { key, charged: *charged, held, until });
+                Answer::Renewed { held }
+            }
+            Line::Reset { target } => {
+                deeds.push(Deed::Loosened { key: target.key.clone() });
+                self.keys.remove(&target.key);
+                Answer::Reset
+            }
+        }
+    }
+
+    fn decide(&mut self, times: u32, charges: &[SlotCharge], now: u64, deeds: &mut Vec<Deed>) -> Answer {
+        let views: SmallVec<[View; 4]> = charges.iter().map(|charge| self.view(&charge.target, now)).collect();
+        let mut passed = 0;
+        while passed < times && self.pass_one(charges, now, deeds) {
+            passed += 1;
+        }
+        Answer::Decided { passed, views }
+    }
+
+    fn pass_one(&mut self, charges: &[SlotCharge], now: u64, deeds: &mut Vec<Deed>) -> bool {
+        let fits = |shard: &mut Shard, charge: &SlotCharge| shard.look(&charge.target, now, charge.cost).is_allowed();
+        if !charges.iter().all(|charge| !charge.binds() || fits(self, charge)) {
+            return false;
+        }
+        let before: Vec<(Arc<[u8]>, KeyState)> =
+            charges.iter().map(|charge| (charge.target.key.clone(), self.state(&charge.target).clone())).collect();
+        let mut made = Vec::new();
+        for charge in charges.iter().filter(|charge| charge.is_made()) {
+            let (decision, charged) = self.check(charge, now);
+            if !decision.is_allowed() {
+                self.keys.extend(before);
+                return false;
+            }
+            made.push(deed(charge, charged, decision, now));
+        }
+        for charge in charges.iter().filter(|charge| charge.is_shadow()) {
+            let (decision, charged) = self.check(charge, now);
+            if decision.is_allowed() {
+                made.push(deed(charge, charged, decision, now));
+            }
+        }
+        deeds.extend(made);
+        true
+    }
+
+    fn check(&mut self, charge: &SlotCharge, now: u64) -> (Decision, Charged) {
+        on!(charge.target.terms, self.state(&charge.target), rule, state, {
+            let decision = rule.check(state, now, charge.cost);
+            (decision, rule.charged(state, now, charge.cost))
+        })
+    }
+
+    fn look(&mut self, target: &Target, now: u64, cost: u64) -> Decision {
+        on!(target.terms, self.state(target), rule, state, rule.look(state, now, cost))
+    }
+
+    fn view(&mut self, target: &Target, now: u64) -> View {
+        let terms = Arc::clone(&target.terms);
+        match (&terms.algorithm, self.state(target)) {
+            (_, KeyState::Bucket(state)) => View::Bucket(*state),
+            (_, KeyState::Window(state)) => View::Window(*state),
+            (_, KeyState::Counter(state)) => View::Counter(*state),
+            (_, KeyState::Log(log)) => {
+                let in_force: Vec<_> = log.entries().filter(|(at, _)| at + ticks(&terms) > now).collect();
+                View::Log {
+                    used: in_force.iter().map(|(_, cost)| cost).sum(),
+                    newest: in_force.last().map_or(0, |(at, _)| *at),
+                    front: in_force.into_iter().collect(),
+                }
+            }
+            (Compiled::Concurrency(permits), KeyState::Leases(leases)) => {
+                let untouched_at = permits.untouched_at(leases);
+                View::Leases {
+                    used: terms.quota.amount() - permits.look(leases, now, 0).remaining,
+                    until: if untouched_at > now { untouched_at } else { 0 },
+                    last_id: permits.charged(leases, now, 0).mark,
+                }
+            }
+            (_, KeyState::Leases(_)) => panic!("only permits have leases"),
+        }
+    }
+
+    fn state(&mut self, target: &Target) -> &mut KeyState {
+        self.keys.entry(target.key.clone()).or_insert_with(|| match target.terms.algorithm {
+            Compiled::Bucket(_) => KeyState::Bucket(BucketState::default()),
+            Compiled::FixedWindow(_) => KeyState::Window(WindowState::default()),
+            Compiled::SlidingCounter(_) => KeyState::Counter(CounterState::default()),
+            Compiled::SlidingLog(_) => KeyState::Log(Log::default()),
+            Compiled::Concurrency(_) => KeyState::Leases(Leases::default()),
+        })
+    }
+}
+
+fn deed(charge: &SlotCharge, charged: Charged, decision: Decision, now: u64) -> Deed {
+    let until = now + ticks(&charge.target.terms);
+    Deed::Charged { key: charge.target.key.clone(), charged, decision, until }
+}
+
+pub(super) fn ticks(terms: &Terms) -> u64 {
+    terms.quota.period_ns().div_ceil(Terms::TICK.ns())
+}

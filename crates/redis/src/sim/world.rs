@@ -1,0 +1,208 @@
+//! Servers, links to them, and all that can happen on the way.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::books::Books;
+use super::shard::Shard;
+use crate::call::{Call, Target};
+use crate::store::random::Random;
+use crate::transport::{Cause, Done, Executed, ShardId, Slot, Transport, Trouble};
+
+/// The server's clock at the beginning, in microseconds since 1970.
+pub(super) const BEGAN_US: u64 = 1_700_000_000_000_000;
+
+pub(super) struct World {
+    pub(super) random: Random,
+    pub(super) books: Books,
+    shards: Vec<Shard>,
+    /// What a replica of each shard has, which is a little old.
+    replicas: Vec<Shard>,
+    slots: u16,
+    began: Instant,
+    /// How many calls in a thousand meet a fault of their own.
+    pub(super) faults_per_mille: u32,
+    /// Which instance cannot reach which shard, and until when.
+    partitions: Vec<(usize, usize, Instant)>,
+}
+
+pub(super) type SharedWorld = Arc<Mutex<World>>;
+
+pub(super) fn locked(world: &SharedWorld) -> MutexGuard<'_, World> {
+    world.lock().unwrap()
+}
+
+/// What happens to one call.
+#[derive(Clone, Copy, Debug)]
+struct Fate {
+    /// Until it reaches the server; `None` if it never does.
+    there: Option<Duration>,
+    /// From there until it is heard again.
+    back: Duration,
+    heard: Heard,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Heard {
+    Answer,
+    Trouble(Trouble),
+    /// The one who should tell is gone.
+    Dropped,
+}
+
+impl World {
+    pub(super) fn new(random: Random, shards: usize, slots: u16, faults_per_mille: u32) -> World {
+        World {
+            random,
+            books: Books::default(),
+            shards: vec![Shard::default(); shards],
+            replicas: vec![Shard::default(); shards],
+            slots,
+            began: Instant::now(),
+            faults_per_mille,
+            partitions: Vec::new(),
+        }
+    }
+
+    pub(super) fn now_us(&self) -> u64 {
+        BEGAN_US + self.began.elapsed().as_micros() as u64
+    }
+
+    pub(super) fn slot(&self, tag: &[u8]) -> Slot {
+        let mixed = tag.iter().fold(7_u32, |mixed, byte| mixed.wrapping_mul(31).wrapping_add(u32::from(*byte)));
+        Slot((mixed % u32::from(self.slots)) as u16)
+    }
+
+    fn shard_of(&self, slot: Slot) -> usize {
+        usize::from(slot.0) % self.shards.len()
+    }
+
+    pub(super) fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    pub(super) fn would_refuse(&mut self, slot: Slot, target: &Target, cost: u64) -> bool {
+        let (shard, now) = (self.shard_of(slot), self.now_us());
+        self.shards[shard].would_refuse(target, cost, now)
+    }
+
+    /// A server begins anew with nothing.
+    pub(super) fn restart(&mut self, shard: usize) {
+        self.shards[shard] = Shard::default();
+        // Which keys live there is told by their tags; a few too many do no harm.
+        self.books.lost();
+    }
+
+    /// A replica takes over, without the last writes.
+    pub(super) fn fail_over(&mut self, shard: usize) {
+        self.shards[shard] = self.replicas[shard].clone();
+        // Which keys live there is told by their tags; a few too many do no harm.
+        self.books.lost();
+    }
+
+    pub(super) fn replicate(&mut self) {
+        self.replicas = self.shards.clone();
+    }
+
+    pub(super) fn part(&mut self, instance: usize, shard: usize, lasts: Duration) {
+        self.partitions.push((instance, shard, Instant::now() + lasts));
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.faults_per_mille = 0;
+        self.partitions.clear();
+    }
+
+    fn ms(&mut self, from: u32, to: u32) -> Duration {
+        Duration::from_millis(u64::from(from + self.random.below(to - from + 1)))
+    }
+
+    fn fate(&mut self, instance: usize, shard: usize) -> Fate {
+        let now = Instant::now();
+        let is_parted = self.partitions.iter().any(|part| (part.0, part.1) == (instance, shard) && now < part.2);
+        let (there, back) = (self.ms(0, 4), self.ms(0, 4));
+        let healthy = Fate { there: Some(there), back, heard: Heard::Answer };
+        let never = |executed: Executed| Heard::Trouble(Trouble { cause: Cause::Connection, executed });
+        if is_parted {
+            return match self.random.below(3) {
+                0 => Fate { there: None, back: self.ms(1, 100), heard: never(Executed::Unknown) },
+                _ => Fate { there: None, back: self.ms(0, 3), heard: never(Executed::No) },
+            };
+        }
+        if self.random.below(1_000) >= self.faults_per_mille {
+            return healthy;
+        }
+        match self.random.below(8) {
+            // Not sent.
+            0 => Fate { there: None, back: Duration::ZERO, heard: never(Executed::No) },
+            1 => Fate { there: None, back: self.ms(1, 10), heard: never(Executed::No) },
+            // Lost on the way there.
+            2 => Fate { there: None, back: self.ms(1, 300), heard: never(Executed::Unknown) },
+            // Lost on the way back.
+            3 => Fate { back: self.ms(1, 300), heard: never(Executed::Unknown), ..healthy },
+            4 => Fate { back: self.ms(1, 50), heard: Heard::Dropped, ..healthy },
+            // Late, on the way back or there.
+            5 => Fate { back: self.ms(12, 40), ..healthy },
+            6 => Fate { back: self.ms(50, 500), ..healthy },
+            _ => Fate { there: Some(self.ms(20, 200)), ..healthy },
+        }
+    }
+}
+
+/// An instance's way to the servers.
+pub(super) struct Link {
+    pub(super) world: SharedWorld,
+    pub(super) instance: usize,
+}
+
+impl Transport for Link {
+    fn send(&self, slot: Slot, call: Call, _deadline: Instant, done: Done) {
+        let fate = {
+            let mut world = locked(&self.world);
+            world.books.sent(self.instance, &call);
+            let shard = world.shard_of(slot);
+            world.fate(self.instance, shard)
+        };
+        let (world, instance) = (Arc::clone(&self.world), self.instance);
+        if let (None, true, Heard::Trouble(trouble)) = (fate.there, fate.back.is_zero(), fate.heard) {
+            // Some failures are known before `send` returns.
+            locked(&world).books.failed(instance, &call, trouble.executed);
+            return done.hear(Err(trouble));
+        }
+        tokio::spawn(carry(world, instance, slot, call, fate, done));
+    }
+
+    fn slot(&self, tag: &[u8]) -> Slot {
+        locked(&self.world).slot(tag)
+    }
+
+    fn shard(&self, slot: Slot) -> ShardId {
+        ShardId(locked(&self.world).shard_of(slot) as u32)
+    }
+}
+
+async fn carry(world: SharedWorld, instance: usize, slot: Slot, call: Call, fate: Fate, done: Done) {
+    let mut deeds = Vec::new();
+    let mut reply = None;
+    if let Some(there) = fate.there {
+        sleep(there).await;
+        let mut world = locked(&world);
+        let (shard, now) = (world.shard_of(slot), world.now_us());
+        reply = Some(world.shards[shard].execute(&call, now, &mut deeds));
+        world.books.executed(instance, &deeds);
+    }
+    sleep(fate.back).await;
+    match (fate.heard, reply) {
+        (Heard::Answer, Some(reply)) => {
+            locked(&world).books.told(instance, &deeds);
+            done.hear(Ok(reply));
+        }
+        (Heard::Trouble(trouble), _) => {
+            locked(&world).books.failed(instance, &call, trouble.executed);
+            done.hear(Err(trouble));
+        }
+        (Heard::Dropped | Heard::Answer, _) => drop(done),
+    }
+}

@@ -1,0 +1,290 @@
+//! The way of a question to its slot and back.
+
+use std::sync::{Arc, OnceLock};
+
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+use tollgate_core::Decision;
+
+use super::Inner;
+use super::breakers::Watch;
+use super::debts::Debt;
+use super::failure::Failure;
+use super::lanes::{Joined, Journey};
+use super::made::{Made, MadeCharge};
+use super::planted::Planted;
+use super::question::{Answer, Asker, Group, Question, Seen, SlotAnswer};
+use super::refusals::Refusal;
+use crate::call::{self, Call, Line, Reply};
+use crate::script::{Replayed, replay};
+use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
+
+/// A question whose answer is awaited.
+pub(super) struct Pending<T: Transport> {
+    answer: oneshot::Receiver<SlotAnswer<T>>,
+    watch: Arc<OnceLock<Arc<Watch>>>,
+    /// Whom it waits behind, and until when at most.
+    behind: Option<(Group, Instant)>,
+}
+
+/// A question on its way.
+struct Flight<T: Transport> {
+    question: Arc<Question>,
+    askers: Vec<Asker<T>>,
+    /// Which lane it occupies.
+    lane: Option<(Group, u64)>,
+    sent_at: Instant,
+    watch: Arc<Watch>,
+    /// Debts that travel with it.
+    debts: SmallVec<[(Arc<[u8]>, Debt); 2]>,
+}
+
+impl<T: Transport> Inner<T> {
+    pub(super) fn ask(self: &Arc<Self>, question: &Arc<Question>, deadline: Instant) -> Pending<T> {
+        let (sender, answer) = oneshot::channel();
+        let watch = Arc::new(OnceLock::new());
+        let asker = Asker { question: Arc::clone(question), answer: sender, deadline, watch: Arc::clone(&watch) };
+        let mut pending = Pending { answer, watch, behind: None };
+        if !self.settings.joins {
+            self.depart(Arc::clone(question), vec![asker], None);
+            return pending;
+        }
+        match self.lanes.join(asker) {
+            Joined::Departs(journey) => self.begin(journey),
+            Joined::Waits { group, ends } => pending.behind = Some((group, ends)),
+        }
+        pending
+    }
+
+    /// The answer, or that there is none in time.
+    pub(super) async fn answer(self: &Arc<Self>, mut pending: Pending<T>, deadline: Instant) -> SlotAnswer<T> {
+        if let Some((group, ends)) = pending.behind.take() {
+            if let Ok(answer) = timeout_at(ends.min(deadline), &mut pending.answer).await {
+                return answer.unwrap_or(Err(Failure::Trouble(Cause::Connection)));
+            }
+            self.overdue(&group);
+        }
+        if self.is_planted(Planted::NoDeadline) {
+            return pending.answer.await.unwrap_or(Err(Failure::Trouble(Cause::Connection)));
+        }
+        match timeout_at(deadline, &mut pending.answer).await {
+            Ok(answer) => answer.unwrap_or(Err(Failure::Trouble(Cause::Connection))),
+            Err(_) => {
+                let now = Instant::now();
+                if let Some(watch) = pending.watch.get().filter(|watch| watch.deadline <= now) {
+                    self.call_failed(watch, Failure::Trouble(Cause::Timeout), now);
+                }
+                Err(Failure::Trouble(Cause::Timeout))
+            }
+        }
+    }
+
+    /// Those who wait behind an overdue call go on without it.
+    fn overdue(self: &Arc<Self>, group: &Group) {
+        let now = Instant::now();
+        let Some((watch, journey)) = self.lanes.overdue(group, now) else { return };
+        if let Some(watch) = watch {
+            self.call_failed(&watch, Failure::Trouble(Cause::Timeout), now);
+        }
+        if let Some(journey) = journey {
+            self.begin(journey);
+        }
+    }
+
+    fn begin(self: &Arc<Self>, journey: Journey<T>) {
+        let Journey { group, number, askers } = journey;
+        if let Some(first) = askers.first() {
+            self.counters.joined.add(askers.len() as u64 - 1);
+            // They all ask the same, so one of the questions is sent.
+            self.depart(Arc::clone(&first.question), askers, Some((group, number)));
+        }
+    }
+
+    fn depart(self: &Arc<Self>, question: Arc<Question>, askers: Vec<Asker<T>>, lane: Option<(Group, u64)>) {
+        let sent_at = Instant::now();
+        let deadline = askers.iter().map(|asker| asker.deadline).max().unwrap_or(sent_at);
+        let Some(watch) = self.admit(question.slot, sent_at, deadline) else {
+            self.counters.failed(Failure::BreakerOpen);
+            disappoint(askers, Failure::BreakerOpen);
+            return self.lane_is_free(lane);
+        };
+        for asker in &askers {
+            // Only who sends fills it in, and each is sent once.
+            let _ = asker.watch.set(Arc::clone(&watch));
+        }
+        if let Some((group, number)) = &lane {
+            self.lanes.departed(group, *number, &watch);
+        }
+        let debts = self.take_debts(&question, sent_at);
+        let call = call_for(&question, askers.len(), &debts);
+        self.counters.calls.add(1);
+        let slot = question.slot;
+        let again = self.is_planted(Planted::RetryUnknown).then(|| call.clone());
+        let flight = Flight { question, askers, lane, sent_at, watch, debts };
+        let store = Arc::clone(self);
+        let done = Done::new(move |answered| match (&answered, again) {
+            (Err(Trouble { executed: Executed::Unknown, .. }), Some(call)) => {
+                let done = Done::new({
+                    let store = Arc::clone(&store);
+                    move |answered| store.arrived(flight, answered)
+                });
+                store.transport.send(slot, call, deadline, done);
+            }
+            _ => store.arrived(flight, answered),
+        });
+        self.transport.send(slot, call, deadline, done);
+    }
+
+    fn arrived(self: &Arc<Self>, flight: Flight<T>, answered: Answered) {
+        let now = Instant::now();
+        let Flight { question, askers, lane, sent_at, watch, debts } = flight;
+        let times = askers.len() as u32;
+        let understood = answered.and_then(|reply| understand(&question, times, debts.len(), &reply));
+        match understood {
+            Ok(understood) => {
+                self.call_answered(&watch, now);
+                if now <= watch.deadline {
+                    self.clock.heard(understood.seen.now, now);
+                }
+                self.remember(&question, &understood, sent_at, now);
+                self.hand_out(&question, askers, understood);
+                if self.is_planted(Planted::KeepDebt) {
+                    self.owe_again(&debts, now);
+                }
+            }
+            Err(trouble) => {
+                self.call_failed(&watch, Failure::Trouble(trouble.cause), now);
+                // What may have been charged is not owed any more.
+                if trouble.executed == Executed::No || self.is_planted(Planted::DoubleDebt) {
+                    self.owe_again(&debts, now);
+                }
+                disappoint(askers, Failure::Trouble(trouble.cause));
+            }
+        }
+        self.lane_is_free(lane);
+    }
+
+    fn lane_is_free(self: &Arc<Self>, lane: Option<(Group, u64)>) {
+        if let Some((group, number)) = lane
+            && let Some(journey) = self.lanes.arrived(&group, number)
+        {
+            self.begin(journey);
+        }
+    }
+
+    fn take_debts(&self, question: &Question, now: Instant) -> SmallVec<[(Arc<[u8]>, Debt); 2]> {
+        if self.debts.is_empty() {
+            return SmallVec::new();
+        }
+        let mut debts = SmallVec::new();
+        for (charge, origin) in question.charges.iter().zip(&question.origins) {
+            let Some(mut debt) = self.debts.take(&charge.target.key, now) else { continue };
+            if let Some(limit) = &origin.limit.0.fallback {
+                // Time has settled the rest.
+                let here = self.fallback.peek(limit, &*origin.key);
+                debt.amount = debt.amount.min(here.limit.saturating_sub(here.remaining));
+            }
+            if debt.amount > 0 {
+                debts.push((Arc::clone(&charge.target.key), debt));
+            }
+        }
+        debts
+    }
+
+    fn owe_again(&self, debts: &[(Arc<[u8]>, Debt)], now: Instant) {
+        for (key, debt) in debts {
+            if !self.debts.put(key, *debt, now) {
+                self.counters.dropped_debts.add(1);
+            }
+        }
+    }
+
+    /// The first who is refused speaks for all who come later.
+    fn remember(&self, question: &Question, understood: &Understood, sent_at: Instant, now: Instant) {
+        let refused = understood.answers.get(understood.passed as usize);
+        let Some(refused) = refused.filter(|_| self.settings.remembers_refusals) else { return };
+        let known = question.charges.iter().zip(&question.origins).zip(&refused.decisions);
+        for ((charge, origin), decision) in known.filter(|((charge, _), _)| charge.binds()) {
+            let refusal = Refusal {
+                limit: origin.limit.id(),
+                key: &origin.key,
+                cost: charge.cost,
+                sent_at,
+                decision: self.perhaps_too_long(*decision),
+                lasting: origin.limit.0.options.refusals,
+            };
+            self.refusals.remember(&refusal, now);
+        }
+    }
+
+    fn perhaps_too_long(&self, decision: Decision) -> Decision {
+        match decision.retry_after() {
+            Some(retry_after) if self.is_planted(Planted::RememberTooLong) => {
+                let verdict = tollgate_core::Verdict::Refused { retry_after: Some(retry_after.saturating_mul(3)) };
+                Decision { verdict, ..decision }
+            }
+            _ => decision,
+        }
+    }
+
+    /// To each its own, in the order in which they came.
+    fn hand_out(self: &Arc<Self>, question: &Question, mut askers: Vec<Asker<T>>, understood: Understood) {
+        let Understood { passed, answers, seen } = understood;
+        if self.is_planted(Planted::SwapJoinedAnswers) {
+            askers.reverse();
+        }
+        let seen = Arc::new(seen);
+        for (index, (asker, replayed)) in (0..).zip(askers.into_iter().zip(answers)) {
+            let made = Made::new(Arc::clone(self), question.slot, made_charges(question, &replayed));
+            let answer = Answer { passed: index < passed, replayed, made, index, seen: Arc::clone(&seen) };
+            if let Err(Ok(answer)) = asker.answer.send(Ok(answer)) {
+                answer.made.is_late();
+            }
+        }
+    }
+}
+
+/// What came back, worked out for each who asked.
+struct Understood {
+    passed: u32,
+    answers: Vec<Replayed>,
+    seen: Seen,
+}
+
+fn call_for(question: &Question, times: usize, debts: &[(Arc<[u8]>, Debt)]) -> Call {
+    let mut lines = Vec::with_capacity(1 + debts.len());
+    for (key, debt) in debts {
+        if let Some(charge) = question.charges.iter().find(|charge| charge.target.key == *key) {
+            lines.push(Line::Force { target: charge.target.clone(), cost: debt.amount });
+        }
+    }
+    lines.push(Line::Decide { times: times as u32, charges: question.charges.clone() });
+    Call { lines }
+}
+
+/// Reads a reply. One that makes no sense was carried out all the same, as far as anybody knows.
+fn understand(question: &Question, times: u32, forced: usize, reply: &Reply) -> Result<Understood, Trouble> {
+    let nonsense = Trouble { cause: Cause::Protocol, executed: Executed::Unknown };
+    let Some(call::Answer::Decided { passed, views }) = reply.answers.get(forced) else { return Err(nonsense) };
+    let answers = replay(&question.charges, times, reply.now, *passed, views).map_err(|_| nonsense)?;
+    Ok(Understood { passed: *passed, answers, seen: Seen { now: reply.now, views: views.clone() } })
+}
+
+fn made_charges(question: &Question, replayed: &Replayed) -> SmallVec<[MadeCharge; 4]> {
+    let made = replayed.charged.iter().enumerate().filter_map(|(at, charged)| Some((at, (*charged)?)));
+    made.map(|(at, charged)| MadeCharge {
+        at,
+        origin: question.origins[at].clone(),
+        target: question.charges[at].target.clone(),
+        charged,
+    })
+    .collect()
+}
+
+fn disappoint<T: Transport>(askers: Vec<Asker<T>>, failure: Failure) {
+    for asker in askers {
+        // Who does not wait any more has had its answer.
+        let _ = asker.answer.send(Err(failure));
+    }
+}

@@ -1,0 +1,129 @@
+//! What was let pass while nobody counted it, to be charged once the counters are back.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The debts of this instance, by the names of keys. Bounded: what does not
+/// find room is not charged later.
+pub(crate) struct Debts {
+    by_key: Mutex<HashMap<Arc<[u8]>, Debt>>,
+    /// How many there are, for the usual case that there are none.
+    count: AtomicUsize,
+    most: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Debt {
+    pub(crate) amount: u64,
+    /// By then the counters would have forgotten it themselves.
+    pub(crate) void_at: Instant,
+}
+
+impl Debts {
+    pub(crate) fn new(most: usize) -> Debts {
+        Debts { by_key: Mutex::default(), count: AtomicUsize::new(0), most }
+    }
+
+    /// Something was let pass that its key's counter would have held for `lasts`. `false` if there is no room for it.
+    pub(crate) fn add(&self, key: &Arc<[u8]>, amount: u64, lasts: Duration, now: Instant) -> bool {
+        self.put(key, Debt { amount, void_at: now + lasts }, now)
+    }
+
+    /// Puts back what was taken and not charged.
+    pub(crate) fn put(&self, key: &Arc<[u8]>, debt: Debt, now: Instant) -> bool {
+        let mut by_key = self.by_key();
+        if by_key.len() >= self.most && !by_key.contains_key(key) {
+            by_key.retain(|_, debt| now < debt.void_at);
+            if by_key.len() >= self.most {
+                self.count.store(by_key.len(), Ordering::Relaxed);
+                return false;
+            }
+        }
+        let held = by_key.entry(Arc::clone(key)).or_insert(Debt { amount: 0, void_at: debt.void_at });
+        held.amount = held.amount.saturating_add(debt.amount);
+        held.void_at = held.void_at.max(debt.void_at);
+        self.count.store(by_key.len(), Ordering::Relaxed);
+        true
+    }
+
+    /// Takes a key's debt in order to charge it: who takes it, charges it once.
+    pub(crate) fn take(&self, key: &[u8], now: Instant) -> Option<Debt> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut by_key = self.by_key();
+        let debt = by_key.remove(key);
+        self.count.store(by_key.len(), Ordering::Relaxed);
+        debt.filter(|debt| now < debt.void_at && debt.amount > 0)
+    }
+
+    /// What was let pass was given back.
+    pub(crate) fn reduce(&self, key: &[u8], amount: u64) {
+        if let Some(debt) = self.by_key().get_mut(key) {
+            debt.amount = debt.amount.saturating_sub(amount);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    fn by_key(&self) -> MutexGuard<'_, HashMap<Arc<[u8]>, Debt>> {
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_secs(1);
+
+    fn key(name: &str) -> Arc<[u8]> {
+        name.as_bytes().into()
+    }
+
+    #[test]
+    fn a_debt_is_taken_once() {
+        let (debts, now) = (Debts::new(10), Instant::now());
+        assert!(debts.add(&key("alice"), 2, PERIOD, now) && debts.add(&key("alice"), 3, PERIOD, now));
+        assert_eq!(debts.take(b"bob", now), None);
+        assert_eq!(debts.take(b"alice", now).map(|debt| debt.amount), Some(5));
+        assert_eq!(debts.take(b"alice", now), None);
+        assert!(debts.is_empty());
+    }
+
+    #[test]
+    fn what_time_has_settled_is_dropped() {
+        let (debts, now) = (Debts::new(10), Instant::now());
+        debts.add(&key("alice"), 2, PERIOD, now);
+        assert_eq!(debts.take(b"alice", now + PERIOD), None);
+        assert!(debts.is_empty());
+    }
+
+    #[test]
+    fn what_is_given_back_is_not_owed() {
+        let (debts, now) = (Debts::new(10), Instant::now());
+        debts.add(&key("alice"), 2, PERIOD, now);
+        debts.reduce(b"alice", 1);
+        debts.reduce(b"bob", 1);
+        assert_eq!(debts.take(b"alice", now).map(|debt| debt.amount), Some(1));
+        debts.add(&key("alice"), 2, PERIOD, now);
+        debts.reduce(b"alice", 9);
+        assert_eq!(debts.take(b"alice", now), None);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_void_makes_room() {
+        let (debts, now) = (Debts::new(2), Instant::now());
+        assert!(debts.add(&key("a"), 1, PERIOD, now) && debts.add(&key("b"), 1, PERIOD * 3, now));
+        assert!(!debts.add(&key("c"), 1, PERIOD, now));
+        assert!(debts.add(&key("a"), 1, PERIOD, now));
+        assert!(debts.add(&key("c"), 1, PERIOD, now + PERIOD));
+        assert_eq!(debts.take(b"b", now + PERIOD).map(|debt| debt.amount), Some(1));
+    }
+}

@@ -1,0 +1,191 @@
+//! A check, from the charges to the outcome.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+use tollgate_core::{Decision, Verdict};
+use tollgate_store::{Asked, KeyedCharge, Mode, OnFailure, Outcome, Source};
+
+use super::Inner;
+use super::limit::RedisLimit;
+use super::made::MadeCharge;
+use super::planted::Planted;
+use super::question::{Answer, Question, SlotAnswer};
+use super::receipt::{MadeWhere, RedisReceipt};
+use crate::transport::{Slot, Transport};
+
+pub(super) type Charges<'a> = [KeyedCharge<'a, RedisLimit>];
+
+impl<T: Transport> Inner<T> {
+    pub(super) async fn decide(self: &Arc<Self>, charges: &Charges<'_>) -> Outcome<RedisReceipt> {
+        let now = Instant::now();
+        let deadline = now + self.settings.deadline;
+        self.counters.decisions.add(1);
+        if let Some(refused) = self.known_refusal(charges, now) {
+            return refused;
+        }
+        let questions: SmallVec<[Arc<Question>; 2]> =
+            Question::by_slot(&self.transport, charges).into_iter().map(Arc::new).collect();
+        if let Some(refused) = self.refused_by_trouble(charges, &questions) {
+            return refused;
+        }
+        let pending: SmallVec<[_; 2]> = questions.iter().map(|question| self.ask(question, deadline)).collect();
+        let mut answers: Answers<T> = SmallVec::new();
+        for (question, pending) in questions.into_iter().zip(pending) {
+            answers.push((question, self.answer(pending, deadline).await));
+        }
+        self.conclude(charges, answers).await
+    }
+
+    /// Refused without asking, where a refusal is known that still holds.
+    fn known_refusal(&self, charges: &Charges<'_>, now: Instant) -> Option<Outcome<RedisReceipt>> {
+        if !self.settings.remembers_refusals {
+            return None;
+        }
+        let mut outcome: Option<Outcome<RedisReceipt>> = None;
+        let mut known: SmallVec<[usize; 4]> = SmallVec::new();
+        for (at, asked) in charges.iter().enumerate().filter(|(_, asked)| binds(asked)) {
+            if let Some(decision) = self.refusals.find(asked.limit.id(), asked.key, asked.cost, now) {
+                let outcome = outcome.get_or_insert_with(|| refused(charges, Source::Cached));
+                outcome.decisions[at] = decision;
+                known.push(at);
+            }
+        }
+        let mut outcome = outcome?;
+        outcome.asked = asked_only(known, charges);
+        self.counters.cached_refusals.add(1);
+        Some(outcome)
+    }
+
+    /// Refused without asking, where a shard is known to fail and one of its
+    /// limits is closed then: what the others charged would only be given back.
+    fn refused_by_trouble(&self, charges: &Charges<'_>, questions: &[Arc<Question>]) -> Option<Outcome<RedisReceipt>> {
+        let mut closed: SmallVec<[usize; 4]> = SmallVec::new();
+        for question in questions.iter().filter(|question| self.breakers.is_open(self.transport.shard(question.slot))) {
+            closed.extend(question.positions.iter().copied().filter(|at| is_closed(&charges[*at])));
+        }
+        (!closed.is_empty()).then(|| self.refuse_closed(charges, refused(charges, Source::Fallback), closed))
+    }
+
+    /// Marks the charges that are refused because the store fails.
+    pub(super) fn refuse_closed(
+        &self,
+        charges: &Charges<'_>,
+        mut outcome: Outcome<RedisReceipt>,
+        closed: SmallVec<[usize; 4]>,
+    ) -> Outcome<RedisReceipt> {
+        for at in &closed {
+            self.counters.fell_back(OnFailure::Closed);
+            outcome.decisions[*at] = charges[*at].limit.uncounted(Verdict::NoRoom);
+        }
+        outcome.asked = match outcome.asked {
+            // Nobody was asked anything before.
+            Asked::All => asked_only(closed, charges),
+            asked => asked_with(asked, closed.into_iter(), charges),
+        };
+        outcome
+    }
+
+    async fn conclude(self: &Arc<Self>, charges: &Charges<'_>, answers: Answers<T>) -> Outcome<RedisReceipt> {
+        let is_refused = |answer: &SlotAnswer<T>| answer.as_ref().is_ok_and(|answer| !answer.passed);
+        let some_pass = answers.iter().any(|(_, answer)| answer.as_ref().is_ok_and(|answer| answer.passed));
+        if answers.iter().any(|(_, answer)| is_refused(answer))
+            && !(some_pass && self.is_planted(Planted::OneSlotIsEnough))
+        {
+            return refuse(charges, answers, Source::Exact);
+        }
+        if answers.iter().all(|(_, answer)| answer.is_ok()) {
+            let mut outcome = passed(charges, Source::Exact);
+            keep(charges, answers, &mut outcome);
+            return outcome;
+        }
+        self.fall_back(charges, answers).await
+    }
+}
+
+/// Each slot's question and what came of it.
+pub(super) type Answers<T> = SmallVec<[(Arc<Question>, SlotAnswer<T>); 2]>;
+
+/// The whole is refused: each slot that answered says how it stands without it, and gets back what it charged.
+pub(super) fn refuse<T: Transport>(
+    charges: &Charges<'_>,
+    answers: Answers<T>,
+    source: Source,
+) -> Outcome<RedisReceipt> {
+    let mut outcome = refused(charges, source);
+    let mut asked: SmallVec<[usize; 4]> = SmallVec::new();
+    for (question, answer) in answers {
+        let Ok(answer) = answer else { continue };
+        let decisions = answer.decisions_unmade(&question.charges);
+        place(&question, &decisions, &mut outcome);
+        asked.extend_from_slice(&question.positions);
+        answer.made.is_refused();
+    }
+    outcome.asked = asked_only(asked, charges);
+    outcome
+}
+
+/// The whole passed: what was charged is kept.
+pub(super) fn keep<T: Transport>(charges: &Charges<'_>, answers: Answers<T>, outcome: &mut Outcome<RedisReceipt>) {
+    for (question, answer) in answers {
+        let Ok(Answer { replayed, made, .. }) = answer else { continue };
+        place(&question, &replayed.decisions, outcome);
+        for charge in made.keep() {
+            let at = question.positions[charge.at];
+            if charges[at].receipt {
+                outcome.receipts.push((at, receipt(question.slot, charge)));
+            }
+        }
+    }
+    outcome.receipts.sort_by_key(|(at, _)| *at);
+}
+
+fn place(question: &Question, decisions: &[Decision], outcome: &mut Outcome<RedisReceipt>) {
+    for (at, decision) in question.positions.iter().zip(decisions) {
+        outcome.decisions[*at] = *decision;
+    }
+}
+
+fn receipt(slot: Slot, charge: MadeCharge) -> RedisReceipt {
+    let MadeCharge { origin, target, charged, .. } = charge;
+    let made = MadeWhere::Server { slot, charged, lease_lost: Arc::default() };
+    RedisReceipt { limit: origin.limit, key: origin.key, target, made }
+}
+
+pub(super) fn passed(charges: &Charges<'_>, source: Source) -> Outcome<RedisReceipt> {
+    Outcome { passed: true, ..refused(charges, source) }
+}
+
+/// An outcome in which nothing is answered yet.
+fn refused(charges: &Charges<'_>, source: Source) -> Outcome<RedisReceipt> {
+    let unasked = |asked: &KeyedCharge<'_, RedisLimit>| asked.limit.uncounted(Verdict::Allowed { delay: 0 });
+    let decisions = charges.iter().map(unasked).collect();
+    Outcome { passed: false, decisions, receipts: Vec::new(), source, asked: Asked::All }
+}
+
+fn asked_only(mut positions: SmallVec<[usize; 4]>, charges: &Charges<'_>) -> Asked {
+    if positions.len() == charges.len() {
+        return Asked::All;
+    }
+    positions.sort_unstable();
+    Asked::Only(positions)
+}
+
+/// More positions that were asked about.
+pub(super) fn asked_with(asked: Asked, more: impl Iterator<Item = usize>, charges: &Charges<'_>) -> Asked {
+    match asked {
+        Asked::All => Asked::All,
+        Asked::Only(positions) => asked_only(positions.into_iter().chain(more).collect(), charges),
+    }
+}
+
+/// Whether a charge can refuse the whole.
+fn binds(asked: &KeyedCharge<'_, RedisLimit>) -> bool {
+    asked.cost > 0 && matches!(asked.mode, Mode::Enforce | Mode::Guard)
+}
+
+/// Whether a charge refuses the whole when the store fails.
+pub(super) fn is_closed(asked: &KeyedCharge<'_, RedisLimit>) -> bool {
+    binds(asked) && asked.limit.0.options.on_failure == OnFailure::Closed
+}

@@ -1,0 +1,129 @@
+//! What happens to charges whose slot gave no answer: each by its own rule.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+use tollgate_core::Verdict;
+use tollgate_store::{KeyedCharge, Limit, OnFailure, Outcome, Source, Store};
+
+use super::Inner;
+use super::decide::{Answers, Charges, is_closed, keep, passed, refuse};
+use super::receipt::{MadeWhere, RedisReceipt};
+use crate::call::{SlotCharge, Target};
+use crate::transport::Transport;
+
+/// A charge whose slot gave no answer.
+struct Stranded {
+    position: usize,
+    target: Target,
+}
+
+impl<T: Transport> Inner<T> {
+    /// All slots that answered let it pass; the others gave no answer.
+    pub(super) async fn fall_back(
+        self: &Arc<Self>,
+        charges: &Charges<'_>,
+        answers: Answers<T>,
+    ) -> Outcome<RedisReceipt> {
+        let stranded = stranded(&answers);
+        let closed: SmallVec<[usize; 4]> =
+            stranded.iter().map(|charge| charge.position).filter(|at| is_closed(&charges[*at])).collect();
+        if !closed.is_empty() {
+            return self.refuse_closed(charges, refuse(charges, answers, Source::Fallback), closed);
+        }
+        let here: Vec<&Stranded> =
+            stranded.iter().filter(|charge| charges[charge.position].limit.0.fallback.is_some()).collect();
+        let counted = self.count_here(charges, &here).await;
+        if !counted.passed {
+            let mut outcome = refuse(charges, answers, Source::Fallback);
+            for (charge, decision) in here.iter().zip(counted.decisions) {
+                outcome.decisions[charge.position] = decision;
+            }
+            outcome.asked =
+                super::decide::asked_with(outcome.asked, here.iter().map(|charge| charge.position), charges);
+            return outcome;
+        }
+        let mut outcome = passed(charges, Source::Fallback);
+        self.pass_uncounted(charges, &stranded, &mut outcome);
+        for (charge, decision) in here.iter().zip(counted.decisions) {
+            outcome.decisions[charge.position] = decision;
+            if decision.is_allowed() {
+                self.owe(&charges[charge.position], &charge.target);
+            }
+        }
+        for (at, receipt) in counted.receipts {
+            let Stranded { position, target } = here[at];
+            let made = MadeWhere::Here { receipt };
+            outcome.receipts.push((*position, self.receipt_here(&charges[*position], target, made)));
+        }
+        keep(charges, answers, &mut outcome);
+        outcome
+    }
+
+    /// This instance's share of the limits, all or nothing.
+    async fn count_here(&self, charges: &Charges<'_>, here: &[&Stranded]) -> Outcome<tollgate_store::Receipt> {
+        let mut local: SmallVec<[KeyedCharge<'_, Limit>; 4]> = SmallVec::new();
+        for charge in here {
+            let KeyedCharge { limit, key, cost, mode, receipt } = charges[charge.position];
+            if let Some(limit) = &limit.0.fallback {
+                self.counters.fell_back(OnFailure::Local { share: (1, 1) });
+                local.push(KeyedCharge { limit, key, cost, mode, receipt });
+            }
+        }
+        // It counts in this process, so nothing is waited for.
+        self.fallback.decide(&local).await
+    }
+
+    /// What passes because the store fails, and what would be refused but is in nobody's way.
+    fn pass_uncounted(&self, charges: &Charges<'_>, stranded: &[Stranded], outcome: &mut Outcome<RedisReceipt>) {
+        for Stranded { position, target } in stranded {
+            let asked = &charges[*position];
+            let mode = asked.limit.0.options.on_failure;
+            match mode {
+                OnFailure::Local { .. } => continue,
+                OnFailure::Closed => outcome.decisions[*position] = asked.limit.uncounted(Verdict::NoRoom),
+                OnFailure::Open => {
+                    outcome.decisions[*position] = asked.limit.uncounted(Verdict::Allowed { delay: 0 });
+                    self.owe(asked, target);
+                    let is_made = charge_like(asked, target).is_made();
+                    if asked.receipt && is_made {
+                        let made = MadeWhere::Nowhere { cost: asked.cost };
+                        outcome.receipts.push((*position, self.receipt_here(asked, target, made)));
+                    }
+                }
+            }
+            self.counters.fell_back(mode);
+        }
+    }
+
+    fn receipt_here(
+        &self,
+        asked: &KeyedCharge<'_, super::RedisLimit>,
+        target: &Target,
+        made: MadeWhere,
+    ) -> RedisReceipt {
+        RedisReceipt { limit: asked.limit.clone(), key: asked.key.into(), target: target.clone(), made }
+    }
+
+    /// The counters will hear of it when they are back. Permits cannot be taken afterwards.
+    fn owe(&self, asked: &KeyedCharge<'_, super::RedisLimit>, target: &Target) {
+        let charge = charge_like(asked, target);
+        if !(charge.is_made() || charge.is_shadow()) || asked.limit.is_concurrency() {
+            return;
+        }
+        if !self.debts.add(&target.key, asked.cost, asked.limit.remembers_for(), Instant::now()) {
+            self.counters.dropped_debts.add(1);
+        }
+    }
+}
+
+fn charge_like(asked: &KeyedCharge<'_, super::RedisLimit>, target: &Target) -> SlotCharge {
+    SlotCharge { target: target.clone(), cost: asked.cost, mode: asked.mode }
+}
+
+fn stranded<T: Transport>(answers: &Answers<T>) -> SmallVec<[Stranded; 4]> {
+    let failed = answers.iter().filter(|(_, answer)| answer.is_err());
+    let charges = failed.flat_map(|(question, _)| question.positions.iter().zip(&question.charges));
+    charges.map(|(position, charge)| Stranded { position: *position, target: charge.target.clone() }).collect()
+}

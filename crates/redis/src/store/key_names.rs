@@ -1,0 +1,118 @@
+//! What keys are called on the server.
+
+use std::sync::Arc;
+
+/// A key's name, and the part of it that says where it lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyName {
+    pub(crate) bytes: Arc<[u8]>,
+    tag_begins: usize,
+    tag_ends: usize,
+}
+
+impl KeyName {
+    /// `<prefix><scope>:{<tag>}<rest>`. The tag is what stands before the first
+    /// bar, so that all rules keyed by the same leading identity share a slot.
+    ///
+    /// Braces and backslashes are escaped everywhere: nobody can choose a slot,
+    /// and the first brace of each kind ends a part, so that different keys have
+    /// different names.
+    pub(crate) fn new(prefix_and_scope: &[u8], key: &[u8]) -> KeyName {
+        let bar = key.iter().position(|byte| *byte == b'|').unwrap_or(key.len());
+        let (tag, rest) = key.split_at(bar);
+        let mut bytes = Vec::with_capacity(prefix_and_scope.len() + key.len() + 8);
+        bytes.extend_from_slice(prefix_and_scope);
+        bytes.push(b'{');
+        let tag_begins = bytes.len();
+        if tag.is_empty() {
+            // An empty tag is none. What no escape looks like cannot be somebody's key.
+            bytes.extend_from_slice(b"\\.");
+            bytes.extend_from_slice(prefix_and_scope);
+        } else {
+            push_escaped(&mut bytes, tag);
+        }
+        let tag_ends = bytes.len();
+        bytes.push(b'}');
+        push_escaped(&mut bytes, rest);
+        KeyName { bytes: bytes.into(), tag_begins, tag_ends }
+    }
+
+    /// What stands between the braces.
+    pub(crate) fn tag(&self) -> &[u8] {
+        &self.bytes[self.tag_begins..self.tag_ends]
+    }
+}
+
+/// What the names of all keys of a scope begin with.
+pub(crate) fn prefix_and_scope(prefix: &str, scope: &str) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(prefix.len() + scope.len() + 1);
+    push_escaped(&mut bytes, prefix.as_bytes());
+    push_escaped(&mut bytes, scope.as_bytes());
+    bytes.push(b':');
+    bytes.into()
+}
+
+fn push_escaped(bytes: &mut Vec<u8>, text: &[u8]) {
+    for &byte in text {
+        match byte {
+            b'{' => bytes.extend_from_slice(b"\\x7b"),
+            b'}' => bytes.extend_from_slice(b"\\x7d"),
+            b'\\' => bytes.extend_from_slice(b"\\\\"),
+            plain => bytes.push(plain),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(scope: &str, key: &[u8]) -> KeyName {
+        KeyName::new(&prefix_and_scope("tollgate:", scope), key)
+    }
+
+    fn text(scope: &str, key: &[u8]) -> String {
+        String::from_utf8(name(scope, key).bytes.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn the_leading_part_is_the_tag() {
+        assert_eq!(text("per-user", b"alice"), "tollgate:per-user:{alice}");
+        assert_eq!(text("reports", b"alice|/a"), "tollgate:reports:{alice}|/a");
+        assert_eq!(name("per-user", b"alice").tag(), name("reports", b"alice|/a").tag());
+    }
+
+    #[test]
+    fn a_key_without_a_leading_part_has_its_scope_for_a_tag() {
+        assert_eq!(text("all", b""), "tollgate:all:{\\.tollgate:all:}");
+        assert_eq!(text("all", b"|x"), "tollgate:all:{\\.tollgate:all:}|x");
+        assert_ne!(name("all", b"").tag(), name("other", b"").tag());
+    }
+
+    #[test]
+    fn nobody_chooses_a_slot() {
+        assert_eq!(text("s", b"a}{b"), "tollgate:s:{a\\x7d\\x7bb}");
+        assert_eq!(text("{s}", b"a"), "tollgate:\\x7bs\\x7d:{a}");
+        assert_eq!(name("s", b"a}{b").tag(), b"a\\x7d\\x7bb");
+    }
+
+    /// All pairs of short scopes and keys over the bytes that could be mistaken.
+    #[test]
+    fn different_keys_have_different_names() {
+        let bytes = [b'{', b'}', b'\\', b'|', b':', b'.', b'a'];
+        let texts: Vec<Vec<u8>> = (0..=3_u32)
+            .flat_map(|length| {
+                (0..bytes.len().pow(length)).map(move |number| {
+                    (0..length).map(|place| bytes[number / bytes.len().pow(place) % bytes.len()]).collect()
+                })
+            })
+            .collect();
+        let mut seen = std::collections::HashSet::new();
+        for scope in texts.iter().filter(|text| text.len() <= 2) {
+            for key in &texts {
+                let scope = str::from_utf8(scope).unwrap();
+                assert!(seen.insert(name(scope, key).bytes), "{scope:?} {key:?}");
+            }
+        }
+    }
+}

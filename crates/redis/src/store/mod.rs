@@ -1,0 +1,287 @@
+//! The store's own logic: what is sent, joined, remembered, given back and done
+//! without an answer. It knows no server, only a [`Transport`].
+
+mod asking;
+mod background;
+mod breaker;
+mod breakers;
+mod debts;
+mod decide;
+mod failure;
+mod fallback;
+mod key_names;
+mod lanes;
+mod limit;
+mod made;
+pub(crate) mod planted;
+mod question;
+pub(crate) mod random;
+mod receipt;
+mod refusals;
+mod server_clock;
+mod settings;
+mod stats;
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+use tollgate_core::{AlgorithmKind, Decision, MAX_SPAN_NS, Quota, Settled, Verdict};
+use tollgate_store::{KeyedCharge, LimitOptions, MemoryStore, OnFailure, Outcome, Store};
+
+use self::breakers::Breakers;
+use self::debts::Debts;
+use self::key_names::{KeyName, prefix_and_scope};
+use self::lanes::Lanes;
+use self::limit::Prepared;
+use self::planted::Planted;
+use self::receipt::MadeWhere;
+use self::refusals::KnownRefusals;
+use self::server_clock::{OwnClock, ServerClock};
+use self::stats::Counters;
+use crate::call::{Answer, Line, Reply, Target, Terms};
+use crate::transport::{Slot, Transport};
+
+pub use breaker::{BreakerSettings, BreakerState};
+pub use settings::StoreSettings;
+pub use stats::{StoreEvent, StoreStats};
+
+pub(crate) use limit::RedisLimit;
+pub(crate) use receipt::RedisReceipt;
+#[cfg(test)]
+pub(crate) use receipt::SeenReceipt;
+
+/// Counters that several instances share, behind the interface that all stores share.
+pub(crate) struct RedisStore<T: Transport> {
+    inner: Arc<Inner<T>>,
+}
+
+/// Who hears of what an operator should know.
+pub(crate) type OnChange = Box<dyn Fn(StoreEvent) + Send + Sync>;
+
+struct Inner<T: Transport> {
+    transport: T,
+    settings: StoreSettings,
+    runtime: Handle,
+    clock: ServerClock,
+    /// Counts while the store fails. It is kept between two failures.
+    fallback: MemoryStore<OwnClock>,
+    lanes: Lanes<T>,
+    refusals: KnownRefusals,
+    debts: Debts,
+    breakers: Breakers,
+    counters: Counters,
+    on_change: OnChange,
+    planted: Option<Planted>,
+}
+
+impl<T: Transport> RedisStore<T> {
+    /// A store over a transport. Its timers run on `runtime`.
+    pub(crate) fn new(
+        transport: T,
+        settings: StoreSettings,
+        runtime: Handle,
+        on_change: OnChange,
+    ) -> Result<RedisStore<T>, Box<dyn Error + Send + Sync>> {
+        RedisStore::with(transport, settings, runtime, on_change, ServerClock::at_time_of_day(), None)
+    }
+
+    fn with(
+        transport: T,
+        settings: StoreSettings,
+        runtime: Handle,
+        on_change: OnChange,
+        clock: ServerClock,
+        planted: Option<Planted>,
+    ) -> Result<RedisStore<T>, Box<dyn Error + Send + Sync>> {
+        let inner = Inner {
+            transport,
+            runtime,
+            fallback: MemoryStore::with(settings.fallback, clock.own())?,
+            clock,
+            lanes: Lanes::new(),
+            refusals: KnownRefusals::new(settings.remembered_keys),
+            debts: Debts::new(settings.owing_keys),
+            breakers: Breakers::new(settings.breaker, settings.seed),
+            counters: Counters::default(),
+            on_change,
+            planted,
+            settings,
+        };
+        Ok(RedisStore { inner: Arc::new(inner) })
+    }
+
+    /// A store with a mistake in it, whose clock begins at a given time.
+    #[cfg(test)]
+    pub(crate) fn for_test(
+        transport: T,
+        settings: StoreSettings,
+        on_change: OnChange,
+        now_ns: u64,
+        planted: Option<Planted>,
+    ) -> RedisStore<T> {
+        RedisStore::with(transport, settings, Handle::current(), on_change, ServerClock::at(now_ns), planted).unwrap()
+    }
+
+    /// What it has done so far.
+    pub(crate) fn stats(&self) -> StoreStats {
+        self.inner.counters.snapshot(self.inner.breakers.states())
+    }
+
+    /// Asks about everything again, as after a change by an operator.
+    pub(crate) fn forget_refusals(&self) {
+        self.inner.refusals.forget_all(Instant::now());
+    }
+
+    /// Where a key lives, and what it is called there.
+    pub(crate) fn target(&self, limit: &RedisLimit, key: &[u8]) -> (Slot, Target) {
+        let name = KeyName::new(&limit.0.prefix_and_scope, key);
+        let slot = self.inner.transport.slot(name.tag());
+        (slot, Target { key: name.bytes, terms: Arc::clone(&limit.0.terms) })
+    }
+
+    /// Makes a key as if untouched. It returns at once.
+    pub(crate) fn reset(&self, limit: &RedisLimit, key: &[u8]) {
+        let (slot, target) = self.target(limit, key);
+        if let Some(limit) = &limit.0.fallback {
+            self.inner.fallback.reset(limit, key);
+        }
+        // What passed uncounted is forgiven too.
+        let _ = self.inner.debts.take(&target.key, Instant::now());
+        self.inner.loosen(slot, vec![Line::Reset { target }], vec![key.into()], |_, _| {});
+    }
+}
+
+impl<T: Transport> Store for RedisStore<T> {
+    type Limit = RedisLimit;
+    type Receipt = RedisReceipt;
+
+    fn limit(
+        &self,
+        scope: &str,
+        quota: Quota,
+        options: LimitOptions,
+    ) -> Result<RedisLimit, Box<dyn Error + Send + Sync>> {
+        let quota = with_lease(quota, self.inner.settings.default_lease)?;
+        let terms = Terms::new(quota)?;
+        let fallback = match options.on_failure {
+            OnFailure::Open | OnFailure::Closed => None,
+            OnFailure::Local { .. } if self.inner.is_planted(Planted::WholeLimitInFallback) => {
+                Some(self.inner.fallback.limit(scope, quota)?)
+            }
+            OnFailure::Local { share } => Some(self.inner.fallback.limit(scope, quota.share(share))?),
+        };
+        Ok(RedisLimit(Arc::new(Prepared {
+            id: Prepared::next_id(),
+            prefix_and_scope: prefix_and_scope(&self.inner.settings.prefix, scope),
+            terms: Arc::new(terms),
+            options,
+            fallback,
+        })))
+    }
+
+    async fn decide(&self, charges: &[KeyedCharge<'_, RedisLimit>]) -> Outcome<RedisReceipt> {
+        self.inner.decide(charges).await
+    }
+
+    fn give_back(&self, receipt: RedisReceipt) {
+        let RedisReceipt { key, target, made, .. } = receipt;
+        match made {
+            MadeWhere::Server { slot, charged, .. } => {
+                self.inner.counters.refunds.add(1);
+                let line = Line::GiveBack { target, charged, amount: charged.cost };
+                self.inner.loosen(slot, vec![line], vec![key], |_, _| {});
+            }
+            MadeWhere::Here { receipt } => {
+                self.inner.debts.reduce(&target.key, receipt.cost());
+                self.inner.fallback.refund(receipt);
+            }
+            MadeWhere::Nowhere { cost } => self.inner.debts.reduce(&target.key, cost),
+        }
+    }
+
+    async fn settle(&self, receipt: RedisReceipt, true_cost: u64) -> Settled {
+        let RedisReceipt { key, target, made, .. } = receipt;
+        match made {
+            MadeWhere::Server { slot, charged, .. } => {
+                let line = Line::Settle { target, charged, true_cost };
+                self.inner.settle_there(slot, line, key).await
+            }
+            MadeWhere::Here { receipt } => {
+                self.inner.debts.reduce(&target.key, receipt.cost().saturating_sub(true_cost));
+                self.inner.fallback.settle(receipt, true_cost)
+            }
+            MadeWhere::Nowhere { cost } => {
+                self.inner.debts.reduce(&target.key, cost.saturating_sub(true_cost));
+                Settled { overrun: 0 }
+            }
+        }
+    }
+
+    fn renew(&self, receipt: &RedisReceipt) -> bool {
+        if !receipt.limit.is_concurrency() {
+            return false;
+        }
+        match &receipt.made {
+            MadeWhere::Here { receipt } => self.inner.fallback.renew(receipt),
+            // Nobody holds it, so nobody can lose it.
+            MadeWhere::Nowhere { .. } => true,
+            MadeWhere::Server { slot, charged, lease_lost } => {
+                let lost = Arc::clone(lease_lost);
+                let line = Line::Renew { target: receipt.target.clone(), charged: *charged };
+                let heard = move |store: &Arc<Inner<T>>, answered: crate::transport::Answered| {
+                    let held = answered.map_or(true, |reply| reply.answers != [Answer::Renewed { held: false }]);
+                    if !held && !store.is_planted(Planted::ForgetLostLease) {
+                        lost.store(true, Ordering::Relaxed);
+                    }
+                };
+                if lease_lost.load(Ordering::Relaxed) {
+                    return false;
+                }
+                self.inner.send_in_background(*slot, vec![line], 0, Box::new(heard));
+                true
+            }
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.inner.clock.server_ns(Instant::now())
+    }
+}
+
+impl<T: Transport> Inner<T> {
+    /// Settles a charge that a server counts. What is not known in time is taken for settled.
+    async fn settle_there(self: &Arc<Self>, slot: Slot, line: Line, key: Box<[u8]>) -> Settled {
+        let deadline = Instant::now() + self.settings.deadline;
+        let (heard, answer) = oneshot::channel();
+        self.loosen(slot, vec![line], vec![key], move |_, answered| {
+            // Who does not wait any more does not want to know.
+            let _ = heard.send(answered.map_or(0, |reply| overrun(&reply)));
+        });
+        let overrun = timeout_at(deadline, answer).await.ok().and_then(Result::ok);
+        Settled { overrun: overrun.unwrap_or(0) }
+    }
+
+    fn is_planted(&self, mistake: Planted) -> bool {
+        cfg!(test) && self.planted == Some(mistake)
+    }
+}
+
+fn overrun(reply: &Reply) -> u64 {
+    match reply.answers.first() {
+        Some(Answer::Settled { overrun }) => *overrun,
+        _ => 0,
+    }
+}
+
+/// A permit whose holder is gone must come back by itself.
+fn with_lease(quota: Quota, lease: Duration) -> Result<Quota, Box<dyn Error + Send + Sync>> {
+    if quota.kind() != AlgorithmKind::Concurrency || quota.period_ns() < MAX_SPAN_NS {
+        return Ok(quota);
+    }
+    Ok(Quota::concurrency(quota.amount(), Some(lease))?)
+}

@@ -1,0 +1,35 @@
+/// Mistakes that a test plants in order to see that it finds them. Outside of
+/// tests there are none, and asking about one costs nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Planted {
+    /// What may have been carried out is sent again.
+    RetryUnknown,
+    /// Where another slot refuses, what was charged is kept.
+    ForgetRefund,
+    /// What was charged for somebody who has given up is kept.
+    KeepLateCharge,
+    /// A refusal is believed longer than it holds.
+    RememberTooLong,
+    /// A refusal is believed although this instance gave something back.
+    RememberAcrossRefund,
+    /// A debt whose payment may have arrived is paid again.
+    DoubleDebt,
+    /// A debt stays a debt after it was sent.
+    KeepDebt,
+    /// Of those who travelled together, the last is given the first one's answer.
+    SwapJoinedAnswers,
+    /// What is given back is sent again although it may have arrived.
+    ResendUnknownRefund,
+    /// What is given back is not sent again although it certainly did not arrive.
+    NeverResendRefund,
+    /// An instance alone lets the whole limit pass.
+    WholeLimitInFallback,
+    /// Nobody gives up.
+    NoDeadline,
+    /// A shard that failed is never probed.
+    NeverProbe,
+    /// Of several slots, one that lets it pass is enough.
+    OneSlotIsEnough,
+    /// A permit that was given back is renewed all the same.
+    ForgetLostLease,
+}

@@ -1,0 +1,137 @@
+//! What a shared store has done, in numbers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_store::OnFailure;
+
+use super::breaker::BreakerState;
+use super::failure::Failure;
+use crate::transport::Cause;
+
+/// What a shared store has done since it was built.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreStats {
+    /// Checks that were decided, in whatever way.
+    pub decisions: u64,
+    /// Script calls that were sent in order to decide.
+    pub calls: u64,
+    /// Checks that travelled in somebody else's call.
+    pub joined: u64,
+    /// Checks that were refused from memory.
+    pub cached_refusals: u64,
+    /// Charges that were given back, by their owner or because the whole did not pass.
+    pub refunds: u64,
+    /// Charges of which nobody knows whether giving them back arrived.
+    pub lost_refunds: u64,
+    /// Charges that passed because the store failed.
+    pub fallbacks_open: u64,
+    /// Charges that were refused because the store failed.
+    pub fallbacks_closed: u64,
+    /// Charges that were counted in this process because the store failed.
+    pub fallbacks_local: u64,
+    /// Calls that failed, by the cause's name.
+    pub troubles: Vec<(&'static str, u64)>,
+    /// How often a breaker opened.
+    pub breakers_opened: u64,
+    /// How often a breaker closed again.
+    pub breakers_closed: u64,
+    /// Each shard that was asked, by number.
+    pub breakers: Vec<(u32, BreakerState)>,
+    /// Charges that passed while the store failed and will not be charged later, because too many are.
+    pub dropped_debts: u64,
+}
+
+/// Something that an operator should hear of. It happens rarely, not with every request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreEvent {
+    /// A shard is not asked any more.
+    BreakerOpened {
+        /// Its number.
+        shard: u32,
+        /// The last of the troubles that led to it.
+        cause: &'static str,
+    },
+    /// A shard is asked again.
+    BreakerClosed {
+        /// Its number.
+        shard: u32,
+    },
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) decisions: Counter,
+    pub(super) calls: Counter,
+    pub(super) joined: Counter,
+    pub(super) cached_refusals: Counter,
+    pub(super) refunds: Counter,
+    pub(super) lost_refunds: Counter,
+    fallbacks: [Counter; 3],
+    troubles: [Counter; CAUSES.len()],
+    pub(super) breakers_opened: Counter,
+    pub(super) breakers_closed: Counter,
+    pub(super) dropped_debts: Counter,
+}
+
+/// Nothing else depends on a counter, so its order among other writes does not matter.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+const CAUSES: [Failure; 8] = [
+    Failure::Trouble(Cause::Timeout),
+    Failure::Trouble(Cause::Connection),
+    Failure::Trouble(Cause::Authentication),
+    Failure::Trouble(Cause::OutOfMemory),
+    Failure::Trouble(Cause::Unavailable),
+    Failure::Trouble(Cause::Overloaded),
+    Failure::Trouble(Cause::Protocol),
+    Failure::BreakerOpen,
+];
+
+impl Counters {
+    pub(super) fn failed(&self, failure: Failure) {
+        if let Some(at) = CAUSES.iter().position(|cause| *cause == failure) {
+            self.troubles[at].add(1);
+        }
+    }
+
+    pub(super) fn fell_back(&self, mode: OnFailure) {
+        let at = match mode {
+            OnFailure::Open => 0,
+            OnFailure::Closed => 1,
+            OnFailure::Local { .. } => 2,
+        };
+        self.fallbacks[at].add(1);
+    }
+
+    pub(super) fn snapshot(&self, breakers: Vec<(u32, BreakerState)>) -> StoreStats {
+        StoreStats {
+            decisions: self.decisions.read(),
+            calls: self.calls.read(),
+            joined: self.joined.read(),
+            cached_refusals: self.cached_refusals.read(),
+            refunds: self.refunds.read(),
+            lost_refunds: self.lost_refunds.read(),
+            fallbacks_open: self.fallbacks[0].read(),
+            fallbacks_closed: self.fallbacks[1].read(),
+            fallbacks_local: self.fallbacks[2].read(),
+            troubles: CAUSES.iter().zip(&self.troubles).map(|(cause, count)| (cause.name(), count.read())).collect(),
+            breakers_opened: self.breakers_opened.read(),
+            breakers_closed: self.breakers_closed.read(),
+            breakers,
+            dropped_debts: self.dropped_debts.read(),
+        }
+    }
+}

@@ -9,6 +9,8 @@
 #![allow(dead_code, unused_imports)]
 
 mod call;
+mod carrier;
+mod redis_store;
 mod resp_value;
 mod script;
 #[cfg(test)]
@@ -17,5 +19,6 @@ mod store;
 mod transport;
 mod wire;
 
-pub use store::{BreakerSettings, BreakerState, StoreEvent, StoreSettings, StoreStats};
+pub use redis_store::RedisStore;
+pub use store::{BreakerSettings, BreakerState, RedisLimit, RedisReceipt, StoreEvent, StoreSettings, StoreStats};
 pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

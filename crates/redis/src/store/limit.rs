@@ -9,7 +9,7 @@ use crate::call::Terms;
 
 /// A quota under a scope, ready to be charged in the store that made it. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct RedisLimit(pub(super) Arc<Prepared>);
+pub struct RedisLimit(pub(super) Arc<Prepared>);
 
 #[derive(Debug)]
 pub(super) struct Prepared {

@@ -50,8 +50,8 @@ pub use breaker::{BreakerSettings, BreakerState};
 pub use settings::StoreSettings;
 pub use stats::{StoreEvent, StoreStats};
 
-pub(crate) use limit::RedisLimit;
-pub(crate) use receipt::RedisReceipt;
+pub use limit::RedisLimit;
+pub use receipt::RedisReceipt;
 #[cfg(test)]
 pub(crate) use receipt::SeenReceipt;
 
@@ -125,6 +125,10 @@ impl<T: Transport> RedisStore<T> {
         planted: Option<Planted>,
     ) -> RedisStore<T> {
         RedisStore::with(transport, settings, Handle::current(), on_change, ServerClock::at(now_ns), planted).unwrap()
+    }
+
+    pub(crate) fn transport(&self) -> &T {
+        &self.inner.transport
     }
 
     /// What it has done so far.

@@ -10,7 +10,7 @@ use crate::transport::Slot;
 
 /// Proof of a charge, wherever it was counted.
 #[derive(Debug)]
-pub(crate) struct RedisReceipt {
+pub struct RedisReceipt {
     pub(super) limit: RedisLimit,
     pub(super) key: Box<[u8]>,
     pub(super) target: Target,

@@ -33,5 +33,7 @@ mod tests;
 #[cfg(feature = "tls")]
 mod tls;
 
+pub(crate) use client::Client;
 pub use options::{OptionsError, RedisMode, RedisOptions, TlsOptions};
 pub use password::Password;
+pub(crate) use script_call::{Script, ScriptCall};

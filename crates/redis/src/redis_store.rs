@@ -1,0 +1,98 @@
+use std::error::Error;
+use std::fmt;
+
+use tokio::runtime::Handle;
+use tollgate_store::{KeyedCharge, LimitOptions, Outcome, Quota, Settled, Store};
+
+use crate::carrier::Carrier;
+use crate::store;
+use crate::store::{RedisLimit, RedisReceipt, StoreEvent, StoreSettings, StoreStats};
+use crate::wire::RedisOptions;
+
+/// Counters on Redis, Valkey or a cluster of them, shared by every instance
+/// that has the same servers and the same prefix.
+///
+/// It connects in the background and never waits for that: while no server
+/// answers, each limit does what its [`OnFailure`](tollgate_store::OnFailure)
+/// says.
+pub struct RedisStore {
+    shared: store::RedisStore<Carrier>,
+    nodes: Vec<String>,
+}
+
+impl RedisStore {
+    /// Begins to connect. It must be called within a tokio runtime, which
+    /// carries all connections. `on_change` hears what an operator should
+    /// know: rare, and never once for each request.
+    pub fn connect(
+        options: &RedisOptions,
+        settings: StoreSettings,
+        on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
+    ) -> Result<RedisStore, Box<dyn Error + Send + Sync>> {
+        let carrier = Carrier::start(options)?;
+        let shared = store::RedisStore::new(carrier, settings, Handle::current(), Box::new(on_change))?;
+        Ok(RedisStore { shared, nodes: options.nodes.clone() })
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn stats(&self) -> StoreStats {
+        self.shared.stats()
+    }
+
+    /// Whether every server can be reached at present.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.shared.transport().is_ready()
+    }
+
+    /// Asks about everything again, as after a change by an operator.
+    pub fn forget_refusals(&self) {
+        self.shared.forget_refusals();
+    }
+
+    /// Makes a key as if untouched. It returns at once.
+    pub fn reset(&self, limit: &RedisLimit, key: &[u8]) {
+        self.shared.reset(limit, key);
+    }
+}
+
+impl Store for RedisStore {
+    type Limit = RedisLimit;
+    type Receipt = RedisReceipt;
+
+    fn limit(
+        &self,
+        scope: &str,
+        quota: Quota,
+        options: LimitOptions,
+    ) -> Result<RedisLimit, Box<dyn Error + Send + Sync>> {
+        self.shared.limit(scope, quota, options)
+    }
+
+    async fn decide(&self, charges: &[KeyedCharge<'_, RedisLimit>]) -> Outcome<RedisReceipt> {
+        self.shared.decide(charges).await
+    }
+
+    fn give_back(&self, receipt: RedisReceipt) {
+        self.shared.give_back(receipt);
+    }
+
+    async fn settle(&self, receipt: RedisReceipt, true_cost: u64) -> Settled {
+        self.shared.settle(receipt, true_cost).await
+    }
+
+    fn renew(&self, receipt: &RedisReceipt) -> bool {
+        self.shared.renew(receipt)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.shared.now_ns()
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("nodes", &self.nodes).finish_non_exhaustive()
+    }
+}

@@ -16,7 +16,8 @@
 //! - A [`Permit`] holds what limits how many are under way, and lets go of it. A [`Receipt`] refunds a
 //!   request or settles it to its true cost.
 //! - The feature `tower` has a layer for axum, hyper and tonic services.
-//! - Counters live in a [`Store`]: a [`MemoryStore`], or one of one's own.
+//! - Counters live in a [`Store`]: a [`MemoryStore`], on Redis, Valkey or a cluster of them (feature
+//!   `redis`), or one of one's own.
 //!
 //! Below a policy there are plain limits, for programs that know their keys:
 //!
@@ -58,6 +59,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "redis")]
+mod connect;
 mod facts;
 mod fields;
 mod limiter;
@@ -67,6 +70,8 @@ mod receipt;
 pub mod tower;
 mod verdict;
 
+#[cfg(feature = "redis")]
+pub use connect::ConnectError;
 pub use fields::{Field, PROBLEM_JSON};
 pub use limiter::{Limiter, LimiterBuilder, LimiterError};
 pub use permit::Permit;
@@ -76,6 +81,8 @@ pub use tollgate_core::{
     Settled, Verdict as ChargeVerdict, most_admitted,
 };
 pub use tollgate_policy::{self as policy, CheckedPolicy, Headers, Policy, PolicyBuilder, Request, RuleBuilder, rule};
+#[cfg(feature = "redis")]
+pub use tollgate_redis::{self as redis, RedisStore};
 #[cfg(feature = "tokio")]
 pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{

@@ -198,7 +198,9 @@ fn passed<S: Store>(
 
 fn note_states<L, R>(active: &Active<L>, met: &Met, laid: &Laid<'_, L>, outcome: &Outcome<R>, verdict: &mut Told) {
     verdict.source = outcome.source;
-    for (at, decision) in laid.charges[laid.guards..].iter().zip(&outcome.decisions[laid.guards..]) {
+    let entries = laid.charges.iter().zip(&outcome.decisions).enumerate().skip(laid.guards);
+    // Where a refusal was known, nobody knows how the others stand.
+    for (_, (at, decision)) in entries.filter(|(entry, _)| outcome.asked.contains(*entry)) {
         let charge = &met.charges[*at];
         let shadow = active.facts.rules[charge.rule as usize].shadow;
         verdict.states.push(RuleState { rule: charge.rule, quota: charge.quota, decision: *decision, shadow });

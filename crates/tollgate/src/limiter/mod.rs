@@ -68,6 +68,9 @@ pub enum LimiterError {
     Store(BuildError),
     /// The policy wants a store that must be given: see [`Limiter::with_store`].
     OtherStore,
+    /// The policy's shared store cannot be had.
+    #[cfg(feature = "redis")]
+    Connect(crate::connect::ConnectError),
     /// The store does not take one of the policy's quotas.
     Limit {
         /// The scope of the quota.
@@ -319,9 +322,11 @@ impl fmt::Display for LimiterError {
             LimiterError::File(error) => error.fmt(f),
             LimiterError::Compile(error) => error.fmt(f),
             LimiterError::Store(error) => error.fmt(f),
-            LimiterError::OtherStore => {
-                f.write_str("the policy does not keep its counters in memory: give the store with Limiter::with_store")
-            }
+            LimiterError::OtherStore => f.write_str(
+                "the policy keeps its counters elsewhere: Limiter::connect is for Redis, Limiter::new for memory, and Limiter::with_store for any store",
+            ),
+            #[cfg(feature = "redis")]
+            LimiterError::Connect(error) => error.fmt(f),
             LimiterError::Limit { scope, error } => write!(f, "{scope}: {error}"),
         }
     }

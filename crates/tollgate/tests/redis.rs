@@ -1,0 +1,182 @@
+//! A policy over counters on a real Redis server.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tollgate::redis::StoreEvent;
+use tollgate::{Action, Limiter, LimiterError, RedisStore, Request, Source};
+use tollgate_testbed::RedisServer;
+
+const RULES: &str = "
+version: 1
+identity:
+  user: { header: X-User, trusted: true }
+rules:
+  - name: per-user
+    key: user
+    limit: 3/h
+    algorithm: sliding-window-log
+  - name: login
+    when: { path: /login }
+    key: user
+    limit: 1/h
+    algorithm: sliding-window-log
+    on_limit: [ { first: 1, action: warn }, { then: reject }, { after: 2 in 1h, action: block 15min } ]
+  - name: reports
+    when: { path: /reports }
+    key: user
+    concurrency: 1
+  - name: closed
+    when: { path: /closed }
+    key: user
+    limit: 100/h
+    on_failure: closed
+  - name: open
+    when: { path: /open }
+    key: user
+    limit: 1/h
+    algorithm: fixed-window
+    on_failure: open
+";
+
+fn policy(server: &RedisServer) -> String {
+    let store = "store: { redis: { deadline: 2s, fallback_share: 2/3, nodes: [\"";
+    format!("{RULES}{store}{}\"] }} }}\n", server.address())
+}
+
+/// A limiter that has reached its server, and what it said about it.
+async fn connect(policy: &str) -> (Limiter<RedisStore>, Arc<Mutex<Vec<StoreEvent>>>) {
+    let loaded = tollgate::policy::parse(policy, "policy", None).unwrap();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&events);
+    let limiter = Limiter::connect(&loaded.policy, move |event| heard.lock().unwrap().push(event)).unwrap();
+    until("the server is reached", || limiter.store().is_ready()).await;
+    (limiter, events)
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..5_000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("not within ten seconds: {what}");
+}
+
+fn request<'a>(path: &'a str, user: &'a [(&'a str, &'a str)]) -> Request<'a> {
+    Request { method: "GET", target: path, identities: user, ..Request::from_peer(None) }
+}
+
+#[tokio::test]
+async fn two_instances_count_together() {
+    let server = RedisServer::start(&[]).unwrap();
+    let (one, _) = connect(&policy(&server)).await;
+    let (other, _) = connect(&policy(&server)).await;
+    let alice = [("user", "alice")];
+    for (limiter, remaining) in [(&one, 2), (&other, 1), (&one, 0)] {
+        let verdict = limiter.decide(&request("/", &alice)).await;
+        assert_eq!((verdict.is_allowed(), verdict.source()), (true, Source::Exact));
+        assert_eq!(verdict.deciding().unwrap().decision.remaining, remaining);
+    }
+    let refused = other.decide(&request("/", &alice)).await;
+    assert_eq!((refused.status(), refused.rule(), refused.source()), (429, Some("per-user"), Source::Exact));
+    assert!(refused.retry_after().unwrap() > Duration::from_secs(3500));
+    // The refusal is known by now.
+    let known = other.decide(&request("/", &alice)).await;
+    assert_eq!((known.status(), known.rule(), known.source()), (429, Some("per-user"), Source::Cached));
+    assert!(known.retry_after().unwrap() <= refused.retry_after().unwrap());
+    assert!(one.decide(&request("/", &[("user", "bob")])).await.is_allowed());
+}
+
+#[tokio::test]
+async fn those_who_go_on_are_warned_rejected_and_blocked_by_all_instances() {
+    let server = RedisServer::start(&[]).unwrap();
+    let (one, _) = connect(&policy(&server)).await;
+    let (other, _) = connect(&policy(&server)).await;
+    let alice = [("user", "alice")];
+    let mut actions = Vec::new();
+    for limiter in [&one, &other, &one, &other, &one] {
+        actions.push(limiter.decide(&request("/login", &alice)).await.action());
+    }
+    assert_eq!(actions, [Action::Allow, Action::Warn, Action::Reject, Action::Block, Action::Block]);
+}
+
+#[tokio::test]
+async fn a_permit_is_held_for_all_and_let_go_for_all() {
+    let server = RedisServer::start(&[]).unwrap();
+    let (one, _) = connect(&policy(&server)).await;
+    let (other, _) = connect(&policy(&server)).await;
+    let alice = [("user", "alice")];
+    let (verdict, permit) = one.admit(&request("/reports", &alice)).await;
+    assert!(verdict.is_allowed());
+    let (refused, _) = other.admit(&request("/reports", &alice)).await;
+    assert_eq!(refused.rule(), Some("reports"));
+    drop(permit);
+    // Letting go is told to the server in its own time.
+    for _ in 0..500 {
+        let (verdict, _) = other.admit(&request("/reports", &alice)).await;
+        if verdict.is_allowed() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("the permit did not come back");
+}
+
+#[tokio::test]
+async fn without_the_server_each_rule_does_what_it_says_and_all_returns() {
+    let mut server = RedisServer::start(&[]).unwrap();
+    let policy = policy(&server).replace("deadline: 2s", "deadline: 200ms");
+    let (limiter, events) = connect(&policy).await;
+    server.kill().unwrap();
+    let alice = [("user", "alice")];
+    let bob = [("user", "bob")];
+    let closed = limiter.decide(&request("/closed", &alice)).await;
+    assert_eq!((closed.status(), closed.source()), (503, Source::Fallback));
+    // Two thirds of 3 an hour.
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(limiter.decide(&request("/", &bob)).await.status());
+    }
+    assert_eq!(statuses, [200, 200, 503], "a refusal for want of the store is never a 429");
+    for _ in 0..2 {
+        let open = limiter.decide(&request("/open", &[("user", "carol")])).await;
+        assert_eq!((open.status(), open.source()), (200, Source::Fallback));
+    }
+    for _ in 0..30 {
+        limiter.decide(&request("/closed", &alice)).await;
+    }
+    until("the breaker opens", || {
+        events.lock().unwrap().iter().any(|event| matches!(event, StoreEvent::BreakerOpened { .. }))
+    })
+    .await;
+    server.restart().unwrap();
+    // A server that answers probes is tried with some of the requests.
+    let is_back = || events.lock().unwrap().iter().any(|event| matches!(event, StoreEvent::BreakerClosed { .. }));
+    for _ in 0..5_000 {
+        if is_back() {
+            break;
+        }
+        limiter.decide(&request("/closed", &alice)).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(is_back(), "not within ten seconds");
+    // What passed meanwhile is charged with the first exact check: two of three are used.
+    let first = limiter.decide(&request("/", &bob)).await;
+    assert_eq!((first.status(), first.source()), (200, Source::Exact));
+    assert_eq!(first.deciding().unwrap().decision.remaining, 0);
+    assert_eq!(limiter.decide(&request("/", &bob)).await.status(), 429);
+}
+
+#[tokio::test]
+async fn a_password_that_is_not_there_is_said_and_not_shown() {
+    let text =
+        format!("{RULES}store: {{ redis: {{ nodes: [\"127.0.0.1:1\"], password_env: TOLLGATE_TEST_NO_SUCH }} }}\n");
+    let loaded = tollgate::policy::parse(&text, "policy", None).unwrap();
+    let error = Limiter::connect(&loaded.policy, |_| {}).unwrap_err();
+    assert!(matches!(error, LimiterError::Connect(_)));
+    assert!(error.to_string().contains("TOLLGATE_TEST_NO_SUCH"), "{error}");
+}

@@ -1,6 +1,7 @@
 //! The store in a world of virtual time, where everything goes wrong by seed.
 //!
-//! A seed that fails is printed; `TOLLGATE_SEED=<seed>` runs that one alone.
+//! A seed that fails is printed; `TOLLGATE_SEED=<seed>` runs that one alone, and
+//! `TOLLGATE_SEEDS=<count>` runs more of them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +24,8 @@ fn whatever_happens_no_promise_is_broken() {
         return;
     }
     let mut all = Met::default();
-    for seed in 0..SEEDS {
+    let seeds = std::env::var("TOLLGATE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+    for seed in 0..seeds {
         match run(seed, None) {
             Ok(met) => all.add(&met),
             Err(violation) => panic!("TOLLGATE_SEED={seed}: {violation}"),

@@ -51,9 +51,9 @@ pub(super) fn run(seed: u64, planted: Option<Planted>) -> Result<Met, String> {
 struct Scenario {
     world: SharedWorld,
     random: Random,
-    stores: Vec<Arc<RedisStore<Link>>>,
+    stores: Arc<Vec<RedisStore<Link>>>,
     /// The same limits for each instance.
-    limits: Vec<Vec<RedisLimit>>,
+    limits: Arc<Vec<Vec<RedisLimit>>>,
     rules: Arc<Vec<Rule>>,
     keys: u32,
     settings: StoreSettings,
@@ -132,12 +132,13 @@ impl Scenario {
             .map(|instance| {
                 let link = Link { world: Arc::clone(&world), instance };
                 let settings = StoreSettings { seed: random.next(), ..settings.clone() };
-                Arc::new(RedisStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, planted))
+                RedisStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, planted)
             })
             .collect();
-        let limit =
-            |store: &Arc<RedisStore<Link>>, rule: &Rule| store.limit(&rule.scope, rule.quota, rule.options).unwrap();
-        let limits = stores.iter().map(|store| rules.iter().map(|rule| limit(store, rule)).collect()).collect();
+        let limit = |store: &RedisStore<Link>, rule: &Rule| store.limit(&rule.scope, rule.quota, rule.options).unwrap();
+        let limits: Vec<Vec<RedisLimit>> =
+            stores.iter().map(|store| rules.iter().map(|rule| limit(store, rule)).collect()).collect();
+        let (limits, stores) = (Arc::new(limits), Arc::new(stores));
         let keys = 1 + random.below(4);
         let (rules, seen) = (Arc::new(rules), Arc::default());
         Scenario { world, random, stores, limits, rules, keys, settings, is_quiet, seen }
@@ -225,8 +226,8 @@ impl Scenario {
     fn caller(&self) -> Caller {
         Caller {
             world: Arc::clone(&self.world),
-            stores: self.stores.clone(),
-            limits: self.limits.clone(),
+            stores: Arc::clone(&self.stores),
+            limits: Arc::clone(&self.limits),
             rules: Arc::clone(&self.rules),
             deadline: self.settings.deadline,
             is_quiet: self.is_quiet,
@@ -282,7 +283,7 @@ impl Scenario {
             Some(violation) => Err(violation),
             None => {
                 let mut met = seen.met;
-                for store in &self.stores {
+                for store in self.stores.iter() {
                     let stats = store.stats();
                     met.joined += stats.joined;
                     met.refunds += stats.refunds;
@@ -323,8 +324,8 @@ fn key_bytes(key: u32) -> Vec<u8> {
 /// Somebody who makes requests and checks what comes of them.
 struct Caller {
     world: SharedWorld,
-    stores: Vec<Arc<RedisStore<Link>>>,
-    limits: Vec<Vec<RedisLimit>>,
+    stores: Arc<Vec<RedisStore<Link>>>,
+    limits: Arc<Vec<Vec<RedisLimit>>>,
     rules: Arc<Vec<Rule>>,
     deadline: Duration,
     is_quiet: bool,

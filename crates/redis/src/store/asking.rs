@@ -17,7 +17,7 @@ use super::made::{Made, MadeCharge};
 use super::planted::Planted;
 use super::question::{Answer, Asker, Group, Question, Seen, SlotAnswer};
 use super::refusals::Refusal;
-use crate::call::{self, Call, Line, Reply};
+use crate::call::{self, Call, Line, Reply, SlotCharge};
 use crate::replay::{Replayed, replay};
 use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
 
@@ -206,7 +206,11 @@ impl<T: Transport> Inner<T> {
         let refused = understood.answers.get(understood.passed as usize);
         let Some(refused) = refused.filter(|_| self.settings.remembers_refusals) else { return };
         let known = question.charges.iter().zip(&question.origins).zip(&refused.decisions);
-        for ((charge, origin), decision) in known.filter(|((charge, _), _)| charge.binds()) {
+        // Where a key is charged twice, the second may be refused for the first, and not by itself.
+        let is_alone = |charge: &SlotCharge| {
+            question.charges.iter().filter(|other| other.target.key == charge.target.key).count() == 1
+        };
+        for ((charge, origin), decision) in known.filter(|((charge, _), _)| charge.binds() && is_alone(charge)) {
             let refusal = Refusal {
                 limit: origin.limit.id(),
                 key: &origin.key,

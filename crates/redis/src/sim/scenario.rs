@@ -75,7 +75,7 @@ struct Seen {
     /// Permits that callers hold, by key.
     held: HashMap<Arc<[u8]>, Vec<(usize, Charged)>>,
     /// Ids of leases in the order of arrival, by what was asked.
-    order: HashMap<(usize, Arc<[u8]>, u64), Vec<(u64, u64)>>,
+    order: HashMap<(usize, Arc<[u8]>, u64, bool), Vec<(u64, u64)>>,
     /// What passed on an instance's own count, by key, less what was given back.
     counted_here: HashMap<(usize, Arc<[u8]>), (usize, i64)>,
 }
@@ -261,7 +261,7 @@ impl Scenario {
         world.books.close();
         let seen = self.seen.lock().unwrap();
         if self.settings.joins {
-            for ((instance, key, _), answers) in &seen.order {
+            for ((instance, key, ..), answers) in &seen.order {
                 let mut in_order = answers.clone();
                 in_order.sort_unstable();
                 if !in_order.is_sorted_by_key(|(_, id)| *id) {
@@ -436,7 +436,7 @@ impl Caller {
     }
 
     fn check_receipt(&self, plan: &Plan, at: usize, receipt: &RedisReceipt, decision: &Decision) {
-        let (rule, _, cost, _) = plan.charges[at];
+        let (rule, _, cost, mode) = plan.charges[at];
         let key = receipt.target().key.clone();
         let mut world = locked(&self.world);
         let mut seen = self.seen.lock().unwrap();
@@ -445,7 +445,7 @@ impl Caller {
                 world.books.claimed(plan.instance, &key, &charged, &in_microseconds(*decision));
                 if self.rules[rule].quota.kind() == AlgorithmKind::Concurrency {
                     if plan.charges.len() == 1 {
-                        let asked = (plan.instance, key.clone(), cost);
+                        let asked = (plan.instance, key.clone(), cost, mode == Mode::Shadow);
                         seen.order.entry(asked).or_default().push((plan.arrival, charged.mark));
                     }
                     let held = seen.held.entry(key.clone()).or_default();
@@ -479,11 +479,11 @@ impl Caller {
             Afterwards::Settle(pause, true_cost) => {
                 sleep(pause).await;
                 for (_, receipt) in receipts {
-                    // What is settled upwards on one's own is not counted as passed.
                     if receipt.limit_is_concurrency() {
                         self.give_back(plan, receipt);
                         continue;
                     }
+                    self.take_off(plan, &receipt, receipt.cost().saturating_sub(true_cost));
                     let began = Instant::now();
                     store.settle(receipt, true_cost).await;
                     if began.elapsed() > self.deadline + Duration::from_millis(2) {
@@ -526,15 +526,19 @@ impl Caller {
                     held.swap_remove(at);
                 }
             }
-            SeenReceipt::Here => {
-                let mut seen = self.seen.lock().unwrap();
-                if let Some(counted) = seen.counted_here.get_mut(&(plan.instance, key)) {
-                    counted.1 -= receipt.cost() as i64;
-                }
-            }
+            SeenReceipt::Here => self.take_off(plan, &receipt, receipt.cost()),
             SeenReceipt::Nowhere => {}
         }
         self.stores[plan.instance].give_back(receipt);
+    }
+
+    /// Something is given back to this instance's own count.
+    fn take_off(&self, plan: &Plan, receipt: &RedisReceipt, amount: u64) {
+        let mut seen = self.seen.lock().unwrap();
+        let owner = (plan.instance, receipt.target().key.clone());
+        if let (SeenReceipt::Here, Some(counted)) = (receipt.seen(), seen.counted_here.get_mut(&owner)) {
+            counted.1 -= amount as i64;
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::breakers::Watch;
 use super::debts::Debt;
 use super::failure::Failure;
 use super::in_nanoseconds;
-use super::lanes::{Joined, Journey};
+use super::lanes::{Joined, Journey, Overdue};
 use super::made::{Made, MadeCharge};
 use super::planted::Planted;
 use super::question::{Answer, Asker, Group, Question, Seen, SlotAnswer};
@@ -84,7 +84,7 @@ impl<T: Transport> Inner<T> {
     /// Those who wait behind an overdue call go on without it.
     fn overdue(self: &Arc<Self>, group: &Group) {
         let now = Instant::now();
-        let Some((watch, journey)) = self.lanes.overdue(group, now) else { return };
+        let Some(Overdue { watch, journey }) = self.lanes.overdue(group, now) else { return };
         if let Some(watch) = watch {
             self.call_failed(&watch, Failure::Trouble(Cause::Timeout), now);
         }
@@ -244,7 +244,7 @@ impl<T: Transport> Inner<T> {
             let made = Made::new(Arc::clone(self), question.slot, made_charges(question, &replayed));
             let answer = Answer { passed: index < passed, replayed, made, index, seen: Arc::clone(&seen) };
             if let Err(Ok(answer)) = asker.answer.send(Ok(answer)) {
-                answer.made.is_late();
+                answer.made.came_too_late();
             }
         }
     }

@@ -110,6 +110,9 @@ impl Shard {
         if !charges.iter().all(|charge| !charge.binds() || fits(self, charge)) {
             return false;
         }
+        for (charge, view) in charges.iter().zip(&mut *views).filter(|(charge, _)| !charge.binds()) {
+            note_when_it_fits(view, &self.look(&charge.target, now, charge.cost), now);
+        }
         let before: Vec<(Arc<[u8]>, KeyState)> =
             charges.iter().map(|charge| (charge.target.key.clone(), self.state(&charge.target).clone())).collect();
         let mut made = Vec::new();

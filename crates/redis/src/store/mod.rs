@@ -289,7 +289,7 @@ fn with_lease(quota: Quota, lease: Duration) -> Result<Quota, Box<dyn Error + Se
 }
 
 /// Servers count microseconds, everybody else nanoseconds.
-fn in_nanoseconds(decision: Decision) -> Decision {
+pub(crate) fn in_nanoseconds(decision: Decision) -> Decision {
     let ns = |us: u64| us.saturating_mul(Terms::TICK.ns());
     let verdict = match decision.verdict {
         Verdict::Allowed { delay } => Verdict::Allowed { delay: ns(delay) },

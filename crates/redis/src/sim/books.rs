@@ -195,6 +195,10 @@ impl Books {
         self.loosenings.get(key).is_some_and(|all| all.iter().filter(recent).any(unheard))
     }
 
+    pub(super) fn is_loosened(&self, key: &[u8]) -> bool {
+        self.loosenings.get(key).is_some_and(|all| !all.is_empty())
+    }
+
     pub(super) fn lost_something(&self, key: &[u8]) -> bool {
         self.loosenings.get(key).is_some_and(|all| all.iter().any(|loosening| loosening.by.is_none()))
     }

@@ -17,7 +17,7 @@ use crate::store::random::Random;
 use crate::store::{BreakerSettings, BreakerState, RedisLimit, RedisReceipt, RedisStore, SeenReceipt, StoreSettings};
 
 /// What a run of many seeds met, so that it is known that it met something.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Met {
     pub(super) passed: u64,
     pub(super) refused: u64,
@@ -27,6 +27,8 @@ pub(super) struct Met {
     pub(super) refunds: u64,
     pub(super) opened: u64,
     pub(super) dropped: u64,
+    /// Keys whose admissions were held to the bound of their algorithm.
+    pub(super) bounded: u64,
 }
 
 impl Met {
@@ -39,6 +41,12 @@ impl Met {
         self.refunds += other.refunds;
         self.opened += other.opened;
         self.dropped += other.dropped;
+        self.bounded += other.bounded;
+    }
+
+    pub(super) fn has_met_everything(&self) -> bool {
+        let Met { passed, refused, cached, fallbacks, joined, refunds, opened, dropped, bounded } = *self;
+        [passed, refused, cached, fallbacks, joined, refunds, opened, dropped, bounded].iter().all(|count| *count > 0)
     }
 }
 
@@ -51,9 +59,9 @@ pub(super) fn run(seed: u64, planted: Option<Planted>) -> Result<Met, String> {
 struct Scenario {
     world: SharedWorld,
     random: Random,
-    stores: Vec<Arc<RedisStore<Link>>>,
+    stores: Arc<Vec<RedisStore<Link>>>,
     /// The same limits for each instance.
-    limits: Vec<Vec<RedisLimit>>,
+    limits: Arc<Vec<Vec<RedisLimit>>>,
     rules: Arc<Vec<Rule>>,
     keys: u32,
     settings: StoreSettings,
@@ -68,16 +76,24 @@ struct Rule {
     options: LimitOptions,
 }
 
+/// A key's name on the servers.
+type Key = Arc<[u8]>;
+
+/// Pairs that are brought into the order of time.
+type Times = Vec<(u64, u64)>;
+
 /// What callers saw.
 #[derive(Default)]
 struct Seen {
     met: Met,
     /// Permits that callers hold, by key.
-    held: HashMap<Arc<[u8]>, Vec<(usize, Charged)>>,
+    held: HashMap<Key, Vec<(usize, Charged)>>,
     /// Ids of leases in the order of arrival, by what was asked.
-    order: HashMap<(usize, Arc<[u8]>, u64), Vec<(u64, u64)>>,
+    order: HashMap<(usize, Key, u64, bool), Times>,
+    /// What servers let pass, by key: when, and how much.
+    admitted: HashMap<Key, (usize, Times)>,
     /// What passed on an instance's own count, by key, less what was given back.
-    counted_here: HashMap<(usize, Arc<[u8]>), (usize, i64)>,
+    counted_here: HashMap<(usize, Key), (usize, i64)>,
 }
 
 /// A request, drawn before it is made.
@@ -132,12 +148,13 @@ impl Scenario {
             .map(|instance| {
                 let link = Link { world: Arc::clone(&world), instance };
                 let settings = StoreSettings { seed: random.next(), ..settings.clone() };
-                Arc::new(RedisStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, planted))
+                RedisStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, planted)
             })
             .collect();
-        let limit =
-            |store: &Arc<RedisStore<Link>>, rule: &Rule| store.limit(&rule.scope, rule.quota, rule.options).unwrap();
-        let limits = stores.iter().map(|store| rules.iter().map(|rule| limit(store, rule)).collect()).collect();
+        let limit = |store: &RedisStore<Link>, rule: &Rule| store.limit(&rule.scope, rule.quota, rule.options).unwrap();
+        let limits: Vec<Vec<RedisLimit>> =
+            stores.iter().map(|store| rules.iter().map(|rule| limit(store, rule)).collect()).collect();
+        let (limits, stores) = (Arc::new(limits), Arc::new(stores));
         let keys = 1 + random.below(4);
         let (rules, seen) = (Arc::new(rules), Arc::default());
         Scenario { world, random, stores, limits, rules, keys, settings, is_quiet, seen }
@@ -225,8 +242,8 @@ impl Scenario {
     fn caller(&self) -> Caller {
         Caller {
             world: Arc::clone(&self.world),
-            stores: self.stores.clone(),
-            limits: self.limits.clone(),
+            stores: Arc::clone(&self.stores),
+            limits: Arc::clone(&self.limits),
             rules: Arc::clone(&self.rules),
             deadline: self.settings.deadline,
             is_quiet: self.is_quiet,
@@ -258,17 +275,40 @@ impl Scenario {
     fn close(self) -> Result<Met, String> {
         let mut world = locked(&self.world);
         world.books.close();
-        let seen = self.seen.lock().unwrap();
-        if self.settings.joins {
-            for ((instance, key, _), answers) in &seen.order {
-                let mut in_order = answers.clone();
-                in_order.sort_unstable();
-                if !in_order.is_sorted_by_key(|(_, id)| *id) {
-                    let key = String::from_utf8_lossy(key);
-                    world.books.violate(format!("{instance} was answered out of order for {key}: {in_order:?}"));
-                }
+        let mut seen = self.seen.lock().unwrap();
+        self.check_order(&mut world, &seen);
+        self.check_counted_here(&mut world, &seen);
+        self.check_bounds(&mut world, &mut seen);
+        if let Some(violation) = world.books.violation() {
+            return Err(violation);
+        }
+        let mut met = seen.met;
+        for store in self.stores.iter() {
+            let stats = store.stats();
+            met.joined += stats.joined;
+            met.refunds += stats.refunds;
+            met.opened += stats.breakers_opened;
+        }
+        Ok(met)
+    }
+
+    /// Of those who ask the same, who comes first is answered first.
+    fn check_order(&self, world: &mut World, seen: &Seen) {
+        if !self.settings.joins {
+            return;
+        }
+        for ((instance, key, ..), answers) in &seen.order {
+            let mut in_order = answers.clone();
+            in_order.sort_unstable();
+            if !in_order.is_sorted_by_key(|(_, id)| *id) {
+                let key = String::from_utf8_lossy(key);
+                world.books.violate(format!("{instance} was answered out of order for {key}: {in_order:?}"));
             }
         }
+    }
+
+    /// An instance alone lets no more pass than its share.
+    fn check_counted_here(&self, world: &mut World, seen: &Seen) {
         let span_ns = (world.now_us() - BEGAN_US) * 1_000;
         for ((instance, key), (rule, counted)) in &seen.counted_here {
             let OnFailure::Local { share } = self.rules[*rule].options.on_failure else { continue };
@@ -278,17 +318,27 @@ impl Scenario {
                 world.books.violate(format!("{instance} let {counted} pass alone for {key}, at most {most:?} may"));
             }
         }
-        match world.books.violation() {
-            Some(violation) => Err(violation),
-            None => {
-                let mut met = seen.met;
-                for store in &self.stores {
-                    let stats = store.stats();
-                    met.joined += stats.joined;
-                    met.refunds += stats.refunds;
-                    met.opened += stats.breakers_opened;
+    }
+
+    /// Where nothing was given back or lost, servers let no more pass in any span than the algorithm promises.
+    fn check_bounds(&self, world: &mut World, seen: &mut Seen) {
+        for (key, (rule, admitted)) in &mut seen.admitted {
+            let quota = &self.rules[*rule].quota;
+            if world.books.is_loosened(key) || quota.kind() == AlgorithmKind::Concurrency {
+                continue;
+            }
+            seen.met.bounded += 1;
+            admitted.sort_unstable();
+            for (from, (began, _)) in admitted.iter().enumerate() {
+                let mut passed = 0;
+                for (at, cost) in &admitted[from..] {
+                    passed += cost;
+                    let most = most_admitted(quota, (at - began) * 1_000 + 1);
+                    if most.is_some_and(|most| passed > most) {
+                        let key = String::from_utf8_lossy(key);
+                        world.books.violate(format!("{passed} passed for {key}, at most {most:?} may"));
+                    }
                 }
-                Ok(met)
             }
         }
     }
@@ -323,8 +373,8 @@ fn key_bytes(key: u32) -> Vec<u8> {
 /// Somebody who makes requests and checks what comes of them.
 struct Caller {
     world: SharedWorld,
-    stores: Vec<Arc<RedisStore<Link>>>,
-    limits: Vec<Vec<RedisLimit>>,
+    stores: Arc<Vec<RedisStore<Link>>>,
+    limits: Arc<Vec<Vec<RedisLimit>>>,
     rules: Arc<Vec<Rule>>,
     deadline: Duration,
     is_quiet: bool,
@@ -435,16 +485,18 @@ impl Caller {
     }
 
     fn check_receipt(&self, plan: &Plan, at: usize, receipt: &RedisReceipt, decision: &Decision) {
-        let (rule, _, cost, _) = plan.charges[at];
+        let (rule, _, cost, mode) = plan.charges[at];
         let key = receipt.target().key.clone();
         let mut world = locked(&self.world);
         let mut seen = self.seen.lock().unwrap();
         match receipt.seen() {
             SeenReceipt::Server(charged) => {
                 world.books.claimed(plan.instance, &key, &charged, &in_microseconds(*decision));
+                let admitted = seen.admitted.entry(key.clone()).or_insert((rule, Vec::new()));
+                admitted.1.push((charged.at, charged.cost));
                 if self.rules[rule].quota.kind() == AlgorithmKind::Concurrency {
                     if plan.charges.len() == 1 {
-                        let asked = (plan.instance, key.clone(), cost);
+                        let asked = (plan.instance, key.clone(), cost, mode == Mode::Shadow);
                         seen.order.entry(asked).or_default().push((plan.arrival, charged.mark));
                     }
                     let held = seen.held.entry(key.clone()).or_default();
@@ -478,11 +530,11 @@ impl Caller {
             Afterwards::Settle(pause, true_cost) => {
                 sleep(pause).await;
                 for (_, receipt) in receipts {
-                    // What is settled upwards on one's own is not counted as passed.
                     if receipt.limit_is_concurrency() {
                         self.give_back(plan, receipt);
                         continue;
                     }
+                    self.take_off(plan, &receipt, receipt.cost().saturating_sub(true_cost));
                     let began = Instant::now();
                     store.settle(receipt, true_cost).await;
                     if began.elapsed() > self.deadline + Duration::from_millis(2) {
@@ -525,15 +577,19 @@ impl Caller {
                     held.swap_remove(at);
                 }
             }
-            SeenReceipt::Here => {
-                let mut seen = self.seen.lock().unwrap();
-                if let Some(counted) = seen.counted_here.get_mut(&(plan.instance, key)) {
-                    counted.1 -= receipt.cost() as i64;
-                }
-            }
+            SeenReceipt::Here => self.take_off(plan, &receipt, receipt.cost()),
             SeenReceipt::Nowhere => {}
         }
         self.stores[plan.instance].give_back(receipt);
+    }
+
+    /// Something is given back to this instance's own count.
+    fn take_off(&self, plan: &Plan, receipt: &RedisReceipt, amount: u64) {
+        let mut seen = self.seen.lock().unwrap();
+        let owner = (plan.instance, receipt.target().key.clone());
+        if let (SeenReceipt::Here, Some(counted)) = (receipt.seen(), seen.counted_here.get_mut(&owner)) {
+            counted.1 -= amount as i64;
+        }
     }
 }
 

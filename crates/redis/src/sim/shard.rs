@@ -9,7 +9,7 @@ use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Lea
 use crate::call::{Answer, Call, Compiled, Line, Reply, SlotCharge, Target, Terms, View};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shard {
+pub(crate) struct Shard {
     keys: HashMap<Arc<[u8]>, KeyState>,
 }
 
@@ -24,7 +24,7 @@ enum KeyState {
 
 /// What a call did to a key, for whoever keeps the books.
 #[derive(Clone, Debug)]
-pub(super) enum Deed {
+pub(crate) enum Deed {
     Charged { key: Arc<[u8]>, charged: Charged, decision: Decision, until: u64 },
     GivenBack { key: Arc<[u8]>, charged: Charged },
     Renewed { key: Arc<[u8]>, charged: Charged, held: bool, until: u64 },
@@ -45,7 +45,7 @@ macro_rules! on {
 }
 
 impl Shard {
-    pub(super) fn execute(&mut self, call: &Call, now: u64, deeds: &mut Vec<Deed>) -> Reply {
+    pub(crate) fn execute(&mut self, call: &Call, now: u64, deeds: &mut Vec<Deed>) -> Reply {
         Reply { now, answers: call.lines.iter().map(|line| self.carry_out(line, now, deeds)).collect() }
     }
 

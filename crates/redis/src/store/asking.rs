@@ -11,12 +11,12 @@ use super::Inner;
 use super::breakers::Watch;
 use super::debts::Debt;
 use super::failure::Failure;
-use super::lanes::{Joined, Journey};
+use super::lanes::{Joined, Journey, Overdue};
 use super::made::{Made, MadeCharge};
 use super::planted::Planted;
 use super::question::{Answer, Asker, Group, Question, Seen, SlotAnswer};
 use super::refusals::Refusal;
-use crate::call::{self, Call, Line, Reply};
+use crate::call::{self, Call, Line, Reply, SlotCharge};
 use crate::script::{Replayed, replay};
 use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
 
@@ -83,7 +83,7 @@ impl<T: Transport> Inner<T> {
     /// Those who wait behind an overdue call go on without it.
     fn overdue(self: &Arc<Self>, group: &Group) {
         let now = Instant::now();
-        let Some((watch, journey)) = self.lanes.overdue(group, now) else { return };
+        let Some(Overdue { watch, journey }) = self.lanes.overdue(group, now) else { return };
         if let Some(watch) = watch {
             self.call_failed(&watch, Failure::Trouble(Cause::Timeout), now);
         }
@@ -205,7 +205,11 @@ impl<T: Transport> Inner<T> {
         let refused = understood.answers.get(understood.passed as usize);
         let Some(refused) = refused.filter(|_| self.settings.remembers_refusals) else { return };
         let known = question.charges.iter().zip(&question.origins).zip(&refused.decisions);
-        for ((charge, origin), decision) in known.filter(|((charge, _), _)| charge.binds()) {
+        // Where a key is charged twice, the second may be refused for the first, and not by itself.
+        let is_alone = |charge: &SlotCharge| {
+            question.charges.iter().filter(|other| other.target.key == charge.target.key).count() == 1
+        };
+        for ((charge, origin), decision) in known.filter(|((charge, _), _)| charge.binds() && is_alone(charge)) {
             let refusal = Refusal {
                 limit: origin.limit.id(),
                 key: &origin.key,
@@ -239,7 +243,7 @@ impl<T: Transport> Inner<T> {
             let made = Made::new(Arc::clone(self), question.slot, made_charges(question, &replayed));
             let answer = Answer { passed: index < passed, replayed, made, index, seen: Arc::clone(&seen) };
             if let Err(Ok(answer)) = asker.answer.send(Ok(answer)) {
-                answer.made.is_late();
+                answer.made.came_too_late();
             }
         }
     }

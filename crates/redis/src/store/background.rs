@@ -22,9 +22,9 @@ impl<T: Transport> Inner<T> {
         self.loosen(slot, lines, charges.iter().map(|charge| charge.origin.key.clone()).collect(), |_, _| {});
     }
 
-    /// Sends what can turn a refusal into an admission. It is forgotten when
-    /// it is sent and again when it is certain to have arrived: what was asked in between may
-    /// have been refused before.
+    /// Sends what can turn a refusal into an admission. Refusals of its keys are
+    /// forgotten when it is sent and again when it is heard of: what was asked
+    /// in between may have been refused before it arrived.
     pub(super) fn loosen(
         self: &Arc<Self>,
         slot: Slot,

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::planted::Planted;
 use super::stats::StoreEvent;
 use crate::call::Call;
-use crate::transport::{Done, ShardId, Slot, Transport};
+use crate::transport::{Cause, Done, ShardId, Slot, Transport};
 
 pub(super) struct Breakers {
     by_shard: Mutex<BTreeMap<ShardId, Breaker>>,
@@ -67,7 +67,7 @@ impl<T: Transport> Inner<T> {
     /// A call was answered. Too late is a failure like any other.
     pub(super) fn call_answered(self: &Arc<Self>, watch: &Watch, now: Instant) {
         if now > watch.deadline {
-            return self.call_failed(watch, Failure::Trouble(crate::transport::Cause::Timeout), now);
+            return self.call_failed(watch, Failure::Trouble(Cause::Timeout), now);
         }
         if watch.is_counted.swap(true, Ordering::Relaxed) {
             return;

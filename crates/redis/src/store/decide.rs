@@ -120,7 +120,7 @@ pub(super) fn refuse<T: Transport>(
         let decisions = answer.decisions_unmade(&question.charges);
         place(&question, &decisions, &mut outcome);
         asked.extend_from_slice(&question.positions);
-        answer.made.is_refused();
+        answer.made.was_in_vain();
     }
     outcome.asked = asked_only(asked, charges);
     outcome

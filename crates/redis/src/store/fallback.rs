@@ -5,12 +5,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::Verdict;
-use tollgate_store::{KeyedCharge, Limit, OnFailure, Outcome, Source, Store};
+use tollgate_store::{KeyedCharge, Limit, Mode, OnFailure, Outcome, Source, Store};
 
 use super::Inner;
 use super::decide::{Answers, Charges, is_closed, keep, passed, refuse};
+use super::limit::RedisLimit;
 use super::receipt::{MadeWhere, RedisReceipt};
-use crate::call::{SlotCharge, Target};
+use crate::call::Target;
 use crate::transport::Transport;
 
 /// A charge whose slot gave no answer.
@@ -86,8 +87,7 @@ impl<T: Transport> Inner<T> {
                 OnFailure::Open => {
                     outcome.decisions[*position] = asked.limit.uncounted(Verdict::Allowed { delay: 0 });
                     self.owe(asked, target);
-                    let is_made = charge_like(asked, target).is_made();
-                    if asked.receipt && is_made {
+                    if asked.receipt && is_counted(asked) {
                         let made = MadeWhere::Nowhere { cost: asked.cost };
                         outcome.receipts.push((*position, self.receipt_here(asked, target, made)));
                     }
@@ -97,19 +97,13 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    fn receipt_here(
-        &self,
-        asked: &KeyedCharge<'_, super::RedisLimit>,
-        target: &Target,
-        made: MadeWhere,
-    ) -> RedisReceipt {
+    fn receipt_here(&self, asked: &KeyedCharge<'_, RedisLimit>, target: &Target, made: MadeWhere) -> RedisReceipt {
         RedisReceipt { limit: asked.limit.clone(), key: asked.key.into(), target: target.clone(), made }
     }
 
     /// The counters will hear of it when they are back. Permits cannot be taken afterwards.
-    fn owe(&self, asked: &KeyedCharge<'_, super::RedisLimit>, target: &Target) {
-        let charge = charge_like(asked, target);
-        if !(charge.is_made() || charge.is_shadow()) || asked.limit.is_concurrency() {
+    fn owe(&self, asked: &KeyedCharge<'_, RedisLimit>, target: &Target) {
+        if !is_counted(asked) || asked.limit.is_concurrency() {
             return;
         }
         if !self.debts.add(&target.key, asked.cost, asked.limit.remembers_for(), Instant::now()) {
@@ -118,8 +112,9 @@ impl<T: Transport> Inner<T> {
     }
 }
 
-fn charge_like(asked: &KeyedCharge<'_, super::RedisLimit>, target: &Target) -> SlotCharge {
-    SlotCharge { target: target.clone(), cost: asked.cost, mode: asked.mode }
+/// Whether a charge is made where the whole passes.
+fn is_counted(asked: &KeyedCharge<'_, RedisLimit>) -> bool {
+    asked.cost > 0 && matches!(asked.mode, Mode::Enforce | Mode::Shadow)
 }
 
 fn stranded<T: Transport>(answers: &Answers<T>) -> SmallVec<[Stranded; 4]> {

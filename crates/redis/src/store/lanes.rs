@@ -38,6 +38,12 @@ pub(super) struct Journey<T: Transport> {
     pub(super) askers: Vec<Asker<T>>,
 }
 
+/// A journey that nobody waits for any longer, and the one that begins instead.
+pub(super) struct Overdue<T: Transport> {
+    pub(super) watch: Option<Arc<Watch>>,
+    pub(super) journey: Option<Journey<T>>,
+}
+
 /// What became of somebody who came to a lane.
 pub(super) enum Joined<T: Transport> {
     /// The lane was free.
@@ -85,7 +91,7 @@ impl<T: Transport> Lanes<T> {
 
     /// The journey should be over. If it is overdue, those who wait do not wait
     /// for it any longer, and what was under way is returned too.
-    pub(super) fn overdue(&self, group: &Group, now: Instant) -> Option<(Option<Arc<Watch>>, Option<Journey<T>>)> {
+    pub(super) fn overdue(&self, group: &Group, now: Instant) -> Option<Overdue<T>> {
         let mut part = self.part(group);
         let lane = part.get_mut(group).filter(|lane| lane.ends <= now)?;
         let watch = lane.watch.take();
@@ -93,7 +99,7 @@ impl<T: Transport> Lanes<T> {
         if journey.is_none() {
             part.remove(group);
         }
-        Some((watch, journey))
+        Some(Overdue { watch, journey })
     }
 
     fn part(&self, group: &Group) -> MutexGuard<'_, HashMap<Group, Lane<T>>> {

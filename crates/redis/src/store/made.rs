@@ -42,14 +42,14 @@ impl<T: Transport> Made<T> {
     }
 
     /// Nobody waits for it any more.
-    pub(super) fn is_late(self) {
+    pub(super) fn came_too_late(self) {
         if self.store.is_planted(Planted::KeepLateCharge) {
             self.keep();
         }
     }
 
     /// Another slot refused.
-    pub(super) fn is_refused(self) {
+    pub(super) fn was_in_vain(self) {
         if self.store.is_planted(Planted::ForgetRefund) {
             self.keep();
         }

@@ -21,6 +21,8 @@ mod refusals;
 mod server_clock;
 mod settings;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 use std::error::Error;
 use std::sync::Arc;

@@ -30,6 +30,6 @@ pub(crate) enum Planted {
     NeverProbe,
     /// Of several slots, one that lets it pass is enough.
     OneSlotIsEnough,
-    /// A permit that was given back is renewed all the same.
+    /// A lease that is known to be lost is renewed all the same.
     ForgetLostLease,
 }

@@ -1,0 +1,112 @@
+//! What is replayed, held to a store in memory.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate_core::{Decision, Quota, Rate, Verdict};
+use tollgate_store::{KeyedCharge, LimitOptions, ManualClock, MemoryOptions, MemoryStore, Mode, Store};
+
+use super::shard::Shard;
+use crate::call::{Answer, Call, Line, SlotCharge, Target, Terms, View};
+use crate::script::replay;
+use crate::store::random::Random;
+
+const NOW_US: u64 = 1_700_000_000_000_000;
+
+fn quota(random: &mut Random) -> Quota {
+    let period = std::time::Duration::from_millis(u64::from(1 + random.below(100)));
+    let rate = Rate::new(1 + u64::from(random.below(9)), period).unwrap();
+    match random.below(5) {
+        0 => Quota::token_bucket(rate),
+        1 => Quota::fixed_window(rate),
+        2 => Quota::sliding_window_counter(rate),
+        3 => Quota::sliding_window_log(rate),
+        _ => Quota::concurrency(rate.count(), Some(period)),
+    }
+    .unwrap()
+}
+
+fn charge(random: &mut Random, targets: &[Target]) -> SlotCharge {
+    let mode = [Mode::Enforce, Mode::Enforce, Mode::Guard, Mode::Shadow, Mode::Watch][random.below(5) as usize];
+    let target = targets[random.below(targets.len() as u32) as usize].clone();
+    SlotCharge { target, cost: u64::from(random.below(4)), mode }
+}
+
+/// The same requests go to a model of a server, several at a time, and to
+/// a store in memory, one after the other. What is replayed from the views
+/// of the one is what the other says.
+#[test]
+fn what_is_replayed_is_what_a_store_in_memory_says() {
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let clock = ManualClock::at(NOW_US * 1_000);
+        let memory = MemoryStore::with(MemoryOptions::default(), clock.clone()).unwrap();
+        // One charge to a key in a request: two of one log do not both say when they fit.
+        let quotas: Vec<Quota> = (0..3).map(|_| quota(&mut random)).collect();
+        let target = |(at, quota): (usize, &Quota)| Target {
+            key: format!("key-{at}").into_bytes().into(),
+            terms: Arc::new(Terms::new(*quota).unwrap()),
+        };
+        let targets: Vec<Target> = quotas.iter().enumerate().map(target).collect();
+        let limits: Vec<_> =
+            quotas.iter().map(|quota| Store::limit(&memory, "a", *quota, LimitOptions::default()).unwrap()).collect();
+        let mut shard = Shard::default();
+        let mut now = NOW_US;
+        for _ in 0..40 {
+            let elapsed_us = u64::from(random.below(20_000));
+            now += elapsed_us;
+            clock.advance(elapsed_us * 1_000);
+            let mut charges: SmallVec<[SlotCharge; 4]> = SmallVec::new();
+            for _ in 0..1 + random.below(3) {
+                let charge = charge(&mut random, &targets);
+                if charges.iter().all(|other| other.target.key != charge.target.key) {
+                    charges.push(charge);
+                }
+            }
+            let times = 1 + random.below(4);
+            let call = Call { lines: vec![Line::Decide { times, charges: charges.clone() }] };
+            let reply = shard.execute(&call, now, &mut Vec::new());
+            let [Answer::Decided { passed, views }] = &reply.answers[..] else { panic!("{reply:?}") };
+            let replayed = replay(&charges, times, now, *passed, views).unwrap();
+            let keyed: Vec<KeyedCharge<'_, _>> = charges
+                .iter()
+                .map(|charge| {
+                    let at = targets.iter().position(|target| target.key == charge.target.key).unwrap();
+                    let SlotCharge { target, cost, mode } = charge;
+                    KeyedCharge { limit: &limits[at], key: &target.key, cost: *cost, mode: *mode, receipt: true }
+                })
+                .collect();
+            for (nth, replayed) in (0..times).zip(replayed) {
+                let outcome = ready(memory.decide(&keyed));
+                assert_eq!(outcome.passed, nth < *passed, "seed {seed}");
+                let decisions: Vec<Decision> = replayed.decisions.to_vec();
+                let expected: Vec<Decision> = outcome.decisions.iter().map(rounded_up).collect();
+                assert_eq!(decisions, expected, "seed {seed}, {charges:?}");
+                let charged = replayed.charged.iter().enumerate();
+                let made: Vec<(usize, u64)> =
+                    charged.filter_map(|(at, charged)| Some((at, (*charged)?.cost))).collect();
+                let receipts = outcome.receipts.iter().map(|(at, receipt)| (*at, receipt.cost()));
+                assert_eq!(made, receipts.collect::<Vec<_>>(), "seed {seed}");
+            }
+        }
+    }
+}
+
+/// A decision of somebody who counts microseconds.
+fn rounded_up(decision: &Decision) -> Decision {
+    let us = |ns: u64| ns.div_ceil(1_000) * 1_000;
+    let verdict = match decision.verdict {
+        Verdict::Refused { retry_after } => Verdict::Refused { retry_after: retry_after.map(us) },
+        other => other,
+    };
+    Decision { verdict, next_after: us(decision.next_after), reset_after: us(decision.reset_after), ..*decision }
+}
+
+/// A store in memory has its answer at once.
+fn ready<F: Future>(future: F) -> F::Output {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(output) => output,
+        std::task::Poll::Pending => panic!("a store in memory waits for nothing"),
+    }
+}

@@ -26,6 +26,9 @@ const RESET: u8 = 6;
 /// Stands for the families of a plain call, which the script has a short way for.
 const PLAIN: u8 = 33;
 
+/// Beside the families: that there are lines which do not decide.
+const ORDERS: u8 = 64;
+
 /// The largest whole number that a double is exact up to. What is larger is
 /// beyond every limit, and stays so as this.
 const LARGEST: u64 = 1 << 53;
@@ -153,6 +156,7 @@ impl Writer {
     }
 
     fn order(&mut self, kind: u8, target: &Target, cost: u64) {
+        self.families |= ORDERS;
         self.bytes.push(kind);
         self.family(&target.terms);
         self.key(target);

@@ -58,6 +58,11 @@ fn values_of_usual_quotas_fit_the_smallest_blocks() {
         let length = length(&mut client, quota, &[1], 0);
         assert!(length <= IN_48, "bucket {rate}: {length}");
     }
+    for rate in ["100/s burst 200", "10/s", "5/min", "60/min burst 100", "100/min burst 50"] {
+        let quota = Quota::token_bucket(rate.parse().unwrap()).unwrap();
+        let length = length(&mut client, quota, &[1], 0);
+        assert!(length <= IN_32, "bucket {rate}: {length}");
+    }
     let queue = Queue { size: 10, max_wait: Some(Duration::from_secs(2)) };
     let length_of_queue = length(&mut client, Quota::leaky_queue("7/s".parse().unwrap(), queue).unwrap(), &[1, 1], 0);
     assert!(length_of_queue <= IN_48, "queue: {length_of_queue}");

@@ -492,8 +492,27 @@ end
 
 -- What windows, counters, logs and leases are told: a prefix, a length of time, a limit and a cost.
 local function read_common(charge, from)
-  charge.prefix, charge.window, charge.limit, charge.cost, from = unpack('<Bc0ddd', argument, from)
+  charge.prefix, charge.window, charge.limit, charge.cost, charge.code, charge.width, from =
+    unpack('<Bc0dddI2B', argument, from)
   return from
+end
+
+-- Windows of usual lengths are written as 19 decimal digits if their counts
+-- are small enough, because the server keeps such a value without a string: a
+-- code for the length, the number of the window in `width` digits, and counts.
+local function read_digits(raw, charge)
+  local code = tonumber(sub(raw, 1, 3))
+  local length, width = charge.window, charge.width
+  if code ~= charge.code then
+    local unit = (code - code % 100) / 100
+    local ms = code % 100 * ({ 1000, 60000, 3600000, 86400000 })[unit > 4 and unit - 4 or unit]
+    length, width = ms * 1000, #string.format('%.0f', floor(4102444800000 / ms))
+  end
+  return length, tonumber(sub(raw, 4, 3 + width)), width
+end
+
+local function digits(number, width)
+  return string.format('%0' .. width .. '.0f', number)
 end
 
 -- A fixed window: when it began, how long it is, and what was used in it.
@@ -502,6 +521,10 @@ if families % 4 >= 2 then
   window.read, window.read_order = read_common, read_common
 
   function window.open(raw, charge)
+    if byte(raw, 1) >= 48 then
+      local length, number, width = read_digits(raw, charge)
+      return { window = length, start = number * length, used = tonumber(sub(raw, 4 + width)) }
+    end
     local length, from = charge.window, #charge.prefix + 1
     if sub(raw, 1, from - 1) ~= charge.prefix then
       length, from = read_varint(raw, 2)
@@ -544,7 +567,7 @@ if families % 4 >= 2 then
   local function set(key, charge, start, used)
     if key.start ~= start or key.used ~= used or key.window ~= charge.window then
       key.start, key.used, key.window = start, used, charge.window
-      key.prefix = charge.prefix
+      key.prefix, key.code, key.width = charge.prefix, charge.code, charge.width
       key.is_changed = true
     end
   end
@@ -578,7 +601,11 @@ if families % 4 >= 2 then
     if key.used == 0 then
       return '', 0
     end
-    return key.prefix .. varint(key.start / key.window) .. varint(key.used), key.start + key.window
+    local number, width, used, till = key.start / key.window, key.width, key.used, key.start + key.window
+    if key.code > 0 and number < 10 ^ width and used < 10 ^ (16 - width) then
+      return key.code .. digits(number, width) .. digits(used, 16 - width), till
+    end
+    return key.prefix .. varint(number) .. varint(used), till
   end
 
   if has_orders then
@@ -636,6 +663,13 @@ if families % 8 >= 4 then
   end
 
   function counter.open(raw, charge)
+    if byte(raw, 1) >= 48 then
+      local length, number, width = read_digits(raw, charge)
+      -- The larger half of what is left is the previous window's.
+      local from = 4 + width + floor((17 - width) / 2)
+      local previous, current = tonumber(sub(raw, 4 + width, from - 1)), tonumber(sub(raw, from))
+      return { window = length, start = number * length, previous = previous, current = current }
+    end
     local length, from = charge.window, #charge.prefix + 1
     if sub(raw, 1, from - 1) ~= charge.prefix then
       length, from = read_varint(raw, 2)
@@ -686,7 +720,7 @@ if families % 8 >= 4 then
   local function set(key, charge, start, previous, current)
     if key.start ~= start or key.previous ~= previous or key.current ~= current or key.window ~= charge.window then
       key.start, key.previous, key.current, key.window = start, previous, current, charge.window
-      key.prefix = charge.prefix
+      key.prefix, key.code, key.width = charge.prefix, charge.code, charge.width
       key.is_changed = true
     end
   end
@@ -718,8 +752,15 @@ if families % 8 >= 4 then
   end
 
   function counter.pack(key)
-    local previous, current = key.previous, key.current
-    local value = key.prefix .. varint(key.start / key.window) .. varint(previous) .. varint(current)
+    local number, width, previous, current = key.start / key.window, key.width, key.previous, key.current
+    local half = floor((17 - width) / 2)
+    local rest = 16 - width - half
+    local value
+    if key.code > 0 and number < 10 ^ width and previous < 10 ^ half and current < 10 ^ rest then
+      value = key.code .. digits(number, width) .. digits(previous, half) .. digits(current, rest)
+    else
+      value = key.prefix .. varint(number) .. varint(previous) .. varint(current)
+    end
     if current > 0 then
       return value, key.start + 2 * key.window
     end
@@ -1149,7 +1190,9 @@ local function record(number, family, charge)
   end
   local raw = not forgotten[number] and call('GET', KEYS[number])
   local rules = FAMILIES[family]
-  local is_known = raw and FAMILY_OF_TAG[byte(raw, 1)] == family
+  local tag = raw and byte(raw, 1)
+  -- Above the tags are digits: from 1 those of windows, from 5 those of counters.
+  local is_known = raw and (FAMILY_OF_TAG[tag] or tag < 53 and WINDOW or COUNTER) == family
   key = is_known and rules.open(raw, charge) or rules.blank()
   key.is_known = is_known
   key.rules = rules

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_core::{Charged, Span};
 use tollgate_store::Mode;
 
-use super::prefix::{Family, prefix};
+use super::prefix::{Family, digits, prefix};
 use crate::call::{Call, Compiled, Line, SlotCharge, Target, Terms};
 
 /// What a call is on the wire: keys and arguments of the script.
@@ -187,6 +187,9 @@ impl Writer {
         self.number(period_ns.div_ceil(1_000));
         self.number(terms.quota.amount());
         self.number(cost);
+        let digits = digits(terms);
+        self.bytes.extend_from_slice(&digits.code.to_le_bytes());
+        self.bytes.push(digits.width);
     }
 
     fn prefix(&mut self, terms: &Terms) {

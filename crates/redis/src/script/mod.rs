@@ -35,6 +35,11 @@
 //! | log | newest (7 bytes), newest - oldest, used (varints), entries |
 //! | leases | last id (7 bytes), earliest end (7 bytes), for each holder last id - id, end - earliest end, permits (varints) |
 //!
+//! The server keeps a number of up to 19 digits without a string, in 16 bytes
+//! less. So windows and counters of usual lengths with counts that are not too
+//! large are written as 19 decimal digits instead: a code for the length, the
+//! number of the window, and the counts.
+//!
 //! A key lives until it is as if untouched, rounded up to a millisecond.
 //!
 //! # The reply

@@ -80,6 +80,15 @@ fn report(what: &str, factor: (u64, u64), ours: (u64, u64), theirs: (u64, u64)) 
     assert!(theirs.0 * factor.1 >= ours.0 * factor.0, "{what}");
 }
 
+/// What a key of this length takes without its value.
+fn bare_key() -> u64 {
+    let (with_a_number, _) = measure(1_000, |_, bytes, number| {
+        write_command(bytes, &[b"SET", key_of(number).as_bytes(), b"12345678", b"PX", b"100000000"]);
+        1
+    });
+    with_a_number - 16
+}
+
 /// A key, then a time to live: every usual layout has both.
 fn expire(bytes: &mut Vec<u8>, key: &str) {
     write_command(bytes, &[b"PEXPIRE", key.as_bytes(), b"100000000"]);
@@ -110,6 +119,13 @@ fn memory_of_a_million_clients_beside_the_usual_layouts() {
         2
     });
     report("sliding counter: hash", (15, 10), counter, hash);
+    let two_counters = measure(2 * CLIENTS, |_, bytes, number| {
+        let key = key_of(number);
+        write_command(bytes, &[b"INCR", key.as_bytes()]);
+        expire(bytes, &key);
+        2
+    });
+    report("sliding counter: two counters", (15, 10), counter, (2 * two_counters.0, 2 * two_counters.1));
 
     let fixed = ours(Quota::fixed_window("100/min".parse().unwrap()).unwrap(), CLIENTS, 1, 0);
     let incremented = measure(CLIENTS, |_, bytes, number| {
@@ -142,7 +158,10 @@ fn memory_of_logs_beside_sorted_sets() {
             expire(bytes, &key);
             entries + 1
         });
-        report(&format!("log of {entries}: sorted set"), factor, log, sorted_set);
+        report(&format!("log of {entries}: sorted set"), (2, 1), log, sorted_set);
+        let key = bare_key();
+        let without_key = |(usage, total): (u64, u64)| (usage - key, total);
+        report(&format!("log of {entries}, without its key"), factor, without_key(log), without_key(sorted_set));
     }
 }
 
@@ -202,7 +221,7 @@ fn calls_in_a_second() {
     let hundred = calls_per_second(&mut client, &calls(100, &["a"]));
     eprintln!("only the time            {asked:8} calls/s");
     eprintln!("one bucket               {one:8} calls/s");
-    eprintln!("three buckets            {three:8} calls/s, {} % of the time of one", one * 100 / three * 1);
+    eprintln!("three buckets            {three:8} calls/s, {} % of the time of one", one * 100 / three);
     eprintln!(
         "one bucket, 100 requests {hundred:8} calls/s, {} decisions/s, {} times one each",
         hundred * 100,

@@ -114,10 +114,14 @@ if families == PLAIN then
   families = 1
 end
 
+-- Whether there are lines that do not decide.
+local has_orders = families >= 64
+families = families % 64
+
 local byte, char, concat = string.byte, string.char, table.concat
 local BUCKET, WINDOW, COUNTER, LOG, LEASES = 1, 2, 4, 8, 16
--- The first byte of a value says whose it is. A queue is a bucket too.
-local FAMILY_OF_TAG = { [1] = BUCKET, [2] = BUCKET, [3] = WINDOW, [4] = COUNTER, [5] = LOG, [6] = LEASES }
+-- The first byte of a value says whose it is. Buckets have four kinds of prefix.
+local FAMILY_OF_TAG = { BUCKET, BUCKET, WINDOW, COUNTER, LOG, LEASES, BUCKET, BUCKET }
 
 -- What is known of each key of the call, by its number, and which were forgotten by it.
 local records, forgotten = {}, {}
@@ -159,6 +163,14 @@ end
 
 local bucket, window, counter, log, leases
 
+-- A table that has the size of what goes into it: one that grows costs more than all of it.
+local function family()
+  return {
+    open = false, blank = false, read = false, fits = false, put = false, refuse = false, note = false, show = false,
+    pack = false, read_order = false, force = false, force_as_writer = false, give_back = false, renew = false,
+  }
+end
+
 -- A bucket: when it is full again, as `tat` and a `part` of a microsecond over
 -- the denominator of the quota that wrote it, whose prefix is in `prefix`.
 if families % 2 == 1 then
@@ -182,14 +194,18 @@ if families % 2 == 1 then
 
     -- A quota from the prefix of a value, and where the state begins.
     local function quota_of(bytes)
-      local quota, from = {}, 2
+      local tag, quota, from = byte(bytes, 1), {}, 2
       quota.token, from = read_varint(bytes, from)
-      quota.den, from = read_varint(bytes, from)
-      quota.token_part = 0
-      if quota.den > 1 then
-        quota.token_part, from = read_varint(bytes, from)
+      quota.den, quota.token_part = 1, 0
+      if tag == 7 then
+        quota.token = quota.token * 1000
+      elseif tag < 7 then
+        quota.den, from = read_varint(bytes, from)
+        if quota.den > 1 then
+          quota.token_part, from = read_varint(bytes, from)
+        end
       end
-      if byte(bytes, 1) == 2 then
+      if tag == 2 then
         quota.queues = true
         quota.free, quota.free_part = 0, 0
         quota.limit, from = read_varint(bytes, from)
@@ -200,9 +216,11 @@ if families % 2 == 1 then
         end
         quota.brim, quota.brim_part = quota.ceiling, quota.ceiling_part
       else
-        local ahead
+        local ahead = 0
         quota.limit, from = read_varint(bytes, from)
-        ahead, from = read_varint(bytes, from)
+        if tag == 1 then
+          ahead, from = read_varint(bytes, from)
+        end
         quota.free, quota.free_part = times(quota, quota.limit)
         quota.ceiling, quota.ceiling_part = quota.free + ahead, quota.free_part
         quota.brim, quota.brim_part = quota.free, quota.free_part
@@ -275,7 +293,7 @@ if families % 2 == 1 then
     return exact
   end
 
-  bucket = {}
+  bucket = family()
 
   function bucket.open(raw, charge)
     local prefix = charge.prefix
@@ -381,106 +399,132 @@ if families % 2 == 1 then
     return key.prefix .. tail, key.part > 0 and key.tat + 1 or key.tat
   end
 
-  function bucket.read_order(order, from)
-    order.prefix, order.cost, from = unpack('<Bc0d', argument, from)
-    return from
-  end
+  if has_orders then
+    function bucket.read_order(order, from)
+      order.prefix, order.cost, from = unpack('<Bc0d', argument, from)
+      return from
+    end
 
-  -- Charges what fits, in the terms of `quota`. Returns how much that was.
-  local function force(key, order, quota, tat, part)
-    local cost = order.cost
-    order.den = quota.den
-    local used, used_part = 0, 0
-    if tat >= now then
-      used, used_part = tat - now, part
-    end
-    if exact.is_less(quota.ceiling, quota.ceiling_part, used, used_part) then
-      used, used_part = quota.ceiling, quota.ceiling_part
-    end
-    if cost == 0 then
-      if key.prefix then
-        set(key, order, tat, part)
-      end
-      return 0
-    end
-    local room = exact.tokens(quota, exact.minus(quota, quota.brim, quota.brim_part, used, used_part))
-    if cost <= room then
-      local more, more_part = exact.times(quota, cost)
-      used, used_part = used + more, used_part + more_part
-      if used_part >= quota.den then
-        used, used_part = used + 1, used_part - quota.den
-      end
-      set(key, order, now + used, used_part)
-      return cost
-    end
-    if exact.is_less(used, used_part, quota.brim, quota.brim_part) then
-      used, used_part = quota.brim, quota.brim_part
-    end
-    set(key, order, now + used, used_part)
-    return room
-  end
-
-  function bucket.force(key, order)
-    exactly()
-    local tat, part = seen(key, order)
-    return force(key, order, exact.quota_of(order.prefix), tat, part)
-  end
-
-  -- Of a settled charge, in the terms of the quota that holds the key now, so that the key keeps it.
-  function bucket.force_as_writer(key, order)
-    exactly()
-    order.prefix = key.prefix or order.prefix
-    return force(key, order, exact.quota_of(order.prefix), key.tat, key.part)
-  end
-
-  function bucket.give_back(key, order, from)
-    local charged_at, mark, mark_part, charged_cost
-    charged_at, mark, mark_part, charged_cost, from = unpack('<dddd', argument, from)
-    exactly()
-    local own = exact.quota_of(order.prefix)
-    local quota, amount = own, order.cost
-    local is_foreign = key.prefix and key.prefix ~= order.prefix
-    if is_foreign then
-      -- Worth no more than time has not refilled yet, and never the last place.
-      quota = exact.quota_of(key.prefix)
-      local ticks, part = exact.times(own, math.min(charged_cost, own.limit))
-      local tokens = exact.tokens(own, exact.minus(own, ticks, part, math.max(now - charged_at, 0), 0))
-      amount = math.min(amount, tokens)
-    end
-    local used, used_part = 0, 0
-    if key.tat >= now then
-      used, used_part = key.tat - now, key.part
-    end
-    local given, given_part = exact.times(quota, math.min(amount, charged_cost, quota.limit))
-    if now < charged_at or exact.is_less(quota.free, quota.free_part, used, used_part) then
-      local is_last = not is_foreign and key.tat == mark and key.part == mark_part
-      if not (is_last and (quota.queues or amount >= charged_cost)) then
-        given, given_part = 0, 0
-      end
-    else
-      given, given_part = exact.minus(quota, given, given_part, now - charged_at, 0)
-    end
-    if given > 0 or given_part > 0 then
-      used, used_part = exact.minus(quota, used, used_part, given, given_part)
+    -- Charges what fits, in the terms of `quota`. Returns how much that was.
+    local function force(key, order, quota, tat, part)
+      local cost = order.cost
       order.den = quota.den
-      order.prefix = key.prefix or order.prefix
+      local used, used_part = 0, 0
+      if tat >= now then
+        used, used_part = tat - now, part
+      end
+      if exact.is_less(quota.ceiling, quota.ceiling_part, used, used_part) then
+        used, used_part = quota.ceiling, quota.ceiling_part
+      end
+      if cost == 0 then
+        if key.prefix then
+          set(key, order, tat, part)
+        end
+        return 0
+      end
+      local room = exact.tokens(quota, exact.minus(quota, quota.brim, quota.brim_part, used, used_part))
+      if cost <= room then
+        local more, more_part = exact.times(quota, cost)
+        used, used_part = used + more, used_part + more_part
+        if used_part >= quota.den then
+          used, used_part = used + 1, used_part - quota.den
+        end
+        set(key, order, now + used, used_part)
+        return cost
+      end
+      if exact.is_less(used, used_part, quota.brim, quota.brim_part) then
+        used, used_part = quota.brim, quota.brim_part
+      end
       set(key, order, now + used, used_part)
+      return room
     end
-    return from
+
+    function bucket.force(key, order)
+      exactly()
+      local tat, part = seen(key, order)
+      return force(key, order, exact.quota_of(order.prefix), tat, part)
+    end
+
+    -- Of a settled charge, in the terms of the quota that holds the key now, so that the key keeps it.
+    function bucket.force_as_writer(key, order)
+      exactly()
+      order.prefix = key.prefix or order.prefix
+      return force(key, order, exact.quota_of(order.prefix), key.tat, key.part)
+    end
+
+    function bucket.give_back(key, order, from)
+      local charged_at, mark, mark_part, charged_cost
+      charged_at, mark, mark_part, charged_cost, from = unpack('<dddd', argument, from)
+      exactly()
+      local own = exact.quota_of(order.prefix)
+      local quota, amount = own, order.cost
+      local is_foreign = key.prefix and key.prefix ~= order.prefix
+      if is_foreign then
+        -- Worth no more than time has not refilled yet, and never the last place.
+        quota = exact.quota_of(key.prefix)
+        local ticks, part = exact.times(own, math.min(charged_cost, own.limit))
+        local tokens = exact.tokens(own, exact.minus(own, ticks, part, math.max(now - charged_at, 0), 0))
+        amount = math.min(amount, tokens)
+      end
+      local used, used_part = 0, 0
+      if key.tat >= now then
+        used, used_part = key.tat - now, key.part
+      end
+      local given, given_part = exact.times(quota, math.min(amount, charged_cost, quota.limit))
+      if now < charged_at or exact.is_less(quota.free, quota.free_part, used, used_part) then
+        local is_last = not is_foreign and key.tat == mark and key.part == mark_part
+        if not (is_last and (quota.queues or amount >= charged_cost)) then
+          given, given_part = 0, 0
+        end
+      else
+        given, given_part = exact.minus(quota, given, given_part, now - charged_at, 0)
+      end
+      if given > 0 or given_part > 0 then
+        used, used_part = exact.minus(quota, used, used_part, given, given_part)
+        order.den = quota.den
+        order.prefix = key.prefix or order.prefix
+        set(key, order, now + used, used_part)
+      end
+      return from
+    end
   end
 end
 
 -- What windows, counters, logs and leases are told: a prefix, a length of time, a limit and a cost.
 local function read_common(charge, from)
-  charge.prefix, charge.window, charge.limit, charge.cost, from = unpack('<Bc0ddd', argument, from)
+  charge.prefix, charge.window, charge.limit, charge.cost, charge.code, charge.width, from =
+    unpack('<Bc0dddI2B', argument, from)
   return from
+end
+
+-- Windows of usual lengths are written as 19 decimal digits if their counts
+-- are small enough, because the server keeps such a value without a string: a
+-- code for the length, the number of the window in `width` digits, and counts.
+local function read_digits(raw, charge)
+  local code = tonumber(sub(raw, 1, 3))
+  local length, width = charge.window, charge.width
+  if code ~= charge.code then
+    local unit = (code - code % 100) / 100
+    local ms = code % 100 * ({ 1000, 60000, 3600000, 86400000 })[unit > 4 and unit - 4 or unit]
+    length, width = ms * 1000, #string.format('%.0f', floor(4102444800000 / ms))
+  end
+  return length, tonumber(sub(raw, 4, 3 + width)), width
+end
+
+local function digits(number, width)
+  return string.format('%0' .. width .. '.0f', number)
 end
 
 -- A fixed window: when it began, how long it is, and what was used in it.
 if families % 4 >= 2 then
-  window = { read = read_common, read_order = read_common }
+  window = family()
+  window.read, window.read_order = read_common, read_common
 
   function window.open(raw, charge)
+    if byte(raw, 1) >= 48 then
+      local length, number, width = read_digits(raw, charge)
+      return { window = length, start = number * length, used = tonumber(sub(raw, 4 + width)) }
+    end
     local length, from = charge.window, #charge.prefix + 1
     if sub(raw, 1, from - 1) ~= charge.prefix then
       length, from = read_varint(raw, 2)
@@ -523,7 +567,7 @@ if families % 4 >= 2 then
   local function set(key, charge, start, used)
     if key.start ~= start or key.used ~= used or key.window ~= charge.window then
       key.start, key.used, key.window = start, used, charge.window
-      key.prefix = charge.prefix
+      key.prefix, key.code, key.width = charge.prefix, charge.code, charge.width
       key.is_changed = true
     end
   end
@@ -557,32 +601,39 @@ if families % 4 >= 2 then
     if key.used == 0 then
       return '', 0
     end
-    return key.prefix .. varint(key.start / key.window) .. varint(key.used), key.start + key.window
-  end
-
-  function window.force(key, order)
-    local start, used = seen(key, order)
-    local fits = math.min(order.cost, order.limit - used)
-    set(key, order, start, used + fits)
-    return fits
-  end
-  window.force_as_writer = window.force
-
-  function window.give_back(key, order, from)
-    local mark
-    mark, from = unpack('<d', argument, from)
-    local start, used = seen(key, order)
-    if start == mark and used > 0 then
-      set(key, order, start, math.max(used - order.cost, 0))
+    local number, width, used, till = key.start / key.window, key.width, key.used, key.start + key.window
+    if key.code > 0 and number < 10 ^ width and used < 10 ^ (16 - width) then
+      return key.code .. digits(number, width) .. digits(used, 16 - width), till
     end
-    return from
+    return key.prefix .. varint(number) .. varint(used), till
+  end
+
+  if has_orders then
+    function window.force(key, order)
+      local start, used = seen(key, order)
+      local fits = math.min(order.cost, order.limit - used)
+      set(key, order, start, used + fits)
+      return fits
+    end
+    window.force_as_writer = window.force
+
+    function window.give_back(key, order, from)
+      local mark
+      mark, from = unpack('<d', argument, from)
+      local start, used = seen(key, order)
+      if start == mark and used > 0 then
+        set(key, order, start, math.max(used - order.cost, 0))
+      end
+      return from
+    end
   end
 end
 
 -- A sliding window counter: when the current window began, how long windows
 -- are, and what was used in the previous and in the current one.
 if families % 8 >= 4 then
-  counter = { read = read_common, read_order = read_common }
+  counter = family()
+  counter.read, counter.read_order = read_common, read_common
 
   -- count * span / length, rounded up, for span <= length: exact although the product may not be.
   local function share(count, span, length)
@@ -612,6 +663,13 @@ if families % 8 >= 4 then
   end
 
   function counter.open(raw, charge)
+    if byte(raw, 1) >= 48 then
+      local length, number, width = read_digits(raw, charge)
+      -- The larger half of what is left is the previous window's.
+      local from = 4 + width + floor((17 - width) / 2)
+      local previous, current = tonumber(sub(raw, 4 + width, from - 1)), tonumber(sub(raw, from))
+      return { window = length, start = number * length, previous = previous, current = current }
+    end
     local length, from = charge.window, #charge.prefix + 1
     if sub(raw, 1, from - 1) ~= charge.prefix then
       length, from = read_varint(raw, 2)
@@ -662,7 +720,7 @@ if families % 8 >= 4 then
   local function set(key, charge, start, previous, current)
     if key.start ~= start or key.previous ~= previous or key.current ~= current or key.window ~= charge.window then
       key.start, key.previous, key.current, key.window = start, previous, current, charge.window
-      key.prefix = charge.prefix
+      key.prefix, key.code, key.width = charge.prefix, charge.code, charge.width
       key.is_changed = true
     end
   end
@@ -694,33 +752,42 @@ if families % 8 >= 4 then
   end
 
   function counter.pack(key)
-    local previous, current = key.previous, key.current
-    local value = key.prefix .. varint(key.start / key.window) .. varint(previous) .. varint(current)
+    local number, width, previous, current = key.start / key.window, key.width, key.previous, key.current
+    local half = floor((17 - width) / 2)
+    local rest = 16 - width - half
+    local value
+    if key.code > 0 and number < 10 ^ width and previous < 10 ^ half and current < 10 ^ rest then
+      value = key.code .. digits(number, width) .. digits(previous, half) .. digits(current, rest)
+    else
+      value = key.prefix .. varint(number) .. varint(previous) .. varint(current)
+    end
     if current > 0 then
       return value, key.start + 2 * key.window
     end
     return value, previous > 0 and key.start + key.window or 0
   end
 
-  function counter.force(key, order)
-    local start, previous, current = seen(key, order)
-    local room = order.limit - current - fading(start, previous, order.window)
-    local fits = math.max(math.min(order.cost, room), 0)
-    set(key, order, start, previous, current + fits)
-    return fits
-  end
-  counter.force_as_writer = counter.force
-
-  function counter.give_back(key, order, from)
-    local mark
-    mark, from = unpack('<d', argument, from)
-    local start, previous, current = seen(key, order)
-    if start == mark then
-      set(key, order, start, previous, math.max(current - order.cost, 0))
-    elseif start - order.window == mark then
-      set(key, order, start, math.max(previous - order.cost, 0), current)
+  if has_orders then
+    function counter.force(key, order)
+      local start, previous, current = seen(key, order)
+      local room = order.limit - current - fading(start, previous, order.window)
+      local fits = math.max(math.min(order.cost, room), 0)
+      set(key, order, start, previous, current + fits)
+      return fits
     end
-    return from
+    counter.force_as_writer = counter.force
+
+    function counter.give_back(key, order, from)
+      local mark
+      mark, from = unpack('<d', argument, from)
+      local start, previous, current = seen(key, order)
+      if start == mark then
+        set(key, order, start, previous, math.max(current - order.cost, 0))
+      elseif start - order.window == mark then
+        set(key, order, start, math.max(previous - order.cost, 0), current)
+      end
+      return from
+    end
   end
 end
 
@@ -729,7 +796,8 @@ end
 -- to the one before it, shifted by a bit that says whether a cost other than 1
 -- follows. The gap of the first one is void.
 if families % 16 >= 8 then
-  log = { read_order = read_common }
+  log = family()
+  log.read_order = read_common
 
   function log.read(charge, from)
     from = read_common(charge, from)
@@ -887,61 +955,64 @@ if families % 16 >= 8 then
     return '\5' .. pack('<I7', newest) .. varint(newest - key.oldest) .. varint(key.used) .. entries, newest + key.window
   end
 
-  function log.force(key, order)
-    install(key, order)
-    local fits = math.max(math.min(order.cost, order.limit - key.used), 0)
-    if fits > 0 then
-      push(key, now, fits)
+  if has_orders then
+    function log.force(key, order)
+      install(key, order)
+      local fits = math.max(math.min(order.cost, order.limit - key.used), 0)
+      if fits > 0 then
+        push(key, now, fits)
+      end
+      return fits
     end
-    return fits
-  end
-  log.force_as_writer = log.force
+    log.force_as_writer = log.force
 
-  function log.give_back(key, order, from)
-    local mark
-    mark, from = unpack('<d', argument, from)
-    install(key, order)
-    local amount = order.cost
-    if key.used == 0 or amount == 0 or mark < key.oldest or mark > key.newest then
+    function log.give_back(key, order, from)
+      local mark
+      mark, from = unpack('<d', argument, from)
+      install(key, order)
+      local amount = order.cost
+      if key.used == 0 or amount == 0 or mark < key.oldest or mark > key.newest then
+        return from
+      end
+      local body, head, time, used = key.body, key.head, key.oldest, key.used
+      local rebuilt = log.blank()
+      local is_first, is_taken = true, false
+      while used > 0 do
+        local gap, cost
+        gap, cost, head = read_entry(body, head)
+        used = used - cost
+        if not is_first then
+          time = time + gap
+        end
+        is_first = false
+        if time == mark and amount > 0 then
+          local taken = math.min(cost, amount)
+          amount = amount - taken
+          cost = cost - taken
+          is_taken = true
+        end
+        if cost > 0 then
+          push(rebuilt, time, cost)
+        end
+      end
+      if is_taken then
+        key.body, key.head, key.tail = '', 1, rebuilt.tail
+        key.oldest, key.newest, key.used = rebuilt.oldest, rebuilt.newest, rebuilt.used
+        if rebuilt.used == 0 then
+          key.oldest, key.newest = 0, 0
+        end
+        key.version = key.version + 1
+        key.is_changed = true
+      end
       return from
     end
-    local body, head, time, used = key.body, key.head, key.oldest, key.used
-    local rebuilt = log.blank()
-    local is_first, is_taken = true, false
-    while used > 0 do
-      local gap, cost
-      gap, cost, head = read_entry(body, head)
-      used = used - cost
-      if not is_first then
-        time = time + gap
-      end
-      is_first = false
-      if time == mark and amount > 0 then
-        local taken = math.min(cost, amount)
-        amount = amount - taken
-        cost = cost - taken
-        is_taken = true
-      end
-      if cost > 0 then
-        push(rebuilt, time, cost)
-      end
-    end
-    if is_taken then
-      key.body, key.head, key.tail = '', 1, rebuilt.tail
-      key.oldest, key.newest, key.used = rebuilt.oldest, rebuilt.newest, rebuilt.used
-      if rebuilt.used == 0 then
-        key.oldest, key.newest = 0, 0
-      end
-      key.version = key.version + 1
-      key.is_changed = true
-    end
-    return from
   end
 end
 
 -- Leases: who holds permits until when, and the last id that was given.
 if families >= 16 then
-  leases = { read = read_common, read_order = read_common }
+  leases = family()
+  leases.read, leases.read_order = read_common, read_common
 
   function leases.open(raw)
     local last, base, from = unpack('<I7I7', raw, 2)
@@ -1055,54 +1126,56 @@ if families >= 16 then
     return concat(packed), latest
   end
 
-  -- A permit that is not there cannot be taken.
-  function leases.force()
-    return 0
-  end
-  leases.force_as_writer = leases.force
-
-  local function find(key, mark)
-    for place = 1, #key do
-      if key[place][1] == mark then
-        return place
-      end
-    end
-  end
-
-  function leases.give_back(key, order, from)
-    local mark
-    mark, from = unpack('<d', argument, from)
-    tidy(key, order)
-    local place = find(key, mark)
-    if place and order.cost > 0 then
-      local holder = key[place]
-      local permits = math.max(holder[3] - order.cost, 0)
-      if permits == 0 then
-        key[place] = key[#key]
-        key[#key] = nil
-      else
-        key[place] = { holder[1], holder[2], permits }
-      end
-      key.version = key.version + 1
-      key.is_changed = true
-    end
-    return from
-  end
-
-  function leases.renew(key, order, mark)
-    tidy(key, order)
-    local place = find(key, mark)
-    if not place then
+  if has_orders then
+    -- A permit that is not there cannot be taken.
+    function leases.force()
       return 0
     end
-    local holder = key[place]
-    local till = now + order.window
-    if holder[2] ~= till then
-      key[place] = { holder[1], till, holder[3] }
-      key.version = key.version + 1
-      key.is_changed = true
+    leases.force_as_writer = leases.force
+
+    local function find(key, mark)
+      for place = 1, #key do
+        if key[place][1] == mark then
+          return place
+        end
+      end
     end
-    return 1
+
+    function leases.give_back(key, order, from)
+      local mark
+      mark, from = unpack('<d', argument, from)
+      tidy(key, order)
+      local place = find(key, mark)
+      if place and order.cost > 0 then
+        local holder = key[place]
+        local permits = math.max(holder[3] - order.cost, 0)
+        if permits == 0 then
+          key[place] = key[#key]
+          key[#key] = nil
+        else
+          key[place] = { holder[1], holder[2], permits }
+        end
+        key.version = key.version + 1
+        key.is_changed = true
+      end
+      return from
+    end
+
+    function leases.renew(key, order, mark)
+      tidy(key, order)
+      local place = find(key, mark)
+      if not place then
+        return 0
+      end
+      local holder = key[place]
+      local till = now + order.window
+      if holder[2] ~= till then
+        key[place] = { holder[1], till, holder[3] }
+        key.version = key.version + 1
+        key.is_changed = true
+      end
+      return 1
+    end
   end
 end
 
@@ -1117,7 +1190,9 @@ local function record(number, family, charge)
   end
   local raw = not forgotten[number] and call('GET', KEYS[number])
   local rules = FAMILIES[family]
-  local is_known = raw and FAMILY_OF_TAG[byte(raw, 1)] == family
+  local tag = raw and byte(raw, 1)
+  -- Above the tags are digits: from 1 those of windows, from 5 those of counters.
+  local is_known = raw and (FAMILY_OF_TAG[tag] or tag < 53 and WINDOW or COUNTER) == family
   key = is_known and rules.open(raw, charge) or rules.blank()
   key.is_known = is_known
   key.rules = rules
@@ -1203,11 +1278,13 @@ while at <= last do
     times, count, shares_a_key, is_deep, at = unpack('<I4I2BB', argument, at + 1)
     local charges = {}
     for place = 1, count do
-      local charge = {}
-      local family, number
-      family, charge.mode, number, at = unpack('<BBI4', argument, at)
+      local family, mode, number
+      family, mode, number, at = unpack('<BBI4', argument, at)
       local rules = FAMILIES[family]
-      charge.rules = rules
+      local charge = {
+        mode = mode, rules = rules, key = false, prefix = false, window = 0, limit = 0, cost = 0,
+        used = 0, start = 0, version = false,
+      }
       at = rules.read(charge, at)
       local key = record(number, family, charge)
       charge.key = key

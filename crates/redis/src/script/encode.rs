@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_core::{Charged, Span};
 use tollgate_store::Mode;
 
-use super::prefix::{Family, prefix};
+use super::prefix::{Family, digits, prefix};
 use crate::call::{Call, Compiled, Line, SlotCharge, Target, Terms};
 
 /// What a call is on the wire: keys and arguments of the script.
@@ -25,6 +25,9 @@ const RESET: u8 = 6;
 
 /// Stands for the families of a plain call, which the script has a short way for.
 const PLAIN: u8 = 33;
+
+/// Beside the families: that there are lines which do not decide.
+const ORDERS: u8 = 64;
 
 /// The largest whole number that a double is exact up to. What is larger is
 /// beyond every limit, and stays so as this.
@@ -153,6 +156,7 @@ impl Writer {
     }
 
     fn order(&mut self, kind: u8, target: &Target, cost: u64) {
+        self.families |= ORDERS;
         self.bytes.push(kind);
         self.family(&target.terms);
         self.key(target);
@@ -183,6 +187,9 @@ impl Writer {
         self.number(period_ns.div_ceil(1_000));
         self.number(terms.quota.amount());
         self.number(cost);
+        let digits = digits(terms);
+        self.bytes.extend_from_slice(&digits.code.to_le_bytes());
+        self.bytes.push(digits.width);
     }
 
     fn prefix(&mut self, terms: &Terms) {

@@ -13,7 +13,7 @@
 //!
 //! | part | fields |
 //! | --- | --- |
-//! | call | now or -1 for the server's clock; families in use, a bit each, or that it is plain (1 byte); lines |
+//! | call | now or -1 for the server's clock; families in use, a bit each, and whether there are lines that do not decide, or that it is plain (1 byte); lines |
 //! | line | its kind (1 byte), then the fields of that kind |
 //! | decide | times (4), how many charges (2), whether two that are made share a key (1), whether a refusal's end is asked for in any case (1); charges |
 //! | charge | family (1), mode (1), key (4), terms, cost |
@@ -34,6 +34,11 @@
 //! | sliding counter | number of the window, previous, current: varints |
 //! | log | newest (7 bytes), newest - oldest, used (varints), entries |
 //! | leases | last id (7 bytes), earliest end (7 bytes), for each holder last id - id, end - earliest end, permits (varints) |
+//!
+//! The server keeps a number of up to 19 digits without a string, in 16 bytes
+//! less. So windows and counters of usual lengths with counts that are not too
+//! large are written as 19 decimal digits instead: a code for the length, the
+//! number of the window, and the counts.
 //!
 //! A key lives until it is as if untouched, rounded up to a millisecond.
 //!

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::smallvec;
-use tollgate_core::{Charged, Queue, Quota};
+use tollgate_core::{Charged, Queue, Quota, Rate};
 use tollgate_store::Mode;
 use tollgate_testbed::RedisServer;
 
@@ -44,6 +44,11 @@ fn length(client: &mut Client, quota: Quota, costs: &[u64], gap: u64) -> usize {
     client.get(b"key").unwrap().len()
 }
 
+/// Whether the value is kept as a number: 16 bytes less than as the shortest string.
+fn is_number(client: &mut Client) -> bool {
+    client.command(&[b"OBJECT", b"ENCODING", b"key"]) == Value::Bulk(Some(b"int".to_vec()))
+}
+
 /// The sizes up to which the server's allocator hands out 32, 48 and 64 bytes for a value.
 const IN_32: usize = 12;
 const IN_48: usize = 28;
@@ -58,13 +63,27 @@ fn values_of_usual_quotas_fit_the_smallest_blocks() {
         let length = length(&mut client, quota, &[1], 0);
         assert!(length <= IN_48, "bucket {rate}: {length}");
     }
+    for rate in ["100/s burst 200", "10/s", "5/min", "60/min burst 100", "100/min burst 50"] {
+        let quota = Quota::token_bucket(rate.parse().unwrap()).unwrap();
+        let length = length(&mut client, quota, &[1], 0);
+        assert!(length <= IN_32, "bucket {rate}: {length}");
+    }
     let queue = Queue { size: 10, max_wait: Some(Duration::from_secs(2)) };
     let length_of_queue = length(&mut client, Quota::leaky_queue("7/s".parse().unwrap(), queue).unwrap(), &[1, 1], 0);
     assert!(length_of_queue <= IN_48, "queue: {length_of_queue}");
     for (rate, used) in
         [("100/s", 100), ("200/min", 200), ("5/min", 5), ("10000/hour", 10_000), ("100000/day", 100_000)]
     {
-        let rate = rate.parse().unwrap();
+        let rate: Rate = rate.parse().unwrap();
+        length(&mut client, Quota::fixed_window(rate).unwrap(), &[used], 0);
+        assert!(is_number(&mut client), "fixed window {rate}");
+        let gap = rate.period_ns() / 1_000;
+        length(&mut client, Quota::sliding_window_counter(rate).unwrap(), &[used, used / 4], gap);
+        assert!(is_number(&mut client), "sliding counter {rate}");
+    }
+    // Of no usual length, or with counts that have no room in the digits of a number.
+    for (rate, used) in [("70 per 1500ms", 70), ("1000000000/s", 123_456_789)] {
+        let rate: Rate = rate.parse().unwrap();
         let fixed = length(&mut client, Quota::fixed_window(rate).unwrap(), &[used], 0);
         assert!(fixed <= IN_32, "fixed window {rate}: {fixed}");
         let gap = rate.period_ns() / 1_000;

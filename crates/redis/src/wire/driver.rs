@@ -111,7 +111,6 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
         if let Poll::Ready(cause) = self.poll_send(cx) {
             return Poll::Ready(End::Lost(cause));
         }
-        self.queue.set_taken(self.ready.len() + self.sent.len());
         if !is_open && self.ready.is_empty() && self.sent.is_empty() {
             return Poll::Ready(End::Closed);
         }
@@ -120,7 +119,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
 
     fn take(&mut self, cx: &mut Context<'_>) -> bool {
         let known = self.ready.len();
-        let is_open = self.queue.take(&mut self.ready, cx.waker());
+        let is_open = self.queue.take(&mut self.ready, self.sent.len(), cx.waker());
         let new = self.ready.range(known..).map(|command| command.deadline()).min();
         self.earliest = self.earliest.into_iter().chain(new).min();
         is_open
@@ -273,7 +272,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
             End::Closed => Cause::Connection,
             End::Lost(cause) => cause,
         };
-        self.queue.set_taken(0);
+        self.queue.forget_taken();
         for sent in self.sent.drain(..) {
             // A command of which a part is missing is not carried out.
             let executed = if sent.end <= position { Executed::Unknown } else { Executed::No };

@@ -95,6 +95,8 @@ async fn what_reached_the_server_is_unknown_and_never_sent_again() {
     let server = RedisServer::start(&[]).unwrap();
     let proxy = FaultProxy::start(server.address()).unwrap();
     let client = Client::start(&options(proxy.address())).unwrap();
+    // From now on the server knows the script: what reaches it is carried out.
+    client.wait(increment("n"), PLENTY).await.unwrap();
     for (round, fault) in [Fault::DropAfterSend, Fault::HalfClose, Fault::Reset].into_iter().enumerate() {
         proxy.set(Fault::Pass);
         client.recovers("n").await;

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::address::Address;
 use super::client::Shared;
 use super::command::Command;
 use super::command_writer::write_command;
@@ -64,17 +65,17 @@ impl Attempt {
     pub(crate) fn send(mut self: Box<Self>) {
         self.is_asking = false;
         match self.client.directory.owner(self.slot) {
-            Some(node) => self.send_to(node),
+            Some(node) => self.send_to(&node),
             None => self.send_later(Trouble { cause: Cause::Connection, executed: Executed::No }),
         }
     }
 
-    fn send_to(mut self: Box<Self>, node: Arc<Node>) {
+    fn send_to(mut self: Box<Self>, node: &Arc<Node>) {
         if self.attempts == MOST_ATTEMPTS {
             return self.fail(Trouble { cause: Cause::Unavailable, executed: Executed::No });
         }
         self.attempts += 1;
-        self.node = Some(Arc::clone(&node));
+        self.node = Some(Arc::clone(node));
         node.push(self);
     }
 
@@ -92,7 +93,7 @@ impl Attempt {
         });
     }
 
-    fn fail(self: Box<Self>, trouble: Trouble) {
+    fn fail(self, trouble: Trouble) {
         (self.hear)(Err(trouble));
     }
 
@@ -103,7 +104,7 @@ impl Attempt {
             ServerError::NoScript if self.form == ScriptForm::Name => {
                 self.form = ScriptForm::Source;
                 match self.node.take() {
-                    Some(node) => self.send_to(node),
+                    Some(node) => self.send_to(&node),
                     None => self.send(),
                 }
             }
@@ -115,7 +116,7 @@ impl Attempt {
                     // Nodes that name each other have not heard of a change yet.
                     _ if self.attempts >= IMMEDIATE_ATTEMPTS => self.send_later(trouble),
                     // Where it says, also if somebody else has changed the map since.
-                    Some(node) => self.send_to(node),
+                    Some(node) => self.send_to(&node),
                     None => self.fail(trouble),
                 }
             }
@@ -123,7 +124,7 @@ impl Attempt {
                 let address = self.complete(address);
                 self.is_asking = true;
                 match self.client.directory.node(&address) {
-                    Some(node) => self.send_to(node),
+                    Some(node) => self.send_to(&node),
                     None => self.fail(trouble),
                 }
             }
@@ -136,7 +137,7 @@ impl Attempt {
         }
     }
 
-    fn complete(&self, address: super::address::Address) -> super::address::Address {
+    fn complete(&self, address: Address) -> Address {
         match &self.node {
             Some(asked) => address.or_host_of(&asked.address),
             None => address,

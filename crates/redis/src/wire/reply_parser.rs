@@ -292,5 +292,13 @@ mod tests {
         }
         let Ok(Some(Value::Array(Some(elements)))) = parser.next() else { panic!("no array") };
         assert_eq!(elements.len(), 100_000);
+        // The same for the end of a long line.
+        for _ in 0..20 {
+            for piece in [&[b'+'; 60_000][..], b"\r\n"].concat().chunks(1) {
+                assert_eq!(parser.next(), Ok(None));
+                parser.feed(piece);
+            }
+            assert!(matches!(parser.next(), Ok(Some(Value::Simple(_)))));
+        }
     }
 }

@@ -20,7 +20,10 @@ const SLOT: u16 = 12_182;
 
 async fn start(cluster: &RedisCluster) -> Client {
     let seeds = cluster.addresses().iter().map(ToString::to_string).collect();
-    let client = Client::start(&RedisOptions::cluster(seeds)).unwrap();
+    let mut options = RedisOptions::cluster(seeds);
+    // Only trouble is a reason to ask again.
+    options.refresh_every = Duration::from_secs(3600);
+    let client = Client::start(&options).unwrap();
     println!("a cluster is ready after {:?}", client.ready().await);
     client
 }

@@ -179,10 +179,15 @@ async fn more_calls_than_may_wait_are_refused() {
     let server = RedisServer::start(&[]).unwrap();
     let mut options = options(server.address());
     options.calls_per_connection = 10;
+    options.silence = LONG;
     let client = Client::start(&options).unwrap();
     client.wait(increment("n"), PLENTY).await.unwrap();
+    // A call counts until the connection looks for more, which is a moment after it was answered.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     server.pause().unwrap();
     let taken: Vec<_> = (0..10).map(|_| client.begin(increment("n"), LONG)).collect();
+    // Those that are on their way count too.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     let answer = client.begin(increment("n"), LONG).await;
     assert_eq!(answer, trouble(Cause::Overloaded, Executed::No));
     server.resume().unwrap();

@@ -11,7 +11,10 @@ use crate::call::{Call, Reply};
 /// is never sent again.
 pub(crate) trait Transport: Send + Sync + 'static {
     /// Sends a call and returns at once. `done` hears what became of it, on any
-    /// thread. What is not on its way by `deadline` is not sent any more.
+    /// thread, and possibly before this returns: nobody may hold a lock here
+    /// that hearing takes. What is not on its way by `deadline` is not sent any
+    /// more. What is on its way hears its answer, however late, or the loss of
+    /// its connection: whoever waits looks at the time.
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done);
 
     /// Where keys with this hash tag live. Without a cluster, all in one slot.

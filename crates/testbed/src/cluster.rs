@@ -54,7 +54,7 @@ impl RedisCluster {
         loop {
             for (index, node) in self.nodes.iter().enumerate() {
                 let Ok(Reply::Text(lines)) = node.command(&["CLUSTER", "NODES"]) else { continue };
-                if lines.lines().any(|line| is_own_line_with(line, slot)) {
+                if lines.lines().any(|line| line.contains(" myself,master ") && has_slot(line, slot)) {
                     return Ok(index);
                 }
             }
@@ -103,13 +103,21 @@ impl RedisCluster {
         accepted(self.nodes[from].command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id])?)
     }
 
-    /// Makes a primary the owner of a slot whose keys it has.
+    /// Makes a primary the owner of a slot whose keys it has, and waits until all agree. Slots that
+    /// move again before that can end up with two nodes that each name the other.
     pub fn end_migration(&self, slot: u16, to: usize) -> io::Result<()> {
         let from = self.owner(slot)?;
         let to_id = self.id(to)?;
-        let slot = slot.to_string();
-        accepted(self.nodes[to].command(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id])?)?;
-        accepted(self.nodes[from].command(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id])?)
+        for node in [to, from] {
+            accepted(self.nodes[node].command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &to_id])?)?;
+        }
+        self.wait_until("agreement on a slot", |cluster| {
+            cluster.nodes.iter().all(|node| match node.command(&["CLUSTER", "NODES"]) {
+                Ok(Reply::Text(lines)) => lines.lines().any(|line| line.starts_with(&to_id) && has_slot(line, slot)),
+                // The dead have no opinion.
+                _ => true,
+            })
+        })
     }
 
     fn id(&self, node: usize) -> io::Result<String> {
@@ -168,11 +176,9 @@ fn accepted(reply: Reply) -> io::Result<()> {
     }
 }
 
-/// Whether a line of `CLUSTER NODES` is about the node that was asked, a primary that has the slot.
-fn is_own_line_with(line: &str, slot: u16) -> bool {
-    let mut fields = line.split(' ');
-    let is_own_primary = fields.nth(2).is_some_and(|flags| flags == "myself,master");
-    is_own_primary && fields.skip(5).any(|range| covers(range, slot))
+/// Whether a line of `CLUSTER NODES` is about a node that has the slot.
+fn has_slot(line: &str, slot: u16) -> bool {
+    line.split(' ').skip(8).any(|range| covers(range, slot))
 }
 
 fn covers(range: &str, slot: u16) -> bool {

@@ -1,5 +1,5 @@
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{self, Ipv4Addr, SocketAddr};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -51,9 +51,12 @@ impl FaultProxy {
         let (fault, faults) = watch::channel(Fault::Pass);
         let (end, mut ended) = mpsc::channel::<()>(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = runtime.block_on(TcpListener::bind(address))?;
+        // Bound before this returns, but not with the runtime: the caller may be in one of its own.
+        let listener = net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
         let thread = thread::spawn(move || {
             runtime.block_on(async {
+                let Ok(listener) = TcpListener::from_std(listener) else { return };
                 tokio::select! {
                     () = accept_all(listener, address, target, faults) => {}
                     _ = ended.recv() => {}

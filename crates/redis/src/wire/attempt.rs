@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::address::Address;
 use super::client::Shared;
 use super::command::Command;
 use super::command_writer::write_command;
@@ -14,6 +15,8 @@ use crate::transport::{Cause, Executed, Slot, Trouble};
 
 /// How often a call is sent at most. A slot on its way between two nodes needs three.
 const MOST_ATTEMPTS: u32 = 12;
+/// How often it follows where it is sent on to without a pause.
+const IMMEDIATE_ATTEMPTS: u32 = 4;
 /// The first pause before a call is sent again to a server that cannot serve it now.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
@@ -30,6 +33,7 @@ pub(crate) struct Attempt {
     /// Whether the node serves it although the slot is not its own yet.
     is_asking: bool,
     attempts: u32,
+    pauses: u32,
     /// Who was asked last.
     node: Option<Arc<Node>>,
 }
@@ -43,34 +47,45 @@ impl Attempt {
         hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
     ) -> Box<Attempt> {
         let (form, hear) = (ScriptForm::Name, Box::new(hear));
-        Box::new(Attempt { client, slot, call, deadline, hear, form, is_asking: false, attempts: 0, node: None })
+        Box::new(Attempt {
+            client,
+            slot,
+            call,
+            deadline,
+            hear,
+            form,
+            is_asking: false,
+            attempts: 0,
+            pauses: 0,
+            node: None,
+        })
     }
 
     /// Sends it to whoever owns its slot.
     pub(crate) fn send(mut self: Box<Self>) {
         self.is_asking = false;
         match self.client.directory.owner(self.slot) {
-            Some(node) => self.send_to(node),
+            Some(node) => self.send_to(&node),
             None => self.send_later(Trouble { cause: Cause::Connection, executed: Executed::No }),
         }
     }
 
-    fn send_to(mut self: Box<Self>, node: Arc<Node>) {
+    fn send_to(mut self: Box<Self>, node: &Arc<Node>) {
         if self.attempts == MOST_ATTEMPTS {
             return self.fail(Trouble { cause: Cause::Unavailable, executed: Executed::No });
         }
         self.attempts += 1;
-        self.node = Some(Arc::clone(&node));
+        self.node = Some(Arc::clone(node));
         node.push(self);
     }
 
     /// Sends it after a pause, if there is time for one; else it fails with the trouble.
     fn send_later(mut self: Box<Self>, trouble: Trouble) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.attempts.min(10)).min(LONGEST_PAUSE);
-        if self.attempts >= MOST_ATTEMPTS || Instant::now() + pause >= self.deadline {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.pauses.min(10)).min(LONGEST_PAUSE);
+        if self.pauses == MOST_ATTEMPTS || Instant::now() + pause >= self.deadline {
             return self.fail(trouble);
         }
-        self.attempts += 1;
+        self.pauses += 1;
         let runtime = self.client.runtime.clone();
         runtime.spawn(async move {
             sleep(pause).await;
@@ -78,7 +93,7 @@ impl Attempt {
         });
     }
 
-    fn fail(self: Box<Self>, trouble: Trouble) {
+    fn fail(self, trouble: Trouble) {
         (self.hear)(Err(trouble));
     }
 
@@ -89,7 +104,7 @@ impl Attempt {
             ServerError::NoScript if self.form == ScriptForm::Name => {
                 self.form = ScriptForm::Source;
                 match self.node.take() {
-                    Some(node) => self.send_to(node),
+                    Some(node) => self.send_to(&node),
                     None => self.send(),
                 }
             }
@@ -97,9 +112,11 @@ impl Attempt {
                 let address = self.complete(address);
                 self.client.moved(slot, &address);
                 self.is_asking = false;
-                // Where it says, also if somebody else has changed the map since.
                 match self.client.directory.node(&address) {
-                    Some(node) => self.send_to(node),
+                    // Nodes that name each other have not heard of a change yet.
+                    _ if self.attempts >= IMMEDIATE_ATTEMPTS => self.send_later(trouble),
+                    // Where it says, also if somebody else has changed the map since.
+                    Some(node) => self.send_to(&node),
                     None => self.fail(trouble),
                 }
             }
@@ -107,7 +124,7 @@ impl Attempt {
                 let address = self.complete(address);
                 self.is_asking = true;
                 match self.client.directory.node(&address) {
-                    Some(node) => self.send_to(node),
+                    Some(node) => self.send_to(&node),
                     None => self.fail(trouble),
                 }
             }
@@ -120,7 +137,7 @@ impl Attempt {
         }
     }
 
-    fn complete(&self, address: super::address::Address) -> super::address::Address {
+    fn complete(&self, address: Address) -> Address {
         match &self.node {
             Some(asked) => address.or_host_of(&asked.address),
             None => address,

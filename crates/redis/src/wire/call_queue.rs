@@ -1,5 +1,4 @@
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -15,8 +14,6 @@ use crate::transport::{Cause, Executed, Trouble};
 /// that is there at once, which makes one write of it.
 pub(crate) struct CallQueue {
     inner: Mutex<Inner>,
-    /// Calls that the connection has taken and not answered.
-    taken: AtomicUsize,
     /// The most that may wait and be taken together.
     limit: usize,
     closed: Notify,
@@ -25,6 +22,8 @@ pub(crate) struct CallQueue {
 struct Inner {
     state: State,
     waiting: VecDeque<Box<dyn Command>>,
+    /// Calls that the connection has taken and not answered.
+    taken: usize,
     waker: Option<Waker>,
 }
 
@@ -41,8 +40,8 @@ enum State {
 
 impl CallQueue {
     pub(crate) fn new(limit: usize) -> CallQueue {
-        let inner = Inner { state: State::Connecting, waiting: VecDeque::new(), waker: None };
-        CallQueue { inner: Mutex::new(inner), taken: AtomicUsize::new(0), limit, closed: Notify::new() }
+        let inner = Inner { state: State::Connecting, waiting: VecDeque::new(), taken: 0, waker: None };
+        CallQueue { inner: Mutex::new(inner), limit, closed: Notify::new() }
     }
 
     /// Adds a command, or tells it at once why not.
@@ -52,7 +51,7 @@ impl CallQueue {
             let cause = match inner.state {
                 State::Down(cause) => Some(cause),
                 State::Closed => Some(Cause::Connection),
-                _ if inner.waiting.len() + self.taken.load(Ordering::Relaxed) >= self.limit => Some(Cause::Overloaded),
+                _ if inner.waiting.len() + inner.taken >= self.limit => Some(Cause::Overloaded),
                 _ => None,
             };
             match cause {
@@ -73,10 +72,11 @@ impl CallQueue {
     }
 
     /// Moves all that waits behind what is in `ready`, and will wake `waker` when there is more.
-    /// Returns whether the queue is still open.
-    pub(crate) fn take(&self, ready: &mut VecDeque<Box<dyn Command>>, waker: &Waker) -> bool {
+    /// `sent` more were taken before and are not answered. Returns whether the queue is still open.
+    pub(crate) fn take(&self, ready: &mut VecDeque<Box<dyn Command>>, sent: usize, waker: &Waker) -> bool {
         let mut inner = self.lock();
         ready.append(&mut inner.waiting);
+        inner.taken = ready.len() + sent;
         match &mut inner.waker {
             Some(known) => known.clone_from(waker),
             None => inner.waker = Some(waker.clone()),
@@ -84,9 +84,9 @@ impl CallQueue {
         inner.state != State::Closed
     }
 
-    /// How many the connection has taken and not answered, for the limit.
-    pub(crate) fn set_taken(&self, count: usize) {
-        self.taken.store(count, Ordering::Relaxed);
+    /// The connection was lost, and with it all that it had taken.
+    pub(crate) fn forget_taken(&self) {
+        self.lock().taken = 0;
     }
 
     pub(crate) fn set_connecting(&self) {

@@ -111,7 +111,6 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
         if let Poll::Ready(cause) = self.poll_send(cx) {
             return Poll::Ready(End::Lost(cause));
         }
-        self.queue.set_taken(self.ready.len() + self.sent.len());
         if !is_open && self.ready.is_empty() && self.sent.is_empty() {
             return Poll::Ready(End::Closed);
         }
@@ -120,7 +119,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
 
     fn take(&mut self, cx: &mut Context<'_>) -> bool {
         let known = self.ready.len();
-        let is_open = self.queue.take(&mut self.ready, cx.waker());
+        let is_open = self.queue.take(&mut self.ready, self.sent.len(), cx.waker());
         let new = self.ready.range(known..).map(|command| command.deadline()).min();
         self.earliest = self.earliest.into_iter().chain(new).min();
         is_open
@@ -273,7 +272,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
             End::Closed => Cause::Connection,
             End::Lost(cause) => cause,
         };
-        self.queue.set_taken(0);
+        self.queue.forget_taken();
         for sent in self.sent.drain(..) {
             // A command of which a part is missing is not carried out.
             let executed = if sent.end <= position { Executed::Unknown } else { Executed::No };
@@ -282,5 +281,112 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
         for command in self.ready.drain(..) {
             command.answered(Err(Trouble { cause, executed: Executed::No }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::resp_value::Value;
+
+    /// Ten bytes, and whoever hears of them.
+    struct TenBytes {
+        number: u8,
+        deadline: Instant,
+        heard: mpsc::UnboundedSender<(u8, Result<Value, Trouble>)>,
+    }
+
+    impl Command for TenBytes {
+        fn deadline(&self) -> Instant {
+            self.deadline
+        }
+
+        fn write(&self, out: &mut Vec<u8>) {
+            out.extend([b'0' + self.number; 10]);
+        }
+
+        fn replies(&self) -> usize {
+            1
+        }
+
+        fn answered(self: Box<Self>, answer: Result<Value, Trouble>) {
+            let _ = self.heard.send((self.number, answer));
+        }
+    }
+
+    /// Three calls, the first without a deadline, on a connection that takes so many bytes until its other end reads.
+    async fn three_calls<F: Future>(capacity: usize, other_end: impl FnOnce(DuplexStream) -> F) -> Vec<(u8, Trouble)> {
+        let queue = CallQueue::new(10);
+        queue.set_up();
+        let (heard, mut hears) = mpsc::unbounded_channel();
+        for number in 0..3 {
+            let within = if number == 0 { Duration::from_secs(60) } else { Duration::from_millis(50) };
+            queue.push(Box::new(TenBytes { number, deadline: Instant::now() + within, heard: heard.clone() }));
+        }
+        drop(heard);
+        let (ours, theirs) = duplex(capacity);
+        let driver = Driver::new(ours, &queue, Duration::from_secs(1)).run();
+        tokio::join!(driver, other_end(theirs));
+        let mut answers = Vec::new();
+        while let Some((number, answer)) = hears.recv().await {
+            answers.push((number, answer.unwrap_err()));
+        }
+        answers
+    }
+
+    const LATE: Trouble = Trouble { cause: Cause::Timeout, executed: Executed::No };
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_behind_a_blocked_call_is_withdrawn_at_its_deadline() {
+        let answers = three_calls(5, |mut other_end| async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            // Room again, too late for the others.
+            let mut received = Vec::new();
+            let _ = tokio::time::timeout(Duration::from_millis(100), other_end.read_to_end(&mut received)).await;
+            assert_eq!(received, b"0000000000");
+        });
+        let lost = Trouble { cause: Cause::Connection, executed: Executed::Unknown };
+        assert_eq!(answers.await, [(1, LATE), (2, LATE), (0, lost)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_of_which_a_part_is_missing_was_not_carried_out() {
+        let not_sent = Trouble { cause: Cause::Connection, executed: Executed::No };
+        let unknown = Trouble { cause: Cause::Connection, executed: Executed::Unknown };
+        let closed_at_once = |capacity| three_calls(capacity, |other_end| async move { drop(other_end) });
+        let closed_later = |capacity| {
+            three_calls(capacity, |other_end| async move {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                drop(other_end);
+            })
+        };
+        assert_eq!(closed_at_once(30).await, [(0, not_sent), (1, not_sent), (2, not_sent)]);
+        assert_eq!(closed_later(9).await, [(0, not_sent), (1, not_sent), (2, not_sent)]);
+        assert_eq!(closed_later(10).await, [(0, unknown), (1, not_sent), (2, not_sent)]);
+        assert_eq!(closed_later(29).await, [(0, unknown), (1, unknown), (2, not_sent)]);
+        assert_eq!(closed_later(30).await, [(0, unknown), (1, unknown), (2, unknown)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_nobody_asked_for_ends_the_connection() {
+        let answers = three_calls(1000, |mut other_end| async move {
+            other_end.write_all(b":1\r\n").await.unwrap();
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        });
+        assert!(answers.await.iter().all(|(_, trouble)| trouble.cause == Cause::Protocol));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_the_connection() {
+        let answers = three_calls(1000, |mut other_end| async move {
+            let begun = Instant::now();
+            let _ = other_end.read_to_end(&mut Vec::new()).await;
+            assert_eq!(begun.elapsed().as_secs(), 1);
+        });
+        let silent = Trouble { cause: Cause::Timeout, executed: Executed::Unknown };
+        assert_eq!(answers.await, [(0, silent), (1, silent), (2, silent)]);
     }
 }

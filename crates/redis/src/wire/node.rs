@@ -23,17 +23,13 @@ impl Node {
 
     /// Sends over a connection that is up, in turn; if none is, the next one says why.
     pub(crate) fn push(&self, command: Box<dyn Command>) {
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        let in_turn = (0..self.links.len()).filter_map(|offset| self.links.get((next + offset) % self.links.len()));
-        let mut candidates = in_turn.clone().filter(|link| link.is_up()).chain(in_turn.clone());
-        match self.links.first() {
-            // The usual case needs no choice.
-            Some(only) if self.links.len() == 1 => only.push(command),
-            _ => {
-                if let Some(link) = candidates.next() {
-                    link.push(command);
-                }
-            }
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let in_turn = |offset: usize| self.links.get(turn.wrapping_add(offset) % self.links.len().max(1));
+        // A single one is up or says why it is not: there is no choice to make.
+        let others = if self.links.len() > 1 { self.links.len() } else { 0 };
+        let up = (0..others).filter_map(in_turn).find(|link| link.is_up());
+        if let Some(link) = up.or_else(|| in_turn(0)) {
+            link.push(command);
         }
     }
 

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::ops::Range;
 
 use crate::resp_value::Value;
 
@@ -80,7 +81,7 @@ impl ReplyParser {
                 return self.rest_of_bulk(length);
             }
             let Some((kind, line)) = self.line()? else { return Ok(None) };
-            let line = &self.buffer[line.0..line.1];
+            let line = &self.buffer[line];
             let value = match kind {
                 b':' => Value::Integer(number(line)?),
                 b'+' => Value::Simple(String::from_utf8_lossy(line).into_owned()),
@@ -150,7 +151,7 @@ impl ReplyParser {
     }
 
     /// The first byte of the next line, and where in the buffer the rest of the line is.
-    fn line(&mut self) -> Result<Option<(u8, (usize, usize))>, Malformed> {
+    fn line(&mut self) -> Result<Option<(u8, Range<usize>)>, Malformed> {
         let rest = &self.buffer[self.begin..];
         let Some(end) = rest[self.searched..].iter().position(|&byte| byte == b'\n') else {
             self.searched = rest.len();
@@ -159,7 +160,7 @@ impl ReplyParser {
         let end = self.searched + end;
         let [kind, .., b'\r'] = rest[..end] else { return Err(Malformed("a line without its end")) };
         self.spend(end)?;
-        let line = (self.begin + 1, self.begin + end - 1);
+        let line = self.begin + 1..self.begin + end - 1;
         self.begin += end + 1;
         self.searched = 0;
         Ok(Some((kind, line)))
@@ -291,5 +292,13 @@ mod tests {
         }
         let Ok(Some(Value::Array(Some(elements)))) = parser.next() else { panic!("no array") };
         assert_eq!(elements.len(), 100_000);
+        // The same for the end of a long line.
+        for _ in 0..20 {
+            for piece in [&[b'+'; 60_000][..], b"\r\n"].concat().chunks(1) {
+                assert_eq!(parser.next(), Ok(None));
+                parser.feed(piece);
+            }
+            assert!(matches!(parser.next(), Ok(Some(Value::Simple(_)))));
+        }
     }
 }

@@ -82,10 +82,9 @@ impl Scout {
                 return None;
             }
             let wait = if candidates.len() > 0 { NEXT_AFTER } else { self.access.timeout };
-            match timeout(wait, asked.join_next()).await {
-                Ok(Some(Ok(Ok(map)))) => return Some(map),
-                // Refused, or nonsense, or not yet: the next one.
-                _ => {}
+            // Who refuses, makes no sense or has not answered yet is left for the next one.
+            if let Ok(Some(Ok(Ok(map)))) = timeout(wait, asked.join_next()).await {
+                return Some(map);
             }
         }
     }

@@ -1,14 +1,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tollgate_testbed::{Binary, RedisServer, RedisSetup, Reply};
 
 use super::super::client::Client;
 use super::super::script_call::Script;
+use super::super::script_transport::ScriptTransport;
 use super::helpers::{PLENTY, call, increment, options, trouble};
+use crate::call::Call;
 use crate::resp_value::Value;
-use crate::transport::{Cause, Executed};
+use crate::transport::{Cause, Done, Executed, ShardId, Slot, Transport};
 
 async fn echoes_ten_thousand(server: &RedisServer, connections: usize) {
     let mut options = options(server.address());
@@ -78,6 +82,18 @@ async fn calls_wait_for_a_connection_that_is_just_being_made() {
 }
 
 #[tokio::test]
+async fn calls_travel_as_the_script() {
+    let server = RedisServer::start(&[]).unwrap();
+    let transport = ScriptTransport::start(&options(server.address())).unwrap();
+    let (heard, hears) = oneshot::channel();
+    let done = Done::new(move |answer| drop(heard.send(answer)));
+    let slot = transport.slot(b"tag");
+    transport.send(slot, Call { lines: Vec::new() }, Instant::now() + PLENTY, done);
+    assert_eq!(hears.await.unwrap().map(|reply| reply.answers), Ok(Vec::new()));
+    assert_eq!((slot, transport.shard(slot)), (Slot(0), ShardId(0)));
+}
+
+#[tokio::test]
 async fn a_connection_has_a_name_and_a_database() {
     let server = RedisServer::start(&[]).unwrap();
     let mut options = options(server.address());
@@ -96,7 +112,7 @@ async fn all_connections_end_with_the_client() {
     let client = Client::start(&options).unwrap();
     client.ready().await;
     drop(client);
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     loop {
         let Reply::Text(list) = server.command(&["CLIENT", "LIST"]).unwrap() else { panic!("no text") };
         if !list.contains("name=tollgate") {
@@ -171,7 +187,7 @@ async fn a_server_that_cannot_serve_now_is_tried_again_until_the_deadline() {
     client.wait(increment("n"), PLENTY).await.unwrap();
     // A replica of nobody: it must not write.
     server.command(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     let refused = client.wait(increment("n"), Duration::from_millis(100)).await;
     assert_eq!(refused, trouble(Cause::Unavailable, Executed::No));
     assert!(begun.elapsed() < Duration::from_millis(1000));

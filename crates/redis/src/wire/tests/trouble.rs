@@ -95,6 +95,8 @@ async fn what_reached_the_server_is_unknown_and_never_sent_again() {
     let server = RedisServer::start(&[]).unwrap();
     let proxy = FaultProxy::start(server.address()).unwrap();
     let client = Client::start(&options(proxy.address())).unwrap();
+    // From now on the server knows the script: what reaches it is carried out.
+    client.wait(increment("n"), PLENTY).await.unwrap();
     for (round, fault) in [Fault::DropAfterSend, Fault::HalfClose, Fault::Reset].into_iter().enumerate() {
         proxy.set(Fault::Pass);
         client.recovers("n").await;
@@ -177,10 +179,15 @@ async fn more_calls_than_may_wait_are_refused() {
     let server = RedisServer::start(&[]).unwrap();
     let mut options = options(server.address());
     options.calls_per_connection = 10;
+    options.silence = LONG;
     let client = Client::start(&options).unwrap();
     client.wait(increment("n"), PLENTY).await.unwrap();
+    // A call counts until the connection looks for more, which is a moment after it was answered.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     server.pause().unwrap();
     let taken: Vec<_> = (0..10).map(|_| client.begin(increment("n"), LONG)).collect();
+    // Those that are on their way count too.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     let answer = client.begin(increment("n"), LONG).await;
     assert_eq!(answer, trouble(Cause::Overloaded, Executed::No));
     server.resume().unwrap();

@@ -5,9 +5,6 @@
 //! into one script call and its answer back into decisions; a
 //! [`transport::Transport`] carries it.
 
-// Until the store uses all of it.
-#![allow(dead_code, unused_imports)]
-
 mod call;
 mod carrier;
 mod redis_store;

@@ -5,8 +5,7 @@ use tokio::runtime::Handle;
 use tollgate_store::{KeyedCharge, LimitOptions, Outcome, Quota, Settled, Store};
 
 use crate::carrier::Carrier;
-use crate::store;
-use crate::store::{RedisLimit, RedisReceipt, StoreEvent, StoreSettings, StoreStats};
+use crate::store::{RedisLimit, RedisReceipt, SharedStore, StoreEvent, StoreSettings, StoreStats};
 use crate::wire::RedisOptions;
 
 /// Counters on Redis, Valkey or a cluster of them, shared by every instance
@@ -16,7 +15,7 @@ use crate::wire::RedisOptions;
 /// answers, each limit does what its [`OnFailure`](tollgate_store::OnFailure)
 /// says.
 pub struct RedisStore {
-    shared: store::RedisStore<Carrier>,
+    shared: SharedStore<Carrier>,
     nodes: Vec<String>,
 }
 
@@ -29,8 +28,11 @@ impl RedisStore {
         settings: StoreSettings,
         on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<RedisStore, Box<dyn Error + Send + Sync>> {
+        if settings.prefix.contains(['{', '}']) {
+            return Err("a brace in the prefix of the keys: it would put all of them into one slot".into());
+        }
         let carrier = Carrier::start(options)?;
-        let shared = store::RedisStore::new(carrier, settings, Handle::current(), Box::new(on_change))?;
+        let shared = SharedStore::new(carrier, settings, Handle::current(), Box::new(on_change))?;
         Ok(RedisStore { shared, nodes: options.nodes.clone() })
     }
 

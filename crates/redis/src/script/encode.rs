@@ -96,11 +96,10 @@ impl Writer {
     }
 
     fn decide(&mut self, times: u32, charges: &[SlotCharge]) {
-        let is_made = |charge: &SlotCharge| charge.mode == Mode::Enforce && charge.cost > 0;
         let shares_a_key = charges.len() > 1
             && charges.iter().enumerate().any(|(at, charge)| {
-                let same = |other: &SlotCharge| is_made(other) && other.target.key == charge.target.key;
-                is_made(charge) && charges[..at].iter().any(same)
+                let same = |other: &SlotCharge| other.is_made() && other.target.key == charge.target.key;
+                charge.is_made() && charges[..at].iter().any(same)
             });
         // Somebody who only watches is told when there would be room.
         let is_deep = charges.iter().any(|charge| charge.mode == Mode::Watch && charge.cost > 0);

@@ -55,7 +55,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decode::{ProtocolError, decode};
+pub(crate) use decode::decode;
 pub(crate) use encode::{Encoded, encode};
 pub(crate) use replay::{Replayed, replay, replay_unmade};
 

@@ -5,7 +5,6 @@
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, Tick, Verdict, WindowState};
-use tollgate_store::Mode;
 
 use super::decode::ProtocolError;
 use crate::call::{Compiled, SlotCharge, View};
@@ -146,14 +145,12 @@ impl<'a> Replay<'a> {
     fn request(&mut self) -> Replayed {
         let mut decisions: SmallVec<[Decision; 4]> = (0..self.charges.len()).map(|at| self.look(at)).collect();
         let mut charged: SmallVec<[Option<Charged>; 4]> = smallvec![None; self.charges.len()];
-        let binds = |mode| matches!(mode, Mode::Enforce | Mode::Guard);
         let charges = self.charges;
-        if charges.iter().zip(&decisions).any(|(charge, look)| binds(charge.mode) && !look.is_allowed()) {
+        if charges.iter().zip(&decisions).any(|(charge, look)| charge.binds() && !look.is_allowed()) {
             return Replayed { passed: false, decisions, charged };
         }
         let before = (decisions.clone(), self.written.clone());
-        let made = |mode: Mode| (0..charges.len()).filter(move |at| charges[*at].mode == mode && charges[*at].cost > 0);
-        for at in made(Mode::Enforce) {
+        for at in (0..charges.len()).filter(|at| charges[*at].is_made()) {
             let (decision, note) = self.check(at);
             decisions[at] = decision;
             if !decision.is_allowed() {
@@ -165,7 +162,7 @@ impl<'a> Replay<'a> {
             }
             charged[at] = Some(note);
         }
-        for at in made(Mode::Shadow) {
+        for at in (0..charges.len()).filter(|at| charges[*at].is_shadow()) {
             let (decision, note) = self.check(at);
             decisions[at] = decision;
             charged[at] = decision.is_allowed().then_some(note);

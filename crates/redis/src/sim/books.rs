@@ -142,7 +142,7 @@ impl Books {
                     class.decisions.push(*decision);
                     class.until = *until;
                 }
-                Deed::GivenBack { key, .. } | Deed::Loosened { key } => self.loosened(key, by),
+                Deed::Loosened { key } => self.loosened(key, by),
                 Deed::Renewed { key, charged, held: true, until } => {
                     self.classes.entry(class_name(instance, key, charged)).or_default().until = *until;
                 }
@@ -158,7 +158,7 @@ impl Books {
                 Deed::Charged { key, charged, .. } => {
                     self.classes.entry(class_name(instance, key, charged)).or_default().told += 1;
                 }
-                Deed::GivenBack { key, .. } | Deed::Loosened { key } => {
+                Deed::Loosened { key } => {
                     let own = |loosening: &&mut Loosening| loosening.by == Some(instance) && !loosening.is_told;
                     let all = self.loosenings.entry(key.clone()).or_default();
                     if let Some(loosening) = all.iter_mut().find(own) {

@@ -7,7 +7,7 @@ use tollgate_core::{Decision, Quota, Rate, Verdict};
 use tollgate_store::{KeyedCharge, LimitOptions, ManualClock, MemoryOptions, MemoryStore, Mode, Store};
 
 use super::shard::Shard;
-use crate::call::{Answer, Call, Line, SlotCharge, Target, Terms, View};
+use crate::call::{Answer, Call, Line, SlotCharge, Target, Terms};
 use crate::script::replay;
 use crate::store::random::Random;
 

@@ -14,7 +14,7 @@ use tollgate_store::{
 use super::world::{BEGAN_US, Link, SharedWorld, World, locked};
 use crate::store::planted::Planted;
 use crate::store::random::Random;
-use crate::store::{BreakerSettings, BreakerState, RedisLimit, RedisReceipt, RedisStore, SeenReceipt, StoreSettings};
+use crate::store::{BreakerSettings, BreakerState, RedisLimit, RedisReceipt, SeenReceipt, SharedStore, StoreSettings};
 
 /// What a run of many seeds met, so that it is known that it met something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(super) fn run(seed: u64, planted: Option<Planted>) -> Result<Met, String> {
 struct Scenario {
     world: SharedWorld,
     random: Random,
-    stores: Arc<Vec<RedisStore<Link>>>,
+    stores: Arc<Vec<SharedStore<Link>>>,
     /// The same limits for each instance.
     limits: Arc<Vec<Vec<RedisLimit>>>,
     rules: Arc<Vec<Rule>>,
@@ -148,10 +148,11 @@ impl Scenario {
             .map(|instance| {
                 let link = Link { world: Arc::clone(&world), instance };
                 let settings = StoreSettings { seed: random.next(), ..settings.clone() };
-                RedisStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, planted)
+                SharedStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, planted)
             })
             .collect();
-        let limit = |store: &RedisStore<Link>, rule: &Rule| store.limit(&rule.scope, rule.quota, rule.options).unwrap();
+        let limit =
+            |store: &SharedStore<Link>, rule: &Rule| store.limit(&rule.scope, rule.quota, rule.options).unwrap();
         let limits: Vec<Vec<RedisLimit>> =
             stores.iter().map(|store| rules.iter().map(|rule| limit(store, rule)).collect()).collect();
         let (limits, stores) = (Arc::new(limits), Arc::new(stores));
@@ -373,7 +374,7 @@ fn key_bytes(key: u32) -> Vec<u8> {
 /// Somebody who makes requests and checks what comes of them.
 struct Caller {
     world: SharedWorld,
-    stores: Arc<Vec<RedisStore<Link>>>,
+    stores: Arc<Vec<SharedStore<Link>>>,
     limits: Arc<Vec<Vec<RedisLimit>>>,
     rules: Arc<Vec<Rule>>,
     deadline: Duration,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, Verdict, WindowState};
+use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, WindowState};
 
 use crate::call::{Answer, Call, Compiled, Line, Reply, SlotCharge, Target, Terms, View};
 
@@ -26,7 +26,6 @@ enum KeyState {
 #[derive(Clone, Debug)]
 pub(crate) enum Deed {
     Charged { key: Arc<[u8]>, charged: Charged, decision: Decision, until: u64 },
-    GivenBack { key: Arc<[u8]>, charged: Charged },
     Renewed { key: Arc<[u8]>, charged: Charged, held: bool, until: u64 },
     Loosened { key: Arc<[u8]> },
 }
@@ -64,7 +63,7 @@ impl Shard {
             }
             Line::GiveBack { target, charged, amount } => {
                 on!(target.terms, self.state(target), rule, state, rule.give_back(state, now, charged, *amount));
-                deeds.push(Deed::GivenBack { key: target.key.clone(), charged: *charged });
+                deeds.push(Deed::Loosened { key: target.key.clone() });
                 Answer::GivenBack
             }
             Line::Settle { target, charged, true_cost } => {

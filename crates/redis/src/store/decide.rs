@@ -164,7 +164,7 @@ fn refused(charges: &Charges<'_>, source: Source) -> Outcome<RedisReceipt> {
     Outcome { passed: false, decisions, receipts: Vec::new(), source, asked: Asked::All }
 }
 
-fn asked_only(mut positions: SmallVec<[usize; 4]>, charges: &Charges<'_>) -> Asked {
+pub(super) fn asked_only(mut positions: SmallVec<[usize; 4]>, charges: &Charges<'_>) -> Asked {
     if positions.len() == charges.len() {
         return Asked::All;
     }

@@ -8,7 +8,7 @@ use tollgate_core::Verdict;
 use tollgate_store::{KeyedCharge, Limit, Mode, OnFailure, Outcome, Source, Store};
 
 use super::Inner;
-use super::decide::{Answers, Charges, is_closed, keep, passed, refuse};
+use super::decide::{Answers, Charges, asked_only, is_closed, keep, passed, refuse};
 use super::limit::RedisLimit;
 use super::receipt::{MadeWhere, RedisReceipt};
 use crate::call::Target;
@@ -59,6 +59,12 @@ impl<T: Transport> Inner<T> {
             outcome.receipts.push((*position, self.receipt_here(&charges[*position], target, made)));
         }
         keep(charges, answers, &mut outcome);
+        // Of what passed without being counted anywhere, nobody knows how it stands.
+        let is_uncounted = |at: usize| {
+            let is_stranded = stranded.iter().any(|charge| charge.position == at);
+            is_stranded && charges[at].limit.0.fallback.is_none()
+        };
+        outcome.asked = asked_only((0..charges.len()).filter(|at| !is_uncounted(*at)).collect(), charges);
         outcome
     }
 

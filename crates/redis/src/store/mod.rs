@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{AlgorithmKind, Decision, MAX_SPAN_NS, Quota, Settled, Verdict};
+use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Quota, Settled};
 use tollgate_store::{KeyedCharge, LimitOptions, MemoryStore, OnFailure, Outcome, Store};
 
 use self::breakers::Breakers;
@@ -58,7 +58,7 @@ pub use receipt::RedisReceipt;
 pub(crate) use receipt::SeenReceipt;
 
 /// Counters that several instances share, behind the interface that all stores share.
-pub(crate) struct RedisStore<T: Transport> {
+pub(crate) struct SharedStore<T: Transport> {
     inner: Arc<Inner<T>>,
 }
 
@@ -81,15 +81,15 @@ struct Inner<T: Transport> {
     planted: Option<Planted>,
 }
 
-impl<T: Transport> RedisStore<T> {
+impl<T: Transport> SharedStore<T> {
     /// A store over a transport. Its timers run on `runtime`.
     pub(crate) fn new(
         transport: T,
         settings: StoreSettings,
         runtime: Handle,
         on_change: OnChange,
-    ) -> Result<RedisStore<T>, Box<dyn Error + Send + Sync>> {
-        RedisStore::with(transport, settings, runtime, on_change, ServerClock::at_time_of_day(), None)
+    ) -> Result<SharedStore<T>, Box<dyn Error + Send + Sync>> {
+        SharedStore::with(transport, settings, runtime, on_change, ServerClock::at_time_of_day(), None)
     }
 
     fn with(
@@ -99,7 +99,7 @@ impl<T: Transport> RedisStore<T> {
         on_change: OnChange,
         clock: ServerClock,
         planted: Option<Planted>,
-    ) -> Result<RedisStore<T>, Box<dyn Error + Send + Sync>> {
+    ) -> Result<SharedStore<T>, Box<dyn Error + Send + Sync>> {
         let inner = Inner {
             transport,
             runtime,
@@ -114,7 +114,7 @@ impl<T: Transport> RedisStore<T> {
             planted,
             settings,
         };
-        Ok(RedisStore { inner: Arc::new(inner) })
+        Ok(SharedStore { inner: Arc::new(inner) })
     }
 
     /// A store with a mistake in it, whose clock begins at a given time.
@@ -125,8 +125,8 @@ impl<T: Transport> RedisStore<T> {
         on_change: OnChange,
         now_ns: u64,
         planted: Option<Planted>,
-    ) -> RedisStore<T> {
-        RedisStore::with(transport, settings, Handle::current(), on_change, ServerClock::at(now_ns), planted).unwrap()
+    ) -> SharedStore<T> {
+        SharedStore::with(transport, settings, Handle::current(), on_change, ServerClock::at(now_ns), planted).unwrap()
     }
 
     pub(crate) fn transport(&self) -> &T {
@@ -162,7 +162,7 @@ impl<T: Transport> RedisStore<T> {
     }
 }
 
-impl<T: Transport> Store for RedisStore<T> {
+impl<T: Transport> Store for SharedStore<T> {
     type Limit = RedisLimit;
     type Receipt = RedisReceipt;
 

@@ -13,7 +13,7 @@ use tollgate_store::{
     WhenFull,
 };
 
-use super::{BreakerState, RedisLimit, RedisReceipt, RedisStore, StoreEvent, StoreSettings};
+use super::{BreakerState, RedisLimit, RedisReceipt, SharedStore, StoreEvent, StoreSettings};
 use crate::call::{Call, Line};
 use crate::sim::shard::Shard;
 use crate::transport::{Cause, Done, Executed, ShardId, Slot, Transport, Trouble};
@@ -71,7 +71,7 @@ impl Desk {
 
 struct Fixture {
     desk: Desk,
-    store: Arc<RedisStore<Desk>>,
+    store: Arc<SharedStore<Desk>>,
     events: Arc<Mutex<Vec<StoreEvent>>>,
 }
 
@@ -81,7 +81,7 @@ fn fixture() -> Fixture {
     let settings = StoreSettings { fallback, ..StoreSettings::default() };
     let heard = Arc::clone(&events);
     let on_change = Box::new(move |event| heard.lock().unwrap().push(event));
-    let store = RedisStore::for_test(desk.clone(), settings, on_change, NOW_US * 1_000, None);
+    let store = SharedStore::for_test(desk.clone(), settings, on_change, NOW_US * 1_000, None);
     Fixture { desk, store: Arc::new(store), events }
 }
 

@@ -25,8 +25,6 @@ mod password;
 mod reply_parser;
 mod scout;
 mod script_call;
-mod script_stub;
-mod script_transport;
 mod server_error;
 mod sha1;
 mod stream;

@@ -25,8 +25,6 @@ pub struct RedisOptions {
     pub database: u32,
     /// Connections are encrypted.
     pub tls: Option<TlsOptions>,
-    /// What every key begins with.
-    pub prefix: String,
     /// Connections to each server. Calls share them, so one is enough until it is a processor's whole work.
     pub connections_per_node: usize,
     /// How long a connection may take until it can be used.
@@ -89,7 +87,6 @@ impl RedisOptions {
             sentinel_password: None,
             database: 0,
             tls: None,
-            prefix: "tollgate:".to_owned(),
             connections_per_node: 1,
             connect_timeout: Duration::from_secs(1),
             silence: Duration::from_secs(1),
@@ -121,9 +118,6 @@ impl RedisOptions {
             || self.sentinel_username.is_some() && self.sentinel_password.is_none()
         {
             return Err(OptionsError::NoPassword);
-        }
-        if self.prefix.contains(['{', '}']) {
-            return Err(OptionsError::BraceInPrefix);
         }
         let is_zero = [
             ("connections_per_node", self.connections_per_node == 0),
@@ -158,8 +152,6 @@ pub enum OptionsError {
     NoPrimaryName,
     /// A user without a password.
     NoPassword,
-    /// A brace would choose the slot of every key.
-    BraceInPrefix,
     /// A setting that must be more than nothing.
     Zero(&'static str),
     /// The program was built without TLS.
@@ -187,9 +179,6 @@ impl fmt::Display for OptionsError {
                 f.write_str("no name for the primary: the sentinels need the one they know it by, such as mymaster")
             }
             OptionsError::NoPassword => f.write_str("a user name without a password: give both, or none"),
-            OptionsError::BraceInPrefix => {
-                f.write_str("a brace in the prefix: it would put all keys into one slot, so leave it out")
-            }
             OptionsError::Zero(name) => write!(f, "{name} is 0: it must be more"),
             OptionsError::TlsNotBuilt => {
                 f.write_str("TLS is wanted, but this program was built without it: build it with the feature tls")
@@ -222,7 +211,6 @@ mod tests {
         assert!(error(|o| o.nodes.push("b:1".to_owned())).starts_with("2 nodes in standalone mode"));
         assert!(error(|o| o.mode = RedisMode::Sentinel { primary: String::new() }).starts_with("no name"));
         assert!(error(|o| o.username = Some("a".to_owned())).starts_with("a user name without"));
-        assert!(error(|o| o.prefix = "{a}".to_owned()).starts_with("a brace"));
         assert!(error(|o| o.connections_per_node = 0).starts_with("connections_per_node is 0"));
         let in_cluster = error(|o| {
             o.mode = RedisMode::Cluster;

@@ -1,18 +1,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tollgate_testbed::{Binary, RedisServer, RedisSetup, Reply};
 
 use super::super::client::Client;
 use super::super::script_call::Script;
-use super::super::script_transport::ScriptTransport;
 use super::helpers::{PLENTY, call, increment, options, trouble};
-use crate::call::Call;
 use crate::resp_value::Value;
-use crate::transport::{Cause, Done, Executed, ShardId, Slot, Transport};
+use crate::transport::{Cause, Executed};
 
 async fn echoes_ten_thousand(server: &RedisServer, connections: usize) {
     let mut options = options(server.address());
@@ -79,18 +76,6 @@ async fn calls_wait_for_a_connection_that_is_just_being_made() {
     let server = RedisServer::start(&[]).unwrap();
     let client = Client::start(&options(server.address())).unwrap();
     assert_eq!(client.wait(increment("n"), PLENTY).await, Ok(Value::Integer(1)));
-}
-
-#[tokio::test]
-async fn calls_travel_as_the_script() {
-    let server = RedisServer::start(&[]).unwrap();
-    let transport = ScriptTransport::start(&options(server.address())).unwrap();
-    let (heard, hears) = oneshot::channel();
-    let done = Done::new(move |answer| drop(heard.send(answer)));
-    let slot = transport.slot(b"tag");
-    transport.send(slot, Call { lines: Vec::new() }, Instant::now() + PLENTY, done);
-    assert_eq!(hears.await.unwrap().map(|reply| reply.answers), Ok(Vec::new()));
-    assert_eq!((slot, transport.shard(slot)), (Slot(0), ShardId(0)));
 }
 
 #[tokio::test]

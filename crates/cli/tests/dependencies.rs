@@ -9,16 +9,27 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Each crate with those it may know. A crate that is not here yet has its place already.
-const MAY_DEPEND_ON: [(&str, &[&str]); 7] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 9] = [
     ("tollgate-core", &[]),
     ("tollgate-policy", &["tollgate-core"]),
     ("tollgate-store", &["tollgate-core"]),
-    ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-store"]),
+    // Starts real servers for tests, and knows nothing of what is tested.
+    ("tollgate-testbed", &[]),
+    ("tollgate-redis", &["tollgate-core", "tollgate-store", "tollgate-testbed"]),
+    ("tollgate", &["tollgate-core", "tollgate-policy", "tollgate-store", "tollgate-redis", "tollgate-testbed"]),
     ("tollgate-workbench", &["tollgate-core", "tollgate-policy", "tollgate-store", "tollgate"]),
-    ("tollgate-server", &["tollgate-core", "tollgate-policy", "tollgate-store", "tollgate"]),
+    ("tollgate-server", &["tollgate-core", "tollgate-policy", "tollgate-store", "tollgate", "tollgate-testbed"]),
     (
         "tollgate-cli",
-        &["tollgate-core", "tollgate-policy", "tollgate-store", "tollgate", "tollgate-workbench", "tollgate-server"],
+        &[
+            "tollgate-core",
+            "tollgate-policy",
+            "tollgate-store",
+            "tollgate",
+            "tollgate-workbench",
+            "tollgate-server",
+            "tollgate-testbed",
+        ],
     ),
 ];
 

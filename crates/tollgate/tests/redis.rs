@@ -180,3 +180,28 @@ async fn a_password_that_is_not_there_is_said_and_not_shown() {
     assert!(matches!(error, LimiterError::Connect(_)));
     assert!(error.to_string().contains("TOLLGATE_TEST_NO_SUCH"), "{error}");
 }
+
+/// The rule of the access list that the documentation tells people to write.
+fn documented_access() -> Vec<String> {
+    let page = include_str!("../../../docs/redis.md");
+    let line = page.lines().find(|line| line.trim().starts_with("ACL SETUSER")).unwrap();
+    line.split_whitespace().map(|word| word.replace(">SECRET", ">correct-horse")).collect()
+}
+
+#[tokio::test]
+async fn the_documented_access_is_enough_and_the_password_comes_from_a_file() {
+    let server = RedisServer::start(&[]).unwrap();
+    let access = documented_access();
+    server.command(&access.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    let directory = tollgate_testbed::TemporaryDirectory::new("password").unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "correct-horse\n").unwrap();
+    let store = format!("username: tollgate, password_file: \"{}\"", file.display());
+    let (limiter, _) = connect(&policy(&server).replace("deadline: 2s", &format!("deadline: 2s, {store}"))).await;
+    let alice = [("user", "alice")];
+    let verdict = limiter.decide(&request("/login", &alice)).await;
+    assert_eq!((verdict.is_allowed(), verdict.source()), (true, Source::Exact));
+    assert_eq!(limiter.decide(&request("/login", &alice)).await.action(), Action::Warn);
+    let shown = format!("{limiter:?} {:?} {verdict:?}", limiter.store());
+    assert!(!shown.contains("correct-horse"), "{shown}");
+}

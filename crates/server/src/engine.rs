@@ -5,6 +5,7 @@ use tollgate::policy::published::Published;
 use tollgate::{CheckedPolicy, Clock, Limiter, LimiterError, MemoryStore, Request, Verdict};
 
 use crate::front_end::FrontEnd;
+use crate::listen::ListenerMetrics;
 use crate::metrics::Metrics;
 use crate::service_clock::ServiceClock;
 
@@ -42,6 +43,11 @@ impl Engine {
     #[must_use]
     pub fn published(&self) -> &Published {
         &self.published
+    }
+
+    /// The counters for connections of one listener.
+    pub(crate) fn connection_metrics(&self, listener: &'static str) -> ListenerMetrics {
+        self.metrics.connections.of_listener(listener)
     }
 
     /// The metrics in Prometheus' text format.

@@ -10,6 +10,7 @@ mod duration_histogram;
 mod engine;
 mod front_end;
 mod http;
+mod listen;
 mod metrics;
 mod outcome;
 mod server;
@@ -19,4 +20,7 @@ mod text_format;
 pub use engine::Engine;
 pub use front_end::FrontEnd;
 pub use http::LimitsBody;
+pub use listen::ConnectionLimits;
+#[cfg(feature = "tls")]
+pub use listen::{Reloaded, Tls, TlsError, TlsFiles};
 pub use server::{BindError, Drained, Listener, Listeners, Server};

@@ -13,6 +13,7 @@ use tollgate::{Limiter, Request, Verdict};
 use crate::duration_histogram::DurationHistogram;
 use crate::engine::Store;
 use crate::front_end::FrontEnd;
+use crate::listen::ConnectionMetrics;
 use crate::outcome::Outcome;
 use crate::text_format::prometheus_text;
 
@@ -21,6 +22,7 @@ use crate::text_format::prometheus_text;
 pub(crate) struct Metrics {
     registry: Registry,
     http: FrontEndMetrics,
+    pub(crate) connections: ConnectionMetrics,
 }
 
 /// Counters at hand, so that counting takes no lock.
@@ -68,7 +70,9 @@ impl Metrics {
         build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
         registry.register("build_info", "Which tollgate this is", build);
         registry.register_collector(Box::new(StoreMetrics(limiter.clone())));
-        Metrics { registry, http }
+        let connections = ConnectionMetrics::default();
+        connections.register(&mut registry);
+        Metrics { registry, http, connections }
     }
 
     pub(crate) fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, taken_ns: u64) {

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 
-use axum::Json;
-use axum::body::Bytes;
+use axum::body::Body;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
-use axum::http::StatusCode;
+use axum::{Extension, Json};
 
 use super::MAX_BODY_BYTES;
 use super::answer_body::AnswerBody;
+use super::body;
 use super::check_body::CheckBody;
+use super::connection::Caller;
 use super::problem::Problem;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
@@ -16,17 +16,10 @@ use crate::front_end::FrontEnd;
 /// `POST /v1/check`: one request, one decision.
 pub(super) async fn check(
     State(engine): State<Arc<Engine>>,
-    body: Result<Bytes, BytesRejection>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
 ) -> Result<Json<AnswerBody>, Problem> {
-    let body = body.map_err(|rejection| unread(&rejection))?;
-    let check = CheckBody::parse(&body)?;
+    let check = CheckBody::parse(&body::read(body, MAX_BODY_BYTES, caller).await?)?;
     let verdict = engine.decide(FrontEnd::Http, &check.request(&check.identities())).await;
     Ok(Json(AnswerBody::from(&verdict)))
-}
-
-fn unread(rejection: &BytesRejection) -> Problem {
-    match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::body_too_large(MAX_BODY_BYTES),
-        _ => Problem::bad_body(&rejection.body_text()),
-    }
 }

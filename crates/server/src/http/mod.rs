@@ -1,20 +1,24 @@
 //! The HTTP front end: the only part that knows HTTP and JSON.
 
 mod answer_body;
+mod body;
 mod check;
 mod check_body;
+mod connection;
 mod limits_body;
 mod problem;
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{Method, Uri, header};
+use axum::extract::State;
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 
 use crate::engine::Engine;
+use connection::Caller;
+pub(crate) use connection::serve_connection;
 pub use limits_body::LimitsBody;
 use problem::Problem;
 
@@ -28,12 +32,11 @@ const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(crate) fn public_router(engine: &Arc<Engine>) -> Router {
     let routes = Router::new()
         .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(async || "ready\n"))
+        .route("/readyz", get(ready))
         .route("/v1/check", post(check::check))
         .route("/v1/limits", get(limits))
         // Also here, so that a scrape from another machine needs no admin listener that is open to it.
-        .route("/metrics", get(metrics))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
+        .route("/metrics", get(metrics));
     finish(routes, engine)
 }
 
@@ -48,6 +51,11 @@ fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {
 
 async fn metrics(State(engine): State<Arc<Engine>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], engine.metrics_text())
+}
+
+/// `GET /readyz`: whether new requests should be sent here.
+async fn ready(Extension(caller): Extension<Caller>) -> (StatusCode, &'static str) {
+    if caller.is_stopping { (StatusCode::SERVICE_UNAVAILABLE, "stopping\n") } else { (StatusCode::OK, "ready\n") }
 }
 
 /// `GET /v1/limits`: what clients may know.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -40,6 +42,11 @@ impl Problem {
 
     pub(super) fn body_too_large(max_bytes: usize) -> Problem {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body must be at most {max_bytes} bytes"))
+    }
+
+    pub(super) fn body_too_slow(at_most: Duration) -> Problem {
+        let detail = format!("the body must arrive within {} seconds", at_most.as_secs());
+        Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
     }
 
     pub(super) fn no_such_path(path: &str) -> Problem {

@@ -4,8 +4,12 @@
 mod bad_requests;
 mod check;
 mod client;
+mod connections;
 mod limits;
+mod load;
 mod metrics;
 mod policy;
 mod running;
 mod stop;
+#[cfg(feature = "tls")]
+mod tls;

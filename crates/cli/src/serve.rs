@@ -2,6 +2,7 @@ mod connections;
 #[cfg(feature = "tls")]
 mod encryption;
 mod notify;
+mod policy_watch;
 mod signals;
 
 use std::io;
@@ -26,6 +27,7 @@ use connections::ConnectionArguments;
 #[cfg(feature = "tls")]
 use encryption::{TlsArguments, WatchedTls};
 use notify::{Progress, notify};
+use policy_watch::WatchedPolicy;
 use signals::{Signals, Wanted};
 
 /// How often files are looked at.
@@ -34,7 +36,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Run the service
 ///
 /// Prints a line on stderr for each listener once it accepts. SIGTERM and
-/// Ctrl-C stop accepting, answer what is under way, and end.
+/// Ctrl-C stop accepting, answer what is under way, and end. SIGHUP reads the
+/// policy again, and so does a change of its file; counters stay.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     /// The policy file; `-` is stdin. Without it the starter policy holds: 60 requests a minute for each address
@@ -82,6 +85,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         Engine::new(&loaded.policy, Arc::new(RealClock::new())).map_err(|error| unserved(arguments, &error))?;
     let service = Service {
         engine,
+        file: arguments.file.clone(),
         listeners,
         connections: arguments.connections.limits(),
         #[cfg(feature = "tls")]
@@ -135,6 +139,7 @@ fn warnings(file: &Path, count: usize) -> String {
 /// Everything that was asked for, ready to run.
 struct Service {
     engine: Engine,
+    file: Option<PathBuf>,
     listeners: Listeners,
     connections: ConnectionLimits,
     #[cfg(feature = "tls")]
@@ -151,7 +156,11 @@ impl Service {
             Signals::take().map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
         let server = Server::bind(self.listeners, self.engine).await.map_err(unbound)?.with_limits(self.connections);
         #[cfg_attr(not(feature = "tls"), allow(unused_mut))]
-        let mut watched = Watched::default();
+        let mut watched = Watched {
+            policy: WatchedPolicy::new(server.engine(), self.file.as_deref()),
+            #[cfg(feature = "tls")]
+            tls: None,
+        };
         #[cfg(feature = "tls")]
         let server = match self.tls {
             Some(tls) => {
@@ -179,8 +188,8 @@ impl Service {
 }
 
 /// What is read again when its files change.
-#[derive(Default)]
 struct Watched {
+    policy: WatchedPolicy,
     #[cfg(feature = "tls")]
     tls: Option<WatchedTls>,
 }
@@ -196,7 +205,7 @@ impl Watched {
                     Wanted::Stop => return,
                     Wanted::Reload => {
                         notify(Progress::Reloading);
-                        say("policies are not reloaded yet: start again to read the file anew");
+                        self.policy.reload();
                         self.look();
                         notify(Progress::Ready);
                     }
@@ -207,6 +216,7 @@ impl Watched {
     }
 
     fn look(&mut self) {
+        self.policy.look();
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
             tls.look();

@@ -87,6 +87,12 @@ impl Server {
         Ok(Server { engine: Arc::new(engine), bound, limits, encryption })
     }
 
+    /// What decides, for whoever replaces its policy.
+    #[must_use]
+    pub fn engine(&self) -> Arc<Engine> {
+        Arc::clone(&self.engine)
+    }
+
     /// Grants other connections than by default.
     #[must_use]
     pub fn with_limits(self, limits: ConnectionLimits) -> Server {
@@ -109,14 +115,22 @@ impl Server {
     /// when the requests under way are answered or ten seconds have passed.
     pub async fn serve(self, stop: impl Future<Output = ()>) -> Drained {
         let (stopper, stopped) = watch::channel(false);
+        // All before the first accepts: who looks at the metrics then sees every listener in them.
+        let accepting: Vec<(Listener, Accepting)> = self
+            .bound
+            .into_iter()
+            .map(|(listener, _, socket)| {
+                let accepting = Accepting {
+                    socket,
+                    limits: self.limits,
+                    encryption: self.encryption.clone(),
+                    metrics: self.engine.connection_metrics(listener.name()),
+                };
+                (listener, accepting)
+            })
+            .collect();
         let mut listeners = JoinSet::new();
-        for (listener, _, socket) in self.bound {
-            let accepting = Accepting {
-                socket,
-                limits: self.limits,
-                encryption: self.encryption.clone(),
-                metrics: self.engine.connection_metrics(listener.name()),
-            };
+        for (listener, accepting) in accepting {
             listeners.spawn(serve_listener(listener, accepting, Arc::clone(&self.engine), stopped.clone()));
         }
         stop.await;

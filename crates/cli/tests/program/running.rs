@@ -33,7 +33,13 @@ impl Running {
     }
 
     pub(crate) fn serve_with(more: &[&str]) -> Running {
+        Running::serve_in(&[], more)
+    }
+
+    /// With these environment variables.
+    pub(crate) fn serve_in(environment: &[(&str, &str)], more: &[&str]) -> Running {
         let mut command = tollgate(&["serve", "--http", ":0", "--admin", ":0"]);
+        command.env_remove("NOTIFY_SOCKET").envs(environment.iter().copied());
         let mut child = command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut listening = |name: &str| {

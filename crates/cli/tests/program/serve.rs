@@ -51,14 +51,6 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn sighup_says_that_nothing_is_reloaded() {
-    let mut tollgate = Running::serve();
-    tollgate.signal("HUP");
-    assert_eq!(tollgate.line(), "tollgate: policies are not reloaded yet: start again to read the file anew");
-    assert_eq!(request(tollgate.http, "GET", "/readyz", "").status, 200);
-}
-
-#[test]
 fn a_policy_file_decides() {
     let shop = policy("shop.yaml");
     let tollgate = Running::serve_with(&["--grpc", "off", "--resp", "off", &shop]);

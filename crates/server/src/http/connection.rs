@@ -27,7 +27,6 @@ const MAX_HEAD_BYTES: usize = 32 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     /// Who is at the other end of it.
-    #[allow(dead_code, reason = "forward-auth will ask")]
     pub(super) address: IpAddr,
     /// How long the body may take.
     pub(super) body_at_most: Duration,

@@ -5,15 +5,21 @@ mod body;
 mod check;
 mod check_body;
 mod connection;
+mod described;
+mod forward_auth;
+mod header_lines;
 mod limits_body;
+mod members;
+mod openapi;
 mod problem;
+mod receipt;
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::IntoResponse;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, any, get, post};
 use axum::{Extension, Json, Router};
 
 use crate::engine::Engine;
@@ -22,22 +28,35 @@ pub(crate) use connection::serve_connection;
 pub use limits_body::LimitsBody;
 use problem::Problem;
 
-/// The largest body of a request. A check takes a few hundred bytes.
-const MAX_BODY_BYTES: usize = 64 << 10;
-
 /// The format in which metrics are written.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// What operators and orchestrators ask, which is no part of the interface for callers.
+#[cfg(test)]
+const ROUTES_WITHOUT_DESCRIPTION: [&str; 2] = ["/metrics", "/openapi.json"];
+
 /// What callers see.
 pub(crate) fn public_router(engine: &Arc<Engine>) -> Router {
-    let routes = Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready))
-        .route("/v1/check", post(check::check))
-        .route("/v1/limits", get(limits))
-        // Also here, so that a scrape from another machine needs no admin listener that is open to it.
-        .route("/metrics", get(metrics));
+    let routes = public_routes().into_iter().fold(Router::new(), |router, (path, route)| router.route(path, route));
     finish(routes, engine)
+}
+
+/// As a list, so that the description can be held to it.
+fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
+    vec![
+        ("/healthz", get(async || "ok\n")),
+        ("/readyz", get(ready)),
+        ("/v1/check", post(check::check)),
+        ("/v1/check/batch", post(check::batch)),
+        ("/v1/refund", post(receipt::refund)),
+        ("/v1/settle", post(receipt::settle)),
+        ("/v1/release", post(receipt::release)),
+        ("/v1/forward-auth", any(forward_auth::forward_auth)),
+        ("/v1/limits", get(limits)),
+        ("/openapi.json", get(openapi::openapi)),
+        // Also here, so that a scrape from another machine needs no admin listener that is open to it.
+        ("/metrics", get(metrics)),
+    ]
 }
 
 /// What operators see.
@@ -60,7 +79,7 @@ async fn ready(Extension(caller): Extension<Caller>) -> (StatusCode, &'static st
 
 /// `GET /v1/limits`: what clients may know.
 async fn limits(State(engine): State<Arc<Engine>>) -> Json<LimitsBody> {
-    Json(LimitsBody::from(engine.published()))
+    Json(engine.with_published(|published| LimitsBody::from(published)))
 }
 
 async fn no_such_path(uri: Uri) -> Problem {

@@ -21,6 +21,7 @@ pub(crate) struct Running {
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) clock: ManualClock,
+    pub(crate) engine: Arc<Engine>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Drained>>,
 }
@@ -48,13 +49,14 @@ impl Running {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let server = runtime.block_on(Server::bind(Listeners { http: any_port, admin: any_port }, engine)).unwrap();
         let server = change(server);
+        let engine = server.engine();
         let addresses: Vec<SocketAddr> = server.addresses().map(|(_, address)| address).collect();
         let (stop, stopped) = oneshot::channel();
         let serve = server.serve(async {
             let _ = stopped.await;
         });
         let thread = std::thread::spawn(move || runtime.block_on(serve));
-        Running { http: addresses[0], admin: addresses[1], clock, stop: Some(stop), thread: Some(thread) }
+        Running { http: addresses[0], admin: addresses[1], clock, engine, stop: Some(stop), thread: Some(thread) }
     }
 
     /// The answer to a check that is well formed.

@@ -9,7 +9,8 @@ use super::problem::Problem;
 const FORWARDED_METHOD: &str = "x-forwarded-method";
 const FORWARDED_URI: &str = "x-forwarded-uri";
 const FORWARDED_HOST: &str = "x-forwarded-host";
-const FORWARDED_FOR: &str = "x-forwarded-for";
+/// Where lists of addresses stand; the policy says which of the two it reads.
+const ADDRESS_LISTS: [&str; 2] = ["x-forwarded-for", "forwarded"];
 const ORIGINAL_METHOD: &str = "x-original-method";
 const ORIGINAL_URI: &str = "x-original-uri";
 const REAL_IP: &str = "x-real-ip";
@@ -50,7 +51,7 @@ impl<'a> Described<'a> {
         let (method, target) =
             if is_original { (ORIGINAL_METHOD, ORIGINAL_URI) } else { (FORWARDED_METHOD, FORWARDED_URI) };
         // Without a list of addresses, or where the gateway is of those that write none, there is the one it saw.
-        let real = if is_original || !has(FORWARDED_FOR) { real_ip(fields)? } else { None };
+        let real = if is_original || !ADDRESS_LISTS.into_iter().any(has) { real_ip(fields)? } else { None };
         Ok(Described {
             peer: real.unwrap_or(caller),
             method: text(fields, method)?.unwrap_or_default(),

@@ -162,6 +162,19 @@ fn a_chunked_body_without_end_is_refused() {
 }
 
 #[test]
+fn a_chunked_body_that_is_too_large_is_told_so() {
+    let service = Running::start();
+    let mut connection = Connection::open(service.http);
+    connection.send("POST /v1/check HTTP/1.1\r\nhost: tollgate\r\ntransfer-encoding: chunked\r\n\r\n");
+    connection.send(&format!("10001\r\n{}\r\n0\r\n\r\n", " ".repeat(0x10001)));
+    let response = connection.response();
+    assert_eq!(
+        (response.status, response.json()["detail"].as_str()),
+        (413, Some("the body must be at most 65536 bytes"))
+    );
+}
+
+#[test]
 fn heads_are_bounded() {
     let service = Running::start();
     let many = "x: y\r\n".repeat(200);

@@ -78,6 +78,37 @@ fn nginx_is_understood() {
 }
 
 #[test]
+fn a_list_of_addresses_comes_before_one_that_a_client_may_have_sent() {
+    let service = Running::under(&policy(TRUSTED));
+    let caddy = |real_ip: &str| {
+        let fields =
+            [("X-Forwarded-Uri", "/"), ("X-Forwarded-For", "203.0.113.5, 203.0.113.9"), ("X-Real-IP", real_ip)];
+        ask(&service, "", &fields).status
+    };
+    // Whatever the client says, it is the one whom the gateway saw.
+    assert_eq!([caddy("203.0.113.1"), caddy("203.0.113.2"), caddy("203.0.113.3")], [200, 200, 429]);
+}
+
+#[test]
+fn who_leaves_a_queue_gives_the_place_back() {
+    let service = Running::under(&policy(TRUSTED).replace("10/s", "1/min"));
+    let pay = "GET /v1/forward-auth HTTP/1.1\r\nhost: tollgate\r\nX-Forwarded-Uri: /pay\r\n\r\n";
+    let peek = || service.check(r#"{"path":"/pay","cost":0}"#)["remaining"].clone();
+    assert_eq!(ask(&service, "", &[("X-Forwarded-Uri", "/pay")]).status, 200);
+    let before = peek();
+    let mut waiting = Connection::open(service.http);
+    waiting.send(pay);
+    let begun = Instant::now();
+    while peek() == before {
+        assert!(begun.elapsed().as_secs() < 20, "it does not queue");
+    }
+    drop(waiting);
+    while peek() != before {
+        assert!(begun.elapsed().as_secs() < 20, "the place is not given back");
+    }
+}
+
+#[test]
 fn who_is_not_trusted_speaks_for_nobody_else() {
     let service = Running::under(&policy(NOBODY));
     let answers: Vec<u16> = ["203.0.113.9", "203.0.113.10", "203.0.113.11"]

@@ -54,13 +54,14 @@ fn a_second_signal_ends_it_at_once() {
 #[test]
 fn without_descriptors_it_waits_and_goes_on() {
     let tollgate = Running::serve_with_files(64);
-    // Opened before there is no descriptor left for it.
+    // Opened, and accepted, before there is no descriptor left for it.
     let mut admin = Connection::open(tollgate.admin);
     let mut errors = || {
         let metrics = admin.request("GET", "/metrics", "").body;
         let name = "tollgate_accept_errors_total{listener=\"http\"} ";
         metrics.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok()).unwrap()
     };
+    assert_eq!(errors(), 0);
     let held: Vec<TcpStream> = (0..80).map(|_| TcpStream::connect(tollgate.http).unwrap()).collect();
     let begun = Instant::now();
     while errors() == 0 {

@@ -14,14 +14,19 @@ const STDIN: &str = "-";
 /// More than a policy may have, so that the reader says that it is too much.
 const MAX_STDIN_BYTES: u64 = (4 << 20) + 1;
 
+/// Whether it is not a file but what comes on stdin.
+pub(crate) fn is_stdin(file: &Path) -> bool {
+    file == Path::new(STDIN)
+}
+
 /// What the policy of a file is called in messages.
 pub(crate) fn name_of(file: &Path) -> String {
-    if file == Path::new(STDIN) { "stdin".to_owned() } else { file.display().to_string() }
+    if is_stdin(file) { "stdin".to_owned() } else { file.display().to_string() }
 }
 
 /// Reads and checks a policy; `-` is stdin.
 pub(crate) fn read(file: &Path) -> Result<Loaded, LoadError> {
-    if file != Path::new(STDIN) {
+    if !is_stdin(file) {
         return load(file);
     }
     // Files that it names are looked for where we are.

@@ -1,23 +1,43 @@
+mod connections;
+#[cfg(feature = "tls")]
+mod encryption;
+mod notify;
+mod policy_watch;
+mod signals;
+
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate::policy::Loaded;
 use tollgate::{LimiterError, RealClock};
-use tollgate_server::{BindError, Drained, Engine, Listener, Listeners, Server};
+#[cfg(feature = "tls")]
+use tollgate_server::Tls;
+use tollgate_server::{BindError, ConnectionLimits, Drained, Engine, Listener, Listeners, Server};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::listen_address::ListenAddress;
 use crate::policy_file;
 use crate::talk::say;
+use connections::ConnectionArguments;
+#[cfg(feature = "tls")]
+use encryption::{TlsArguments, WatchedTls};
+use notify::{Progress, notify};
+use policy_watch::WatchedPolicy;
+use signals::{Signals, Wanted};
+
+/// How often files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Run the service
 ///
 /// Prints a line on stderr for each listener once it accepts. SIGTERM and
-/// Ctrl-C stop accepting, answer what is under way, and end.
+/// Ctrl-C stop accepting, answer what is under way, and end. SIGHUP reads the
+/// policy again, and so does a change of its file; counters stay.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     /// The policy file; `-` is stdin. Without it the starter policy holds: 60 requests a minute for each address
@@ -38,6 +58,17 @@ pub(crate) struct ServeArguments {
     /// Where operators look; a loopback address
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     admin: ListenAddress,
+
+    /// How many threads work; by default one for each processor
+    #[arg(long, value_name = "NUMBER")]
+    threads: Option<NonZeroUsize>,
+
+    #[command(flatten)]
+    connections: ConnectionArguments,
+
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    tls: TlsArguments,
 }
 
 /// Runs the service until it is told to stop.
@@ -52,12 +83,27 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     };
     let engine =
         Engine::new(&loaded.policy, Arc::new(RealClock::new())).map_err(|error| unserved(arguments, &error))?;
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
+    let service = Service {
+        engine,
+        file: arguments.file.clone(),
+        listeners,
+        connections: arguments.connections.limits(),
+        #[cfg(feature = "tls")]
+        tls: arguments.tls.load()?,
+        remarks: remarks(arguments, &loaded),
+    };
+    runtime(arguments.threads)
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?
-        .block_on(run(listeners, engine, &remarks(arguments, &loaded)))?;
+        .block_on(service.run())?;
     Ok(Exit::Done)
+}
+
+fn runtime(threads: Option<NonZeroUsize>) -> io::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads.get());
+    }
+    builder.enable_all().build()
 }
 
 fn unserved(arguments: &ServeArguments, error: &LimiterError) -> Failure {
@@ -90,20 +136,96 @@ fn warnings(file: &Path, count: usize) -> String {
     format!("{name} has {these}: `tollgate validate {}` tells more", file.display())
 }
 
-async fn run(listeners: Listeners, engine: Engine, remarks: &[String]) -> Result<(), Failure> {
-    // Taken before the listeners are announced: whoever has seen them may stop us at once.
-    let mut signals = Signals::take().map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
-    let server = Server::bind(listeners, engine).await.map_err(unbound)?;
-    for (listener, address) in server.addresses() {
-        say(format_args!("{} listening on http://{address}", listener.name()));
+/// Everything that was asked for, ready to run.
+struct Service {
+    engine: Engine,
+    file: Option<PathBuf>,
+    listeners: Listeners,
+    connections: ConnectionLimits,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
+    /// What is worth saying once it listens.
+    remarks: Vec<String>,
+}
+
+impl Service {
+    async fn run(self) -> Result<(), Failure> {
+        let scheme = self.scheme();
+        // Taken before the listeners are announced: whoever has seen them may stop us at once.
+        let mut signals =
+            Signals::take().map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+        let server = Server::bind(self.listeners, self.engine).await.map_err(unbound)?.with_limits(self.connections);
+        #[cfg_attr(not(feature = "tls"), allow(unused_mut))]
+        let mut watched = Watched {
+            policy: WatchedPolicy::new(server.engine(), self.file.as_deref()),
+            #[cfg(feature = "tls")]
+            tls: None,
+        };
+        #[cfg(feature = "tls")]
+        let server = match self.tls {
+            Some(tls) => {
+                watched.tls = Some(WatchedTls::new(tls.clone()));
+                server.with_tls(tls)
+            }
+            None => server,
+        };
+        for (listener, address) in server.addresses() {
+            say(format_args!("{} listening on {scheme}://{address}", listener.name()));
+        }
+        self.remarks.iter().for_each(say);
+        notify(Progress::Ready);
+        serve_until_stopped(server, &mut signals, watched).await;
+        Ok(())
     }
-    remarks.iter().for_each(say);
-    drain(server, &mut signals).await;
-    Ok(())
+
+    fn scheme(&self) -> &'static str {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            return "https";
+        }
+        "http"
+    }
+}
+
+/// What is read again when its files change.
+struct Watched {
+    policy: WatchedPolicy,
+    #[cfg(feature = "tls")]
+    tls: Option<WatchedTls>,
+}
+
+impl Watched {
+    /// Reads again what has changed, until an operator wants it to stop.
+    async fn until_stopped(mut self, signals: &mut Signals) {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                wanted = signals.next() => match wanted {
+                    Wanted::Stop => return,
+                    Wanted::Reload => {
+                        notify(Progress::Reloading);
+                        self.policy.reload();
+                        self.look();
+                        notify(Progress::Ready);
+                    }
+                },
+                _ = looks.tick() => self.look(),
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        self.policy.look();
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            tls.look();
+        }
+    }
 }
 
 /// Serves until the first signal to stop, then drains until the second.
-async fn drain(server: Server, signals: &mut Signals) {
+async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = server.serve(async {
         // The sender lives as long as this function; its value is all there is to wait for.
@@ -112,8 +234,9 @@ async fn drain(server: Server, signals: &mut Signals) {
     tokio::pin!(serving);
     tokio::select! {
         _ = &mut serving => unreachable!("serving ends when it is stopped"),
-        () = signals.stop() => {}
+        () = watched.until_stopped(signals) => {}
     }
+    notify(Progress::Stopping);
     say("stopping: answering what is under way");
     let _ = stop.send(());
     tokio::select! {
@@ -148,31 +271,4 @@ fn not_served(arguments: &ServeArguments) -> Vec<String> {
         .into_iter()
         .filter_map(|(name, listen)| Some(format!("{name} ({})", listen.address()?)))
         .collect()
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    fn take() -> io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Waits until told to stop. Told to reload meanwhile, it says that it does not.
-    async fn stop(&mut self) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => say("policies are not reloaded yet: start again to read the file anew"),
-            }
-        }
-    }
 }

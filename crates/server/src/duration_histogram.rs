@@ -25,13 +25,10 @@ const BOUNDS_NS: [u64; 13] = [
     100_000_000,
 ];
 
-/// How long decisions of one front end took. Counts without a lock, because
+/// How long decisions took, for each front end. Counts without a lock, because
 /// every decision passes through here. All clones count together.
-#[derive(Clone, Debug)]
-pub(crate) struct DurationHistogram {
-    front_end: FrontEnd,
-    observed: Arc<Observed>,
-}
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DurationHistogram(Arc<[Observed; FrontEnd::ALL.len()]>);
 
 #[derive(Debug, Default)]
 struct Observed {
@@ -41,29 +38,30 @@ struct Observed {
 }
 
 impl DurationHistogram {
-    pub(crate) fn new(front_end: FrontEnd) -> DurationHistogram {
-        DurationHistogram { front_end, observed: Arc::default() }
-    }
-
-    pub(crate) fn observe(&self, ns: u64) {
+    pub(crate) fn observe(&self, front_end: FrontEnd, ns: u64) {
+        let observed = &self.0[front_end.position()];
         let bucket = BOUNDS_NS.partition_point(|&bound| bound < ns);
-        self.observed.counts[bucket].fetch_add(1, Ordering::Relaxed);
-        self.observed.sum_ns.fetch_add(ns, Ordering::Relaxed);
+        observed.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        observed.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
 }
 
 impl EncodeMetric for DurationHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let bounds = BOUNDS_NS.iter().map(|&bound| seconds(bound)).chain([f64::INFINITY]);
-        let buckets: Vec<(f64, u64)> =
-            bounds.zip(&self.observed.counts).map(|(bound, count)| (bound, count.load(Ordering::Relaxed))).collect();
-        let count = buckets.iter().map(|(_, count)| count).sum();
-        encoder.encode_family(&[("frontend", self.front_end.name())])?.encode_histogram::<NoLabelSet>(
-            seconds(self.observed.sum_ns.load(Ordering::Relaxed)),
-            count,
-            &buckets,
-            None,
-        )
+        for front_end in FrontEnd::ALL {
+            let observed = &self.0[front_end.position()];
+            let bounds = BOUNDS_NS.iter().map(|&bound| seconds(bound)).chain([f64::INFINITY]);
+            let buckets: Vec<(f64, u64)> =
+                bounds.zip(&observed.counts).map(|(bound, count)| (bound, count.load(Ordering::Relaxed))).collect();
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            encoder.encode_family(&[("frontend", front_end.name())])?.encode_histogram::<NoLabelSet>(
+                seconds(observed.sum_ns.load(Ordering::Relaxed)),
+                count,
+                &buckets,
+                None,
+            )?;
+        }
+        Ok(())
     }
 
     fn metric_type(&self) -> MetricType {

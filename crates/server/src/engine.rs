@@ -1,11 +1,21 @@
 use std::fmt;
-use std::sync::Arc;
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use tollgate::policy::model::StoreSettings;
 use tollgate::policy::published::Published;
-use tollgate::{CheckedPolicy, Clock, Limiter, LimiterError, MemoryStore, Request, Verdict};
+use tollgate::{
+    AlgorithmKind, CheckedPolicy, Clock, Limiter, LimiterError, MemoryStore, Permit, Request, Settled, Verdict,
+};
 
+use crate::decision_counters::DecisionCounters;
 use crate::front_end::FrontEnd;
+use crate::listen::ListenerMetrics;
 use crate::metrics::Metrics;
+use crate::receipts::{ReceiptName, Receipts};
 use crate::service_clock::ServiceClock;
 
 /// The store behind every front end. Its clock is chosen when the service
@@ -15,33 +25,147 @@ pub(crate) type Store = MemoryStore<ServiceClock>;
 /// Decides requests. All front ends share one.
 pub struct Engine {
     limiter: Limiter<Store>,
-    published: Published,
+    in_force: ArcSwap<InForce>,
+    receipts: Arc<Receipts>,
     metrics: Metrics,
+    /// Held while a policy is replaced, so that its parts are replaced together.
+    replacing: Mutex<()>,
 }
+
+/// What follows from the policy beside the limiter itself, and is replaced with it.
+struct InForce {
+    published: Published,
+    counters: DecisionCounters,
+    /// Whether a rule limits how many are under way.
+    has_permits: bool,
+    store: StoreSettings,
+}
+
+/// Why a policy does not take the place of another.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// It keeps its counters somewhere else, and they cannot move.
+    OtherStore,
+    /// It cannot be put in force.
+    Limiter(LimiterError),
+}
+
+/// What a policy that has taken the place of another leaves as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reload {
+    /// Whether it describes the store in another way, which holds from the next start.
+    pub store_stays: bool,
+}
+
+/// There is no receipt of that name: it was used, has ended, or never was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoReceipt;
 
 impl Engine {
     /// A policy over a memory store that goes by `clock`.
     pub fn new(policy: &CheckedPolicy, clock: Arc<dyn Clock>) -> Result<Engine, LimiterError> {
         let limiter = Limiter::in_memory(policy, ServiceClock(clock))?;
-        let metrics = Metrics::new(&limiter);
-        Ok(Engine { limiter, published: Published::of(policy), metrics })
+        let receipts = Arc::new(Receipts::new());
+        let metrics = Metrics::new(&limiter, &receipts);
+        let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
+        Ok(Engine { limiter, in_force, receipts, metrics, replacing: Mutex::default() })
     }
 
-    /// Decides one request, and counts it.
+    /// Replaces the policy between two requests. Counters stay: a rule of the
+    /// same name goes on where it was. Where it fails, nothing has changed.
+    pub fn reload(&self, policy: &CheckedPolicy) -> Result<Reload, ReloadError> {
+        let replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let replaced = self.replace(policy);
+        self.metrics.reloads.count(replaced.is_ok(), self.now_ns());
+        drop(replacing);
+        replaced
+    }
+
+    /// Counts a reload that failed because there was no policy to be had.
+    pub fn count_unread_policy(&self) {
+        self.metrics.reloads.count(false, self.now_ns());
+    }
+
+    fn replace(&self, policy: &CheckedPolicy) -> Result<Reload, ReloadError> {
+        let before = self.in_force.load();
+        if std::mem::discriminant(&before.store) != std::mem::discriminant(&policy.store) {
+            return Err(ReloadError::OtherStore);
+        }
+        self.limiter.set_policy(policy).map_err(ReloadError::Limiter)?;
+        let mut in_force = InForce::new(policy, &self.limiter, &self.metrics);
+        let store_stays = in_force.store != before.store;
+        // The store is the one that it was made as, whatever later policies say.
+        in_force.store = before.store.clone();
+        self.in_force.store(Arc::new(in_force));
+        Ok(Reload { store_stays })
+    }
+
+    /// Decides one request, and counts it. Permits are looked at and not taken.
     pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
-        let clock = self.limiter.store().clock();
-        let begun_ns = clock.now_ns();
-        let verdict = self.limiter.decide(request).await;
-        // Monotonic in earnest, but a clock of a test may be set back.
-        let taken_ns = clock.now_ns().saturating_sub(begun_ns);
-        self.metrics.count(front_end, request, &verdict, taken_ns);
-        verdict
+        self.counted(front_end, request, async { (self.limiter.decide(request).await, ()) }).await.0
     }
 
-    /// The limits as clients may know them.
-    #[must_use]
-    pub fn published(&self) -> &Published {
-        &self.published
+    /// Decides one request for a caller who can bring a receipt back. One is
+    /// given where it is wanted, and where permits were taken.
+    pub(crate) async fn check(
+        &self,
+        front_end: FrontEnd,
+        request: &Request<'_>,
+        wants_receipt: bool,
+    ) -> (Verdict, Option<ReceiptName>) {
+        // Who only asks takes nothing that could be brought back.
+        let takes_something = request.cost > 0 && (wants_receipt || self.in_force.load().has_permits);
+        if !takes_something {
+            return (self.decide(front_end, request).await, None);
+        }
+        let (verdict, permit) = self.counted(front_end, request, self.limiter.admit(request)).await;
+        let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt));
+        (verdict, receipt)
+    }
+
+    /// Decides one request for a caller who never says when it ends. Rules that
+    /// limit how many are under way do not apply. What it was charged can be
+    /// refunded as long as the permit is held.
+    pub(crate) async fn admit_rates(
+        &self,
+        front_end: FrontEnd,
+        request: &Request<'_>,
+    ) -> (Verdict, Option<Permit<Store>>) {
+        self.counted(front_end, request, self.limiter.admit_rates(request)).await
+    }
+
+    /// Gives back everything that a receipt is for.
+    pub(crate) fn refund(&self, name: ReceiptName) -> Result<(), NoReceipt> {
+        self.limiter.refund(self.receipts.take(name, self.now_ns()).ok_or(NoReceipt)?);
+        Ok(())
+    }
+
+    /// Lets go of a receipt's permits; what was charged stays charged.
+    pub(crate) fn release(&self, name: ReceiptName) -> Result<(), NoReceipt> {
+        self.limiter.release(self.receipts.take(name, self.now_ns()).ok_or(NoReceipt)?);
+        Ok(())
+    }
+
+    /// Replaces an estimated cost by the true one, and lets go of permits.
+    pub(crate) async fn settle(&self, name: ReceiptName, true_cost: u64) -> Result<Settled, NoReceipt> {
+        let receipt = self.receipts.take(name, self.now_ns()).ok_or(NoReceipt)?;
+        Ok(self.limiter.settle_by(receipt, true_cost).await)
+    }
+
+    /// Whether somebody at this address is believed when they speak for others.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        self.limiter.plan().trusts(peer)
+    }
+
+    /// Shows the limits as clients may know them to `read`.
+    pub fn with_published<R>(&self, read: impl FnOnce(&Published) -> R) -> R {
+        read(&self.in_force.load().published)
+    }
+
+    /// The counters for connections of one listener.
+    pub(crate) fn connection_metrics(&self, listener: &'static str) -> ListenerMetrics {
+        self.metrics.connections.of_listener(listener)
     }
 
     /// The metrics in Prometheus' text format.
@@ -49,10 +173,72 @@ impl Engine {
     pub fn metrics_text(&self) -> String {
         self.metrics.text()
     }
+
+    /// Counts a decision, and how long it took.
+    async fn counted<R>(
+        &self,
+        front_end: FrontEnd,
+        request: &Request<'_>,
+        decide: impl Future<Output = (Verdict, R)>,
+    ) -> (Verdict, R) {
+        let begun_ns = self.now_ns();
+        let (verdict, more) = decide.await;
+        // Monotonic in earnest, but a clock of a test may be set back.
+        let taken_ns = self.now_ns().saturating_sub(begun_ns);
+        self.in_force.load().counters.count(front_end, request, &verdict);
+        self.metrics.durations.observe(front_end, taken_ns);
+        (verdict, more)
+    }
+
+    fn keep(&self, permit: Permit<Store>, wants_receipt: bool) -> Option<ReceiptName> {
+        if !wants_receipt && !permit.holds_permits() {
+            return None;
+        }
+        // A permit is renewed thrice in its lease by whoever can.
+        let lease = permit.renew_every().map_or(Duration::ZERO, |every| every.saturating_mul(3));
+        let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
+        self.receipts.keep(permit.into_receipt(), lease_ns, self.now_ns())
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.limiter.store().clock().now_ns()
+    }
+}
+
+impl InForce {
+    fn new(policy: &CheckedPolicy, limiter: &Limiter<Store>, metrics: &Metrics) -> InForce {
+        let plan = limiter.plan();
+        InForce {
+            published: Published::of(policy),
+            counters: metrics.counters(&plan),
+            has_permits: plan.quotas().iter().any(|planned| planned.quota.kind() == AlgorithmKind::Concurrency),
+            store: policy.store.clone(),
+        }
+    }
 }
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").field("limiter", &self.limiter).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for ReloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReloadError::OtherStore => f.write_str(
+                "it keeps its counters in another kind of store, and they cannot move: start again to use it",
+            ),
+            ReloadError::Limiter(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReloadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ReloadError::OtherStore => None,
+            ReloadError::Limiter(error) => Some(error),
+        }
     }
 }

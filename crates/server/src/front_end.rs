@@ -3,14 +3,39 @@
 pub enum FrontEnd {
     /// HTTP with JSON.
     Http,
+    /// A gateway that asks before it forwards a request.
+    ForwardAuth,
 }
 
 impl FrontEnd {
+    /// All of them, each at its [`position`](FrontEnd::position).
+    pub(crate) const ALL: [FrontEnd; 2] = [FrontEnd::Http, FrontEnd::ForwardAuth];
+
     /// Its name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             FrontEnd::Http => "http",
+            FrontEnd::ForwardAuth => "forward-auth",
+        }
+    }
+
+    pub(crate) const fn position(self) -> usize {
+        match self {
+            FrontEnd::Http => 0,
+            FrontEnd::ForwardAuth => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FrontEnd;
+
+    #[test]
+    fn each_stands_at_its_position() {
+        for (at, front_end) in FrontEnd::ALL.into_iter().enumerate() {
+            assert_eq!(front_end.position(), at, "{}", front_end.name());
         }
     }
 }

@@ -6,17 +6,24 @@
 //! JSON, which alone knows JSON. [`Server`] binds the listeners, serves them
 //! and drains them.
 
+mod decision_counters;
 mod duration_histogram;
 mod engine;
 mod front_end;
 mod http;
+mod listen;
 mod metrics;
 mod outcome;
+mod receipts;
+mod reload_metrics;
 mod server;
 mod service_clock;
 mod text_format;
 
-pub use engine::Engine;
+pub use engine::{Engine, Reload, ReloadError};
 pub use front_end::FrontEnd;
 pub use http::LimitsBody;
+pub use listen::ConnectionLimits;
+#[cfg(feature = "tls")]
+pub use listen::{Reloaded, Tls, TlsError, TlsFiles};
 pub use server::{BindError, Drained, Listener, Listeners, Server};

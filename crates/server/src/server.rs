@@ -5,14 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::engine::Engine;
 use crate::http;
+use crate::listen::{Accepting, ConnectionLimits, Encryption, accept};
 
 /// How long requests under way may take to finish once the service stops.
 const DRAIN_AT_MOST: Duration = Duration::from_secs(10);
@@ -57,6 +56,8 @@ pub enum BindError {
 pub struct Server {
     engine: Arc<Engine>,
     bound: Vec<(Listener, SocketAddr, TcpListener)>,
+    limits: ConnectionLimits,
+    encryption: Encryption,
 }
 
 /// How serving ended.
@@ -82,7 +83,27 @@ impl Server {
                 bind(address).await.map_err(|source| BindError::Address { listener, address, source })?;
             bound.push((listener, address, socket));
         }
-        Ok(Server { engine: Arc::new(engine), bound })
+        let (limits, encryption) = (ConnectionLimits::default(), Encryption::default());
+        Ok(Server { engine: Arc::new(engine), bound, limits, encryption })
+    }
+
+    /// What decides, for whoever replaces its policy.
+    #[must_use]
+    pub fn engine(&self) -> Arc<Engine> {
+        Arc::clone(&self.engine)
+    }
+
+    /// Grants other connections than by default.
+    #[must_use]
+    pub fn with_limits(self, limits: ConnectionLimits) -> Server {
+        Server { limits, ..self }
+    }
+
+    /// Speaks TLS, and nothing else, on every listener.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_tls(self, tls: crate::listen::Tls) -> Server {
+        Server { encryption: Encryption { tls: Some(tls), ..self.encryption }, ..self }
     }
 
     /// The listeners that accept, with the addresses they really have.
@@ -94,9 +115,23 @@ impl Server {
     /// when the requests under way are answered or ten seconds have passed.
     pub async fn serve(self, stop: impl Future<Output = ()>) -> Drained {
         let (stopper, stopped) = watch::channel(false);
+        // All before the first accepts: who looks at the metrics then sees every listener in them.
+        let accepting: Vec<(Listener, Accepting)> = self
+            .bound
+            .into_iter()
+            .map(|(listener, _, socket)| {
+                let accepting = Accepting {
+                    socket,
+                    limits: self.limits,
+                    encryption: self.encryption.clone(),
+                    metrics: self.engine.connection_metrics(listener.name()),
+                };
+                (listener, accepting)
+            })
+            .collect();
         let mut listeners = JoinSet::new();
-        for (listener, _, socket) in self.bound {
-            listeners.spawn(serve_one(socket, listener.router(&self.engine), stopped.clone()));
+        for (listener, accepting) in accepting {
+            listeners.spawn(serve_listener(listener, accepting, Arc::clone(&self.engine), stopped.clone()));
         }
         stop.await;
         stopper.send_replace(true);
@@ -112,16 +147,14 @@ async fn bind(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
     Ok((socket.local_addr()?, socket))
 }
 
-async fn serve_one(socket: TcpListener, router: Router, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
-    // Answers are small and somebody waits for each: never hold one back to fill a packet.
-    let socket = socket.tap_io(|connection| {
-        let _ = connection.set_nodelay(true);
-    });
-    let until_stopped = async move {
-        // An error means that the service is gone, which is as good a reason to stop.
-        let _ = stopped.wait_for(|stopped| *stopped).await;
+/// Gives each connection of a listener to its front end.
+async fn serve_listener(listener: Listener, accepting: Accepting, engine: Arc<Engine>, stopped: watch::Receiver<bool>) {
+    let limits = accepting.limits;
+    let router = match listener {
+        Listener::Http => http::public_router(&engine),
+        Listener::Admin => http::admin_router(&engine),
     };
-    axum::serve(socket, router).with_graceful_shutdown(until_stopped).await
+    accept(accepting, stopped, move |visitor| http::serve_connection(visitor, router.clone(), limits)).await;
 }
 
 impl Listener {
@@ -131,13 +164,6 @@ impl Listener {
         match self {
             Listener::Http => "http",
             Listener::Admin => "admin",
-        }
-    }
-
-    fn router(self, engine: &Arc<Engine>) -> Router {
-        match self {
-            Listener::Http => http::public_router(engine),
-            Listener::Admin => http::admin_router(engine),
         }
     }
 }

@@ -5,6 +5,7 @@
 mod client;
 mod outputs;
 mod policies;
+mod reload;
 mod running;
 mod serve;
 mod usage;

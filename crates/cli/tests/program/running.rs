@@ -33,8 +33,27 @@ impl Running {
     }
 
     pub(crate) fn serve_with(more: &[&str]) -> Running {
+        Running::serve_in(&[], more)
+    }
+
+    /// With these environment variables.
+    pub(crate) fn serve_in(environment: &[(&str, &str)], more: &[&str]) -> Running {
         let mut command = tollgate(&["serve", "--http", ":0", "--admin", ":0"]);
-        let mut child = command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        command.env_remove("NOTIFY_SOCKET").envs(environment.iter().copied()).args(more);
+        Running::start(command)
+    }
+
+    /// With no more than so many open files.
+    pub(crate) fn serve_with_files(open_files: usize) -> Running {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {open_files}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_tollgate")]);
+        command.args(["serve", "--http", ":0", "--admin", ":0", "--grpc", "off", "--resp", "off", "--threads", "2"]);
+        command.stdin(Stdio::null());
+        Running::start(command)
+    }
+
+    fn start(mut command: Command) -> Running {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut listening = |name: &str| {
             let line = line(&mut stderr);

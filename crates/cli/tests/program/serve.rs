@@ -1,4 +1,5 @@
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use crate::client::{Connection, request};
 use crate::outputs::policy;
@@ -51,11 +52,41 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn sighup_says_that_nothing_is_reloaded() {
-    let mut tollgate = Running::serve();
-    tollgate.signal("HUP");
-    assert_eq!(tollgate.line(), "tollgate: policies are not reloaded yet: start again to read the file anew");
-    assert_eq!(request(tollgate.http, "GET", "/readyz", "").status, 200);
+fn without_descriptors_it_waits_and_goes_on() {
+    let tollgate = Running::serve_with_files(64);
+    // Opened, and accepted, before there is no descriptor left for it.
+    let mut admin = Connection::open(tollgate.admin);
+    let mut errors = || {
+        let metrics = admin.request("GET", "/metrics", "").body;
+        let name = "tollgate_accept_errors_total{listener=\"http\"} ";
+        metrics.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok()).unwrap()
+    };
+    assert_eq!(errors(), 0);
+    let held: Vec<TcpStream> = (0..80).map(|_| TcpStream::connect(tollgate.http).unwrap()).collect();
+    let begun = Instant::now();
+    while errors() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "there is always another descriptor");
+    }
+    // It tries again every 50 milliseconds, and not as often as it can.
+    let (before, since) = (errors(), Instant::now());
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(u128::from(errors() - before) <= 2 + since.elapsed().as_millis() / 50);
+    drop(held);
+    assert_eq!(request(tollgate.http, "GET", "/healthz", "").status, 200);
+}
+
+#[test]
+fn certificates_that_cannot_be_read_are_named() {
+    let directory = std::env::temp_dir().join(format!("tollgate-serve-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let file = |name: &str| directory.join(name).to_str().unwrap().to_owned();
+    std::fs::write(file("empty.pem"), "").unwrap();
+    let failed = output(&["serve", "--tls-cert", &file("empty.pem"), "--tls-key", &file("absent.pem")]);
+    assert_eq!(failed.status.code(), Some(3));
+    let said = String::from_utf8(failed.stderr).unwrap();
+    let expected = format!("error: cannot speak TLS: {}: the file cannot be read: ", file("absent.pem"));
+    assert!(said.starts_with(&expected), "{said}");
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]

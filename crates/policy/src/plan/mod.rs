@@ -40,6 +40,8 @@ pub use explanation::{Application, ExplainedRule, Explanation, GrantSource, Rule
 pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
 
+use std::net::IpAddr;
+
 use crate::model::ResponseFields;
 use crate::request::Request;
 use access::PlannedAccess;
@@ -91,6 +93,12 @@ impl Plan {
     #[must_use]
     pub fn needs_client_ip(&self) -> bool {
         self.needs_client_ip
+    }
+
+    /// Whether somebody at this address is believed when they speak for others.
+    #[must_use]
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.identities.trusted.contains(peer)
     }
 
     /// What a request meets.

@@ -1,6 +1,8 @@
 use serde::Serialize;
 use tollgate::{Action, Decision, RuleState, Verdict};
 
+use crate::receipts::ReceiptName;
+
 const MS_NS: u64 = 1_000_000;
 
 /// A verdict as callers read it. Where no rule decided, there is no limit to tell.
@@ -17,6 +19,9 @@ pub(super) struct AnswerBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_ms: Option<u64>,
     source: &'static str,
+    /// With what to refund, settle or release it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receipt: Option<String>,
     rules: Vec<RuleBody>,
 }
 
@@ -31,8 +36,8 @@ struct RuleBody {
     shadow: bool,
 }
 
-impl From<&Verdict> for AnswerBody {
-    fn from(verdict: &Verdict) -> AnswerBody {
+impl AnswerBody {
+    pub(super) fn new(verdict: &Verdict, receipt: Option<ReceiptName>) -> AnswerBody {
         let decision = verdict.deciding().map(|state| &state.decision);
         AnswerBody {
             allowed: verdict.is_allowed(),
@@ -44,6 +49,7 @@ impl From<&Verdict> for AnswerBody {
             retry_after_ms: verdict.retry_after().map(|wait| ms(wait.as_nanos())),
             delay_ms: (verdict.action() == Action::Delay).then(|| ms(verdict.delay().as_nanos())),
             source: verdict.source().name(),
+            receipt: receipt.map(|receipt| receipt.to_string()),
             rules: verdict.states().iter().map(|state| RuleBody::new(verdict, state)).collect(),
         }
     }

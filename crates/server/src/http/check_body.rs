@@ -5,7 +5,8 @@ use tollgate::Request;
 
 use super::problem::Problem;
 
-const MEMBERS: [&str; 8] = ["ip", "method", "host", "path", "headers", "identities", "cost", "receipt"];
+/// What a check may say.
+pub(super) const MEMBERS: [&str; 8] = ["ip", "method", "host", "path", "headers", "identities", "cost", "receipt"];
 
 /// The body of a check: what is known of somebody else's request.
 #[derive(Debug)]
@@ -18,15 +19,34 @@ pub(super) struct CheckBody {
     /// Also such as the policy does not know: a gateway may tell more than a policy uses.
     identities: Vec<(String, String)>,
     cost: u64,
+    receipt: bool,
 }
 
 impl CheckBody {
+    /// The most checks in a batch. Each is a decision that others on the same thread wait for.
+    pub(super) const MAX_BATCH: usize = 1_000;
+
     /// Reads it. A member that is null is absent.
     pub(super) fn parse(body: &[u8]) -> Result<CheckBody, Problem> {
         if body.is_empty() {
             return Err(Problem::bad_body("it is empty; a check that says nothing is {}"));
         }
-        let value = serde_json::from_slice(body).map_err(|error| Problem::bad_body(&error.to_string()))?;
+        CheckBody::read(json(body)?)
+    }
+
+    /// Reads a list of them.
+    pub(super) fn parse_batch(body: &[u8]) -> Result<Vec<CheckBody>, Problem> {
+        let Value::Array(checks) = json(body)? else {
+            return Err(Problem::bad_body("it must be a JSON array of checks"));
+        };
+        if checks.len() > CheckBody::MAX_BATCH {
+            return Err(Problem::bad_body(&format!("a batch has at most {} checks", CheckBody::MAX_BATCH)));
+        }
+        let read = |(at, check)| CheckBody::read(check).map_err(|problem| problem.of_check_at(at));
+        checks.into_iter().enumerate().map(read).collect()
+    }
+
+    fn read(value: Value) -> Result<CheckBody, Problem> {
         let Value::Object(members) = value else {
             return Err(Problem::bad_body("it must be a JSON object such as {\"ip\":\"203.0.113.9\"}"));
         };
@@ -41,13 +61,16 @@ impl CheckBody {
                 "headers" => check.headers = headers(value)?,
                 "identities" => check.identities = identities(value)?,
                 "cost" => check.cost = cost(&value)?,
-                // Nothing can be given back through the service yet.
-                "receipt" if value.is_boolean() => {}
-                "receipt" => return Err(Problem::bad_member("receipt", "true or false")),
+                "receipt" => check.receipt = boolean("receipt", &value)?,
                 _ => return Err(Problem::unknown_member(&name, &MEMBERS)),
             }
         }
         Ok(check)
+    }
+
+    /// Whether the caller may want to give something back.
+    pub(super) fn wants_receipt(&self) -> bool {
+        self.receipt
     }
 
     pub(super) fn identities(&self) -> Vec<(&str, &str)> {
@@ -77,8 +100,17 @@ impl CheckBody {
             headers: Vec::new(),
             identities: Vec::new(),
             cost: 1,
+            receipt: false,
         }
     }
+}
+
+fn json(body: &[u8]) -> Result<Value, Problem> {
+    serde_json::from_slice(body).map_err(|error| Problem::bad_body(&error.to_string()))
+}
+
+fn boolean(member: &str, value: &Value) -> Result<bool, Problem> {
+    value.as_bool().ok_or_else(|| Problem::bad_member(member, "true or false"))
 }
 
 fn ip(value: &Value) -> Result<IpAddr, Problem> {

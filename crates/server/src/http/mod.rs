@@ -1,40 +1,62 @@
 //! The HTTP front end: the only part that knows HTTP and JSON.
 
 mod answer_body;
+mod body;
 mod check;
 mod check_body;
+mod connection;
+mod described;
+mod forward_auth;
+mod header_lines;
 mod limits_body;
+mod members;
+mod openapi;
 mod problem;
+mod receipt;
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{Method, Uri, header};
+use axum::extract::State;
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::IntoResponse;
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::routing::{MethodRouter, any, get, post};
+use axum::{Extension, Json, Router};
 
 use crate::engine::Engine;
+use connection::Caller;
+pub(crate) use connection::serve_connection;
 pub use limits_body::LimitsBody;
 use problem::Problem;
-
-/// The largest body of a request. A check takes a few hundred bytes.
-const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// The format in which metrics are written.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// What operators and orchestrators ask, which is no part of the interface for callers.
+#[cfg(test)]
+const ROUTES_WITHOUT_DESCRIPTION: [&str; 2] = ["/metrics", "/openapi.json"];
+
 /// What callers see.
 pub(crate) fn public_router(engine: &Arc<Engine>) -> Router {
-    let routes = Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(async || "ready\n"))
-        .route("/v1/check", post(check::check))
-        .route("/v1/limits", get(limits))
-        // Also here, so that a scrape from another machine needs no admin listener that is open to it.
-        .route("/metrics", get(metrics))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
+    let routes = public_routes().into_iter().fold(Router::new(), |router, (path, route)| router.route(path, route));
     finish(routes, engine)
+}
+
+/// As a list, so that the description can be held to it.
+fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
+    vec![
+        ("/healthz", get(async || "ok\n")),
+        ("/readyz", get(ready)),
+        ("/v1/check", post(check::check)),
+        ("/v1/check/batch", post(check::batch)),
+        ("/v1/refund", post(receipt::refund)),
+        ("/v1/settle", post(receipt::settle)),
+        ("/v1/release", post(receipt::release)),
+        ("/v1/forward-auth", any(forward_auth::forward_auth)),
+        ("/v1/limits", get(limits)),
+        ("/openapi.json", get(openapi::openapi)),
+        // Also here, so that a scrape from another machine needs no admin listener that is open to it.
+        ("/metrics", get(metrics)),
+    ]
 }
 
 /// What operators see.
@@ -50,9 +72,14 @@ async fn metrics(State(engine): State<Arc<Engine>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], engine.metrics_text())
 }
 
+/// `GET /readyz`: whether new requests should be sent here.
+async fn ready(Extension(caller): Extension<Caller>) -> (StatusCode, &'static str) {
+    if caller.is_stopping { (StatusCode::SERVICE_UNAVAILABLE, "stopping\n") } else { (StatusCode::OK, "ready\n") }
+}
+
 /// `GET /v1/limits`: what clients may know.
 async fn limits(State(engine): State<Arc<Engine>>) -> Json<LimitsBody> {
-    Json(LimitsBody::from(engine.published()))
+    Json(engine.with_published(|published| LimitsBody::from(published)))
 }
 
 async fn no_such_path(uri: Uri) -> Problem {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -25,7 +27,7 @@ struct Body<'a> {
 
 impl Problem {
     pub(super) fn bad_body(what: &str) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, format!("the body cannot be read as a check: {what}"))
+        Problem::new(StatusCode::BAD_REQUEST, format!("the body cannot be read: {what}"))
     }
 
     pub(super) fn bad_member(member: &str, expected: &str) -> Problem {
@@ -34,12 +36,45 @@ impl Problem {
     }
 
     pub(super) fn unknown_member(member: &str, known: &[&str]) -> Problem {
-        let detail = format!("a check has no member `{member}`; its members are {}", known.join(", "));
+        let detail = format!("there is no member `{member}`; the members are {}", known.join(", "));
         Problem { member: Some(member.to_owned()), ..Problem::new(StatusCode::BAD_REQUEST, detail) }
+    }
+
+    pub(super) fn unknown_parameter(parameter: &str) -> Problem {
+        let detail = format!("there is no parameter `{parameter}`; the only one is deny_status");
+        Problem::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    pub(super) fn bad_field(name: &str, expected: &str) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, format!("the header field `{name}` must be {expected}"))
+    }
+
+    pub(super) fn described_twice() -> Problem {
+        let detail = "the request is described by X-Forwarded-* and by X-Original-*: the gateway must write one and clear the other";
+        Problem::new(StatusCode::BAD_REQUEST, detail.to_owned())
+    }
+
+    pub(super) fn no_receipt() -> Problem {
+        let detail = "there is no such receipt: it was used, it has ended, or it never was";
+        Problem::new(StatusCode::NOT_FOUND, detail.to_owned())
+    }
+
+    /// The same, of one check of a batch.
+    pub(super) fn of_check_at(self, at: usize) -> Problem {
+        let member = match &self.member {
+            Some(member) => format!("[{at}].{member}"),
+            None => format!("[{at}]"),
+        };
+        Problem { detail: format!("check {at}: {}", self.detail), member: Some(member), ..self }
     }
 
     pub(super) fn body_too_large(max_bytes: usize) -> Problem {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body must be at most {max_bytes} bytes"))
+    }
+
+    pub(super) fn body_too_slow(at_most: Duration) -> Problem {
+        let detail = format!("the body must arrive within {} seconds", at_most.as_secs());
+        Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
     }
 
     pub(super) fn no_such_path(path: &str) -> Problem {

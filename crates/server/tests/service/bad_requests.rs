@@ -50,7 +50,7 @@ fn an_unknown_member_is_named() {
     let service = Running::start();
     for (body, member) in [(r#"{"ip":"203.0.113.9","kost":2}"#, "kost"), (r#"{"Ip":null}"#, "Ip"), (r#"{"":1}"#, "")] {
         let response = request(service.http, "POST", "/v1/check", body);
-        assert!(detail(&response, 400).starts_with(&format!("a check has no member `{member}`; its members are ip,")));
+        assert!(detail(&response, 400).starts_with(&format!("there is no member `{member}`; the members are ip,")));
         assert_eq!(response.json()["member"], member);
     }
 }
@@ -62,7 +62,7 @@ fn a_body_that_is_no_object_is_refused() {
     for body in ["", " ", "{", "not json", "[]", "\"203.0.113.9\"", "{\"ip\":\"\u{0}\"}", "{} {}", &nested] {
         let response = request(service.http, "POST", "/v1/check", body);
         let detail = detail(&response, 400);
-        assert!(detail.starts_with("the body cannot be read as a check: "), "{detail}");
+        assert!(detail.starts_with("the body cannot be read: "), "{detail}");
         assert!(response.json().get("member").is_none());
     }
 }

@@ -2,10 +2,18 @@
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 mod bad_requests;
+mod batch;
 mod check;
 mod client;
+mod connections;
+mod forward_auth;
 mod limits;
+mod load;
 mod metrics;
 mod policy;
+mod receipts;
+mod reload;
 mod running;
 mod stop;
+#[cfg(feature = "tls")]
+mod tls;

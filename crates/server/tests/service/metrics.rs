@@ -116,5 +116,9 @@ fn the_store_and_the_build_are_described() {
 #[test]
 fn both_listeners_have_the_metrics() {
     let service = Running::start();
-    assert_eq!(request(service.http, "GET", "/metrics", "").body, metrics(&service));
+    // Looking at them opens connections, which are counted.
+    let others = |metrics: String| -> Vec<String> {
+        metrics.lines().filter(|line| !line.starts_with("tollgate_connections")).map(str::to_owned).collect()
+    };
+    assert_eq!(others(request(service.http, "GET", "/metrics", "").body), others(metrics(&service)));
 }

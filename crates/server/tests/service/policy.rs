@@ -156,12 +156,3 @@ fn all_rules_that_apply_are_told_and_the_tightest_decides() {
     assert_eq!(rules, ["per-user", "login"]);
     assert_eq!(answer["rule"], "login");
 }
-
-#[test]
-fn permits_that_nobody_could_release_are_only_looked_at() {
-    let service = Running::under(POLICY);
-    for _ in 0..3 {
-        let answer = service.check(r#"{"path":"/reports"}"#);
-        assert_eq!(of(&answer, &["action", "rule", "remaining"]), [&json!("allow"), &json!("reports"), &json!(1)]);
-    }
-}

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tollgate::policy::{STARTER, parse};
 use tollgate::{Clock, ManualClock};
-use tollgate_server::{Drained, Engine, Listeners, Server};
+use tollgate_server::{ConnectionLimits, Drained, Engine, Listeners, Server};
 
 use crate::client;
 
@@ -21,6 +21,7 @@ pub(crate) struct Running {
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) clock: ManualClock,
+    pub(crate) engine: Arc<Engine>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Drained>>,
 }
@@ -33,18 +34,29 @@ impl Running {
 
     /// Under a policy as it would stand in a file.
     pub(crate) fn under(policy: &str) -> Running {
+        Running::with(policy, |server| server)
+    }
+
+    /// Under the starter policy, granting other connections than by default.
+    pub(crate) fn granting(limits: ConnectionLimits) -> Running {
+        Running::with(STARTER, |server| server.with_limits(limits))
+    }
+
+    pub(crate) fn with(policy: &str, change: impl FnOnce(Server) -> Server) -> Running {
         let clock = ManualClock::at(1_700_000_000_000_000_000);
         let engine = engine(policy, Arc::new(clock.clone()));
         let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let server = runtime.block_on(Server::bind(Listeners { http: any_port, admin: any_port }, engine)).unwrap();
+        let server = change(server);
+        let engine = server.engine();
         let addresses: Vec<SocketAddr> = server.addresses().map(|(_, address)| address).collect();
         let (stop, stopped) = oneshot::channel();
         let serve = server.serve(async {
             let _ = stopped.await;
         });
         let thread = std::thread::spawn(move || runtime.block_on(serve));
-        Running { http: addresses[0], admin: addresses[1], clock, stop: Some(stop), thread: Some(thread) }
+        Running { http: addresses[0], admin: addresses[1], clock, engine, stop: Some(stop), thread: Some(thread) }
     }
 
     /// The answer to a check that is well formed.

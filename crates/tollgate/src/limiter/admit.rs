@@ -18,11 +18,19 @@ pub(super) enum Asking {
     Check,
     /// Like `Check`, with permits and receipts.
     Admit,
+    /// Like `Admit`, as if no rule limited how many are under way: nobody could say when they end.
+    AdmitRates,
     /// Like `Admit` if the policy in force may want receipts, else like `Check`.
     #[cfg_attr(not(feature = "tower"), allow(dead_code))]
     AdmitWhereNeeded,
     /// Would it pass? Charges nothing.
     Look,
+}
+
+impl Asking {
+    fn wants_receipts(self) -> bool {
+        matches!(self, Asking::Admit | Asking::AdmitRates)
+    }
 }
 
 /// The charges of a request, and before them the guards of its rules that can block.
@@ -123,7 +131,10 @@ fn lay<'a, L>(
     wanted: impl Fn(&PlannedCharge) -> bool,
 ) -> Laid<'a, L> {
     let mut laid = Laid { entries: SmallVec::new(), charges: SmallVec::new(), guards: 0 };
-    let chosen = || met.charges.iter().enumerate().filter(|(_, charge)| wanted(charge));
+    let applies = |charge: &PlannedCharge| {
+        asking != Asking::AdmitRates || !active.facts.quotas[charge.quota as usize].is_concurrency
+    };
+    let chosen = || met.charges.iter().enumerate().filter(|(_, charge)| applies(charge) && wanted(charge));
     if active.blocks {
         lay_guards(active, met, chosen(), &mut laid);
     }
@@ -133,7 +144,7 @@ fn lay<'a, L>(
             key: met.key(charge),
             cost: charge.cost,
             mode: mode(active, charge, asking),
-            receipt: asking == Asking::Admit,
+            receipt: asking.wants_receipts(),
         });
         laid.charges.push(at);
     }
@@ -163,7 +174,7 @@ fn lay_guards<'a, L>(
 fn mode<L>(active: &Active<L>, charge: &PlannedCharge, asking: Asking) -> Mode {
     // A permit that nobody will give back is only looked at.
     let holds_permits = active.facts.quotas[charge.quota as usize].is_concurrency;
-    let is_made = asking == Asking::Admit || asking == Asking::Check && !holds_permits;
+    let is_made = asking.wants_receipts() || asking == Asking::Check && !holds_permits;
     match (active.facts.rules[charge.rule as usize].shadow, is_made) {
         (false, true) => Mode::Enforce,
         (false, false) => Mode::Guard,

@@ -175,6 +175,14 @@ impl<S: Store> Limiter<S> {
         (verdict, permit)
     }
 
+    /// Like [`admit`](Limiter::admit), for whoever never learns when a request
+    /// ends: rules that limit how many are under way do not apply.
+    pub async fn admit_rates(&self, request: &Request<'_>) -> (Verdict, Option<Permit<S>>) {
+        let (verdict, receipt) = self.ask(request, Asking::AdmitRates).await;
+        let permit = verdict.is_allowed().then(|| Permit::new(self.clone(), receipt));
+        (verdict, permit)
+    }
+
     /// Like [`admit`](Limiter::admit), waiting up to `max_wait` for its turn.
     ///
     /// A queueing rule's place is waited for in order. Under other rules it

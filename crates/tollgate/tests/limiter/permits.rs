@@ -29,6 +29,21 @@ fn permits_are_counted_by_key() {
     assert!(limiter.permit(&from(&[("user", "bob")])).is_ok());
 }
 
+/// Who never learns when a request ends is not asked how many are under way.
+#[tokio::test]
+async fn rates_alone_are_asked_where_nobody_lets_go() {
+    let limiter =
+        built(Limiter::builder().rule(rule("reports").concurrency(1)).rule(rule("requests").limit("2/h")), &clock());
+    let _held = limiter.permit(&any()).unwrap();
+    assert!(limiter.permit(&any()).is_err());
+    let (verdict, permit) = limiter.admit_rates(&any()).await;
+    assert_eq!(verdict.states().len(), 1);
+    permit.unwrap().refund();
+    assert!(limiter.admit_rates(&any()).await.0.is_allowed());
+    let (refused, permit) = limiter.admit_rates(&any()).await;
+    assert_eq!((refused.rule(), permit.is_none()), (Some("requests"), true));
+}
+
 /// Nobody would give back what a plain check took, so it takes nothing; but it does ask.
 #[test]
 fn a_check_looks_at_permits_and_takes_none() {

@@ -1,0 +1,86 @@
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tollgate::policy::LoadError;
+use tollgate_server::Engine;
+
+use super::warnings;
+use crate::policy_file;
+use crate::talk::{say, warn};
+
+/// A policy that is read again when its file changes, or when an operator says so.
+pub(super) struct WatchedPolicy {
+    engine: Arc<Engine>,
+    /// `None` where the policy is none of a file.
+    file: Option<PathBuf>,
+    /// What was in the file when it was last read, or tried to be.
+    read: Option<u64>,
+    /// What was in the file a moment ago.
+    seen: Option<u64>,
+}
+
+impl WatchedPolicy {
+    pub(super) fn new(engine: Arc<Engine>, file: Option<&Path>) -> WatchedPolicy {
+        let file = file.map(Path::to_owned);
+        let read = file.as_deref().and_then(content);
+        WatchedPolicy { engine, file, read, seen: read }
+    }
+
+    /// Reads the file again if it has changed. What is still changing is left
+    /// alone: an editor may be in the middle of writing.
+    pub(super) fn look(&mut self) {
+        let Some(now) = self.file.as_deref().filter(|file| !policy_file::is_stdin(file)).and_then(content) else {
+            // Replacing a file may take it away for a moment. Who wants to know about it sends a signal.
+            return;
+        };
+        if self.seen.replace(now) == Some(now) && self.read != Some(now) {
+            self.reload();
+        }
+    }
+
+    /// Reads the file again. Where it is wrong, the policy that held still holds.
+    pub(super) fn reload(&mut self) {
+        let Some(file) = self.file.as_deref() else {
+            return say("there is no policy file to be read again: the starter policy holds");
+        };
+        let name = policy_file::name_of(file);
+        if policy_file::is_stdin(file) {
+            return say(format_args!("the policy of {name} cannot be read again: it still holds"));
+        }
+        // Before the file is read: what changes meanwhile is read again.
+        self.read = content(file);
+        match policy_file::read(file) {
+            Err(error) => {
+                self.engine.count_unread_policy();
+                refuse(&name, &error);
+            }
+            Ok(loaded) => match self.engine.reload(&loaded.policy) {
+                Err(error) => say(format_args!("{name} was not put in force, and the old policy still holds: {error}")),
+                Ok(reload) => {
+                    say(format_args!("{name} was read again and is in force"));
+                    if reload.store_stays {
+                        say(format_args!("{name} describes its store in another way: that holds from the next start"));
+                    }
+                    if let count @ 1.. = loaded.warnings.len() {
+                        say(warnings(file, count));
+                    }
+                }
+            },
+        }
+    }
+}
+
+fn refuse(name: &str, error: &LoadError) {
+    say(format_args!("{name} was not put in force, and the old policy still holds:"));
+    warn([error]);
+}
+
+/// What is in the file, as a number that is another when that is. Links are
+/// followed, so a directory of links that are swapped is seen too.
+fn content(file: &Path) -> Option<u64> {
+    let bytes = std::fs::read(file).ok()?;
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    Some(hasher.finish())
+}

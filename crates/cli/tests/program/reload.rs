@@ -1,0 +1,156 @@
+//! A policy file that changes while it is served.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+use crate::client::request;
+use crate::outputs::policy;
+use crate::running::Running;
+
+/// A directory of a test's own.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("tollgate-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn per_ip(limit: u64) -> String {
+    format!("version: 1\nrules:\n  - {{ name: per-ip, key: client_ip, limit: {limit}/h }}\n")
+}
+
+fn serve(file: &str) -> Running {
+    Running::serve_with(&["--grpc", "off", "--resp", "off", file])
+}
+
+/// What remains after one more request.
+fn remaining(tollgate: &Running) -> serde_json::Value {
+    request(tollgate.http, "POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#).json()["remaining"].clone()
+}
+
+fn metrics(tollgate: &Running) -> String {
+    request(tollgate.admin, "GET", "/metrics", "").body
+}
+
+#[test]
+fn sighup_puts_the_new_policy_in_force_and_keeps_counters() {
+    let directory = Directory::new("sighup");
+    let file = directory.write("policy.yaml", &per_ip(100));
+    let mut tollgate = serve(&file);
+    assert_eq!(remaining(&tollgate), 99);
+    directory.write("policy.yaml", &per_ip(10));
+    tollgate.signal("HUP");
+    assert_eq!(tollgate.line(), format!("tollgate: {file} was read again and is in force"));
+    assert_eq!(remaining(&tollgate), 8);
+    let metrics = metrics(&tollgate);
+    for line in ["tollgate_config_last_reload_successful 1", "tollgate_config_reloads_total{outcome=\"success\"} 1"] {
+        assert!(metrics.lines().any(|other| other == line), "{metrics}");
+    }
+}
+
+#[test]
+fn a_change_of_the_file_is_seen() {
+    let directory = Directory::new("poll");
+    let file = directory.write("policy.yaml", &per_ip(100));
+    let mut tollgate = serve(&file);
+    directory.write("policy.yaml", &per_ip(10));
+    assert_eq!(tollgate.line(), format!("tollgate: {file} was read again and is in force"));
+    assert_eq!(remaining(&tollgate), 9);
+}
+
+/// A directory as Kubernetes mounts a ConfigMap: a link to a directory is swapped, no file is written.
+#[test]
+fn a_swapped_link_is_seen() {
+    let directory = Directory::new("links");
+    directory.write("one/policy.yaml", &per_ip(100));
+    directory.write("two/policy.yaml", &per_ip(10));
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(Path::new(to), directory.0.join(name)).unwrap();
+    link("one", "..data");
+    link("..data/policy.yaml", "policy.yaml");
+    let file = directory.0.join("policy.yaml").to_str().unwrap().to_owned();
+    let mut tollgate = serve(&file);
+    link("two", "..data_new");
+    std::fs::rename(directory.0.join("..data_new"), directory.0.join("..data")).unwrap();
+    assert_eq!(tollgate.line(), format!("tollgate: {file} was read again and is in force"));
+    assert_eq!(remaining(&tollgate), 9);
+}
+
+#[test]
+fn a_bad_file_changes_nothing_and_says_why() {
+    let directory = Directory::new("bad");
+    let file = directory.write("policy.yaml", &per_ip(100));
+    let mut tollgate = serve(&file);
+    assert_eq!(remaining(&tollgate), 99);
+    directory.write("policy.yaml", &per_ip(10).replace("limit", "limmit"));
+    tollgate.signal("HUP");
+    assert_eq!(tollgate.line(), format!("tollgate: {file} was not put in force, and the old policy still holds:"));
+    let why = tollgate.line();
+    assert!(why.starts_with(&format!("{file}:3:5: error: ")), "{why}");
+    assert_eq!(remaining(&tollgate), 98);
+    let metrics = metrics(&tollgate);
+    for line in ["tollgate_config_last_reload_successful 0", "tollgate_config_reloads_total{outcome=\"failure\"} 1"] {
+        assert!(metrics.lines().any(|other| other == line), "{metrics}");
+    }
+}
+
+#[test]
+fn another_kind_of_store_is_refused() {
+    let directory = Directory::new("store");
+    let file = directory.write("policy.yaml", &per_ip(100));
+    let mut tollgate = serve(&file);
+    directory.write("policy.yaml", &std::fs::read_to_string(policy("redis.yaml")).unwrap());
+    tollgate.signal("HUP");
+    let expected = format!(
+        "tollgate: {file} was not put in force, and the old policy still holds: it keeps its counters in another \
+         kind of store, and they cannot move: start again to use it"
+    );
+    assert_eq!(tollgate.line(), expected);
+    assert_eq!(remaining(&tollgate), 99);
+}
+
+#[test]
+fn without_a_file_there_is_nothing_to_read_again() {
+    let mut tollgate = Running::serve();
+    tollgate.signal("HUP");
+    assert_eq!(tollgate.line(), "tollgate: there is no policy file to be read again: the starter policy holds");
+    assert_eq!(request(tollgate.http, "GET", "/readyz", "").status, 200);
+}
+
+#[test]
+fn systemd_is_told_how_far_it_is() {
+    let directory = Directory::new("notify");
+    let socket = directory.0.join("notify.socket");
+    let listening = UnixDatagram::bind(&socket).unwrap();
+    listening.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let told = || {
+        let mut message = [0; 64];
+        let length = listening.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    let file = directory.write("policy.yaml", &per_ip(100));
+    let mut tollgate =
+        Running::serve_in(&[("NOTIFY_SOCKET", socket.to_str().unwrap())], &["--grpc", "off", "--resp", "off", &file]);
+    assert_eq!(told(), "READY=1");
+    tollgate.signal("HUP");
+    assert_eq!([told(), told()], ["RELOADING=1", "READY=1"]);
+    tollgate.signal("TERM");
+    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(tollgate.exit_code(), Some(0));
+}

@@ -1,0 +1,24 @@
+use serde_json::{Map, Value};
+
+use super::problem::Problem;
+
+/// The members of a small body of which all are known by name.
+#[derive(Debug)]
+pub(super) struct Members(Map<String, Value>);
+
+impl Members {
+    pub(super) fn parse(body: &[u8], known: &[&str]) -> Result<Members, Problem> {
+        let expected = || format!("it must be a JSON object with {}", known.join(" and "));
+        let Ok(Value::Object(members)) = serde_json::from_slice(body) else {
+            return Err(Problem::bad_body(&expected()));
+        };
+        match members.keys().find(|name| !known.contains(&name.as_str())) {
+            Some(unknown) => Err(Problem::unknown_member(unknown, known)),
+            None => Ok(Members(members)),
+        }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+}

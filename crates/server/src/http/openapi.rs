@@ -1,0 +1,111 @@
+use axum::http::header;
+use axum::response::IntoResponse;
+
+/// What can be asked over HTTP, and what is answered.
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// `GET /openapi.json`.
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde::Serialize;
+    use serde_json::{Value, json};
+    use tollgate::{Limiter, Request, rule};
+
+    use super::*;
+    use crate::http::answer_body::AnswerBody;
+    use crate::http::check_body::MEMBERS;
+    use crate::http::limits_body::LimitsBody;
+    use crate::http::receipt::{RECEIPT_MEMBERS, RefundedBody, ReleasedBody, SETTLE_MEMBERS, SettledBody};
+    use crate::http::{ROUTES_WITHOUT_DESCRIPTION, public_routes};
+
+    fn document() -> Value {
+        serde_json::from_str(OPENAPI).unwrap()
+    }
+
+    fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    fn members(value: &Value) -> BTreeSet<String> {
+        names(value.as_object().unwrap().keys().map(String::as_str))
+    }
+
+    fn properties(schema: &str) -> BTreeSet<String> {
+        members(&document()["components"]["schemas"][schema]["properties"])
+    }
+
+    fn written(body: impl Serialize) -> Value {
+        serde_json::to_value(body).unwrap()
+    }
+
+    #[test]
+    fn every_route_is_described() {
+        let described = members(&document()["paths"]);
+        let routes = public_routes().into_iter().map(|(path, _)| path);
+        assert_eq!(described, names(routes.filter(|path| !ROUTES_WITHOUT_DESCRIPTION.contains(path))));
+    }
+
+    #[test]
+    fn every_member_that_is_read_is_described() {
+        assert_eq!(properties("Check"), names(MEMBERS));
+        assert_eq!(properties("ReceiptOnly"), names(RECEIPT_MEMBERS));
+        assert_eq!(properties("Settlement"), names(SETTLE_MEMBERS));
+    }
+
+    #[test]
+    fn every_member_that_is_answered_is_described() {
+        let limiter = Limiter::builder().rule(rule("r").limit("1/s").queue(9, std::time::Duration::from_secs(9)));
+        let limiter = limiter.build().unwrap();
+        let check = || limiter.check(&Request::from_peer(None));
+        let _first = check();
+        // The second is delayed, and so has all there is; only a receipt is missing.
+        let mut answer = written(AnswerBody::new(&check(), None));
+        answer["receipt"] = json!("");
+        assert_eq!(members(&answer), properties("Answer"));
+        assert_eq!(members(&answer["rules"][0]), properties("RuleAnswer"));
+        assert_eq!(members(&written(RefundedBody { refunded: true })), properties("Refunded"));
+        assert_eq!(members(&written(ReleasedBody { released: true })), properties("Released"));
+        assert_eq!(members(&written(SettledBody { settled: true, overrun: 0 })), properties("Settled"));
+    }
+
+    #[test]
+    fn every_member_of_the_limits_is_described() {
+        let policy = tollgate::PolicyBuilder::default().rule(rule("r").limit("1/s")).build().unwrap();
+        let limits = written(LimitsBody::from(&tollgate::policy::published::Published::of(&policy)));
+        assert_eq!(members(&limits), properties("Limits"));
+        assert_eq!(members(&limits["rules"][0]), properties("PublishedRule"));
+        assert_eq!(members(&limits["rules"][0]["grants"][0]), properties("PublishedGrant"));
+        assert_eq!(members(&limits["rules"][0]["grants"][0]["limits"][0]), properties("PublishedLimit"));
+        assert_eq!(members(&limits["fields"][0]), properties("PublishedField"));
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+            match value {
+                Value::Object(members) => {
+                    found.extend(members.get("$ref").and_then(Value::as_str));
+                    members.values().for_each(|value| references(value, found));
+                }
+                Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+                _ => {}
+            }
+        }
+        let document = document();
+        assert_eq!(document["openapi"], "3.1.0");
+        assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 10);
+        for reference in found {
+            let place = reference.strip_prefix('#').unwrap();
+            assert!(document.pointer(place).is_some(), "{reference}");
+        }
+    }
+}

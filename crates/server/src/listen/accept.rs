@@ -1,0 +1,180 @@
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::connection_limits::ConnectionLimits;
+use super::connection_metrics::ListenerMetrics;
+use super::places::{Place, Places};
+use super::stream::{Encryption, Stream};
+
+/// How long nothing is accepted after an error that will not go away by itself,
+/// such as that descriptors have run out.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
+
+/// When the service stops, the system may already have connections for it that
+/// it has not seen. They are taken for so long; then the socket closes.
+const TAKE_THE_LAST_FOR: Duration = Duration::from_millis(100);
+const UNLESS_NONE_CAME_FOR: Duration = Duration::from_millis(20);
+
+/// A socket that accepts, and what it grants to those who come.
+#[derive(Debug)]
+pub(crate) struct Accepting {
+    pub(crate) socket: TcpListener,
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) encryption: Encryption,
+    pub(crate) metrics: ListenerMetrics,
+}
+
+/// Somebody who has connected.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    pub(crate) stream: Stream,
+    pub(crate) address: SocketAddr,
+    pub(crate) stopped: watch::Receiver<bool>,
+}
+
+/// Accepts until the service stops, and returns when every connection has
+/// ended. `front_end` serves one of them. Dropping the future ends them all.
+pub(crate) async fn accept<F, Served>(accepting: Accepting, stopped: watch::Receiver<bool>, front_end: F)
+where
+    F: Fn(Visitor) -> Served + Send + Sync + 'static,
+    Served: Future<Output = ()> + Send + 'static,
+{
+    let Accepting { socket, limits, encryption, metrics } = accepting;
+    let door = Door { places: Places::new(&limits), limits, encryption, metrics, front_end };
+    let mut hall = Hall { door: Arc::new(door), connections: JoinSet::new(), stopped };
+    hall.accept_until_stopped(&socket).await;
+    hall.take_the_last(&socket).await;
+    drop(socket);
+    while hall.connections.join_next().await.is_some() {}
+}
+
+/// What is the same for all connections of a listener.
+struct Door<F> {
+    places: Places,
+    limits: ConnectionLimits,
+    encryption: Encryption,
+    metrics: ListenerMetrics,
+    front_end: F,
+}
+
+/// The connections of a listener.
+struct Hall<F> {
+    door: Arc<Door<F>>,
+    connections: JoinSet<()>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl<F, Served> Hall<F>
+where
+    F: Fn(Visitor) -> Served + Send + Sync + 'static,
+    Served: Future<Output = ()> + Send + 'static,
+{
+    async fn accept_until_stopped(&mut self, socket: &TcpListener) {
+        loop {
+            tokio::select! {
+                biased;
+                () = until(&mut self.stopped) => return,
+                Some(_) = self.connections.join_next() => {}
+                accepted = socket.accept() => match accepted {
+                    Ok((connection, address)) => self.let_in(connection, address),
+                    Err(error) => {
+                        self.door.metrics.accept_errors.inc();
+                        if !is_of_one_connection(&error) {
+                            tokio::time::sleep(PAUSE_AFTER_ERROR).await;
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    /// Lets in those who had connected before the service stopped.
+    async fn take_the_last(&mut self, socket: &TcpListener) {
+        let begun = tokio::time::Instant::now();
+        while begun.elapsed() < TAKE_THE_LAST_FOR {
+            match tokio::time::timeout(UNLESS_NONE_CAME_FOR, socket.accept()).await {
+                Ok(Ok((connection, address))) => self.let_in(connection, address),
+                Ok(Err(_)) | Err(_) => return,
+            }
+        }
+    }
+
+    fn let_in(&mut self, connection: TcpStream, address: SocketAddr) {
+        let place = match self.door.places.take(address.ip()) {
+            Ok(place) => place,
+            Err(why) => return self.door.metrics.count_refused(why),
+        };
+        // Answers are small and somebody waits for each: never hold one back to fill a packet.
+        // Where that cannot be said, answers come all the same.
+        let _ = connection.set_nodelay(true);
+        let (door, stopped) = (Arc::clone(&self.door), self.stopped.clone());
+        self.connections.spawn(async move { door.serve(connection, address, stopped, place).await });
+    }
+}
+
+impl<F, Served> Door<F>
+where
+    F: Fn(Visitor) -> Served,
+    Served: Future<Output = ()>,
+{
+    async fn serve(
+        &self,
+        connection: TcpStream,
+        address: SocketAddr,
+        mut stopped: watch::Receiver<bool>,
+        _place: Place,
+    ) {
+        self.metrics.accepted.inc();
+        let _open = Open::new(&self.metrics);
+        let stream = tokio::select! {
+            begun = tokio::time::timeout(self.limits.head_at_most, self.encryption.begin(connection)) => begun,
+            // Who has not even greeted us has not asked for anything.
+            () = until(&mut stopped), if self.encryption.takes_time() => return,
+        };
+        match stream {
+            Ok(Ok(stream)) => (self.front_end)(Visitor { stream, address, stopped }).await,
+            Ok(Err(_)) | Err(_) => {
+                self.metrics.handshake_errors.inc();
+            }
+        }
+    }
+}
+
+/// Counts a connection as open until it is dropped, also where its task is ended from outside.
+struct Open<'a>(&'a ListenerMetrics);
+
+impl<'a> Open<'a> {
+    fn new(metrics: &'a ListenerMetrics) -> Open<'a> {
+        metrics.open.inc();
+        Open(metrics)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.open.dec();
+    }
+}
+
+/// Waits until the service stops. If it is gone altogether, that is as good a reason.
+async fn until(stopped: &mut watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// Whether an error is about the connection that was to be accepted, and not about us.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}

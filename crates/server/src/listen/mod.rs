@@ -1,0 +1,23 @@
+//! From a socket that accepts to one connection: everything that is the same for every front end.
+//!
+//! A front end is a function of one connection. It is given a `Visitor` whose stream
+//! may be encrypted or not, and learns from a channel that the service stops.
+
+mod accept;
+mod activity;
+mod connection_limits;
+mod connection_metrics;
+mod places;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
+mod watched;
+
+pub(crate) use accept::{Accepting, Visitor, accept};
+pub(crate) use activity::{Activity, UnderWay};
+pub use connection_limits::ConnectionLimits;
+pub(crate) use connection_metrics::{ConnectionMetrics, ListenerMetrics};
+pub(crate) use stream::Encryption;
+#[cfg(feature = "tls")]
+pub use tls::{Reloaded, Tls, TlsError, TlsFiles};
+pub(crate) use watched::Watched;

@@ -1,0 +1,99 @@
+//! Policies that are replaced while requests are decided.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use tollgate::policy::parse;
+use tollgate_server::{Engine, Reload, ReloadError};
+
+use crate::client::{Connection, request};
+use crate::running::Running;
+
+fn per_ip(limit: u64, more: &str) -> String {
+    format!("version: 1\nrules:\n  - {{ name: per-ip, key: client_ip, limit: {limit}/h }}\n{more}")
+}
+
+fn reload(engine: &Engine, policy: &str) -> Result<Reload, ReloadError> {
+    engine.reload(&parse(policy, "policy.yaml", None).unwrap().policy)
+}
+
+#[test]
+fn limits_metrics_and_what_is_published_follow_and_counters_stay() {
+    let service = Running::under(&per_ip(100, ""));
+    service.check(r#"{"ip":"203.0.113.9","cost":10}"#);
+    reload(&service.engine, &per_ip(50, "  - { name: new, when: { path: /new }, limit: 5/h }\n")).unwrap();
+    assert_eq!(service.check(r#"{"ip":"203.0.113.9","cost":0}"#)["remaining"], 40);
+    service.check(r#"{"path":"/new"}"#);
+    let metrics = request(service.admin, "GET", "/metrics", "").body;
+    for line in [
+        r#"tollgate_decisions_total{rule="new",outcome="allow",frontend="http"} 1"#,
+        r#"tollgate_decisions_total{rule="per-ip",outcome="allow",frontend="http"} 1"#,
+        r#"tollgate_config_reloads_total{outcome="success"} 1"#,
+        "tollgate_config_last_reload_success_timestamp_seconds 1700000000",
+    ] {
+        assert!(metrics.lines().any(|other| other == line), "no {line} in\n{metrics}");
+    }
+    let limits = request(service.http, "GET", "/v1/limits", "").json();
+    assert_eq!(
+        (&limits["rules"][0]["grants"][0]["limits"][0]["limit"], &limits["rules"][1]["name"]),
+        (&50.into(), &"new".into())
+    );
+    // A rule that is gone keeps its count.
+    reload(&service.engine, &per_ip(50, "")).unwrap();
+    assert!(
+        request(service.admin, "GET", "/metrics", "").body.contains(r#"rule="new",outcome="allow",frontend="http"} 1"#)
+    );
+}
+
+#[test]
+fn another_kind_of_store_is_refused_and_other_settings_wait() {
+    let service = Running::under(&per_ip(100, ""));
+    let redis = per_ip(50, "store: { redis: { nodes: [127.0.0.1:1] } }\n");
+    assert!(matches!(reload(&service.engine, &redis), Err(ReloadError::OtherStore)));
+    assert_eq!(service.check(r#"{"ip":"203.0.113.9"}"#)["limit"], 100);
+    let smaller = per_ip(50, "store: { memory: { entries: 1000 } }\n");
+    assert_eq!(reload(&service.engine, &smaller).unwrap(), Reload { store_stays: true });
+    assert_eq!(reload(&service.engine, &per_ip(50, "")).unwrap(), Reload { store_stays: false });
+}
+
+#[test]
+fn a_receipt_outlives_the_policy_it_was_given_under() {
+    let service = Running::under(&per_ip(100, ""));
+    let answer = service.check(r#"{"ip":"203.0.113.9","cost":10,"receipt":true}"#);
+    reload(&service.engine, &per_ip(50, "")).unwrap();
+    let refund = serde_json::json!({ "receipt": answer["receipt"] }).to_string();
+    assert_eq!(request(service.http, "POST", "/v1/refund", &refund).status, 200);
+    assert_eq!(service.check(r#"{"ip":"203.0.113.9","cost":0}"#)["remaining"], 50);
+}
+
+#[test]
+fn a_hundred_reloads_under_load_fail_no_request_and_lose_no_count() {
+    const LIMIT: u64 = 100_000;
+    let service = Running::under(&per_ip(LIMIT, ""));
+    let (done, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    let ask_until_done = || {
+        let mut connection = Connection::open(service.http);
+        while !done.load(Ordering::Relaxed) {
+            let answer = connection.request("POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#);
+            assert_eq!((answer.status, &answer.json()["rule"]), (200, &"per-ip".into()));
+            asked.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(ask_until_done);
+        }
+        let more = ["", "  - { name: other, when: { path: /other }, limit: 5/h }\n"];
+        for at in 0..100 {
+            reload(&service.engine, &per_ip(LIMIT, more[at % 2])).unwrap();
+            let so_many = asked.load(Ordering::Relaxed);
+            // Each policy decides at least one request before the next comes.
+            while asked.load(Ordering::Relaxed) == so_many {
+                thread::yield_now();
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let remaining = service.check(r#"{"ip":"203.0.113.9","cost":0}"#)["remaining"].as_u64().unwrap();
+    assert_eq!(remaining, LIMIT - asked.load(Ordering::Relaxed));
+}

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tollgate::policy::Loaded;
+use tollgate::policy::model::StoreSettings;
 use tollgate::{LimiterError, RealClock};
 #[cfg(feature = "tls")]
 use tollgate_server::Tls;
@@ -81,8 +82,13 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         Some(file) => policy_file::read_valid(file)?,
         None => policy_file::starter(),
     };
-    let engine =
-        Engine::new(&loaded.policy, Arc::new(RealClock::new())).map_err(|error| unserved(arguments, &error))?;
+    let runtime =
+        runtime(arguments.threads).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
+    // A shared store keeps its connections on the runtime.
+    let entered = runtime.enter();
+    let engine = Engine::telling(&loaded.policy, Arc::new(RealClock::new()), say)
+        .map_err(|error| unserved(arguments, &error))?;
+    drop(entered);
     let service = Service {
         engine,
         file: arguments.file.clone(),
@@ -92,9 +98,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         tls: arguments.tls.load()?,
         remarks: remarks(arguments, &loaded),
     };
-    runtime(arguments.threads)
-        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?
-        .block_on(service.run())?;
+    runtime.block_on(service.run())?;
     Ok(Exit::Done)
 }
 
@@ -108,18 +112,15 @@ fn runtime(threads: Option<NonZeroUsize>) -> io::Result<tokio::runtime::Runtime>
 
 fn unserved(arguments: &ServeArguments, error: &LimiterError) -> Failure {
     let policy = arguments.file.as_deref().map_or_else(|| "the starter policy".to_owned(), policy_file::name_of);
-    match error {
-        LimiterError::OtherStore => {
-            Failure::failed(format!("cannot serve {policy}: its store is Redis, and this build has no Redis store yet"))
-                .with_hint("say `store: memory` to keep the counters in this process")
-        }
-        error => Failure::failed(format!("cannot serve {policy}: {error}")),
-    }
+    Failure::failed(format!("cannot serve {policy}: {error}"))
 }
 
 /// What is worth saying once it listens.
 fn remarks(arguments: &ServeArguments, loaded: &Loaded) -> Vec<String> {
     let mut remarks = Vec::new();
+    if let StoreSettings::Redis(redis) = &loaded.policy.store {
+        remarks.push(format!("counters are on Redis at {}", redis.nodes.join(", ")));
+    }
     let not_served = not_served(arguments);
     if !not_served.is_empty() {
         remarks.push(format!("not served yet, and not listening: {}", not_served.join(", ")));

@@ -7,24 +7,21 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::published::Published;
-use tollgate::{
-    AlgorithmKind, CheckedPolicy, Clock, Limiter, LimiterError, MemoryStore, Permit, Request, Settled, Verdict,
-};
+use tollgate::redis::StoreEvent;
+use tollgate::{AlgorithmKind, CheckedPolicy, Clock, Limiter, LimiterError, Permit, Request, Settled, Verdict};
 
 use crate::decision_counters::DecisionCounters;
 use crate::front_end::FrontEnd;
 use crate::listen::ListenerMetrics;
 use crate::metrics::Metrics;
 use crate::receipts::{ReceiptName, Receipts};
-use crate::service_clock::ServiceClock;
-
-/// The store behind every front end. Its clock is chosen when the service
-/// starts; a call through a pointer is nothing beside reading a request.
-pub(crate) type Store = MemoryStore<ServiceClock>;
+use crate::service_store::ServiceStore as Store;
 
 /// Decides requests. All front ends share one.
 pub struct Engine {
     limiter: Limiter<Store>,
+    /// Ours, whatever clock the store decides by: how long things take, and when receipts end.
+    clock: Arc<dyn Clock>,
     in_force: ArcSwap<InForce>,
     receipts: Arc<Receipts>,
     metrics: Metrics,
@@ -63,13 +60,25 @@ pub struct Reload {
 pub(crate) struct NoReceipt;
 
 impl Engine {
-    /// A policy over a memory store that goes by `clock`.
+    /// A policy over the store that it describes. One in memory goes by
+    /// `clock`; a shared one must be opened within a runtime, and goes by its own.
     pub fn new(policy: &CheckedPolicy, clock: Arc<dyn Clock>) -> Result<Engine, LimiterError> {
-        let limiter = Limiter::in_memory(policy, ServiceClock(clock))?;
+        Engine::telling(policy, clock, |_| {})
+    }
+
+    /// Like [`Engine::new`], with somebody who hears when the servers of a
+    /// shared store fail and when they are back.
+    pub fn telling(
+        policy: &CheckedPolicy,
+        clock: Arc<dyn Clock>,
+        on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
+    ) -> Result<Engine, LimiterError> {
+        let store = Store::open(policy, &clock, Box::new(on_change))?;
+        let limiter = Limiter::with_store(policy, store)?;
         let receipts = Arc::new(Receipts::new());
         let metrics = Metrics::new(&limiter, &receipts);
         let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
-        Ok(Engine { limiter, in_force, receipts, metrics, replacing: Mutex::default() })
+        Ok(Engine { limiter, clock, in_force, receipts, metrics, replacing: Mutex::default() })
     }
 
     /// Replaces the policy between two requests. Counters stay: a rule of the
@@ -201,7 +210,7 @@ impl Engine {
     }
 
     fn now_ns(&self) -> u64 {
-        self.limiter.store().clock().now_ns()
+        self.clock.now_ns()
     }
 }
 

@@ -18,6 +18,8 @@ mod receipts;
 mod reload_metrics;
 mod server;
 mod service_clock;
+mod service_store;
+mod shared_store_metrics;
 mod text_format;
 
 pub use engine::{Engine, Reload, ReloadError};

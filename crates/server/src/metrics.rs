@@ -8,14 +8,15 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::policy::Plan;
-use tollgate::{Clock, Limiter};
+use tollgate::{Limiter, Store as _};
 
 use crate::decision_counters::{DecisionCounters, Decisions};
 use crate::duration_histogram::DurationHistogram;
-use crate::engine::Store;
 use crate::listen::ConnectionMetrics;
 use crate::receipts::Receipts;
 use crate::reload_metrics::ReloadMetrics;
+use crate::service_store::ServiceStore as Store;
+use crate::shared_store_metrics;
 use crate::text_format::prometheus_text;
 
 /// What the service counts about itself.
@@ -52,7 +53,7 @@ impl Metrics {
         registry.register_collector(Box::new(store));
         let connections = ConnectionMetrics::default();
         connections.register(&mut registry);
-        let reloads = ReloadMetrics::new(limiter.store().clock().now_ns());
+        let reloads = ReloadMetrics::new(limiter.store().now_ns());
         reloads.register(&mut registry);
         Metrics { registry, decisions, durations, connections, reloads }
     }
@@ -78,14 +79,22 @@ struct StoreMetrics {
 
 impl Collector for StoreMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let stats = self.limiter.store().stats();
+        let stats = match self.limiter.store() {
+            Store::Memory(store) => Some(store.stats()),
+            Store::Redis(store) => {
+                shared_store_metrics::encode(&store.stats(), &mut encoder)?;
+                None
+            }
+        };
         let mut write = |name: &str, help: &str, unit: Option<&Unit>, metric: &dyn EncodeMetric| {
             metric.encode(encoder.encode_descriptor(name, help, unit, metric.metric_type())?)
         };
-        write("keys", "About how many keys are live.", None, &ConstGauge::new(stats.live_keys as u64))?;
-        write("evictions", "Live keys that had to make room for others.", None, &ConstCounter::new(stats.evictions))?;
         let receipts = ConstGauge::new(self.receipts.len() as u64);
         write("receipts", "Receipts that callers may bring back.", None, &receipts)?;
+        // Keys elsewhere are not ours to count.
+        let Some(stats) = stats else { return Ok(()) };
+        write("keys", "About how many keys are live.", None, &ConstGauge::new(stats.live_keys as u64))?;
+        write("evictions", "Live keys that had to make room for others.", None, &ConstCounter::new(stats.evictions))?;
         write("store", "Memory of the store's tables.", Some(&Unit::Bytes), &ConstGauge::new(stats.bytes as u64))
     }
 }

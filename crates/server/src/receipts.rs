@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate::Receipt;
 
-use crate::engine::Store;
+use crate::service_store::ServiceStore as Store;
 
 const MINUTE_NS: u64 = 60_000_000_000;
 
@@ -108,15 +108,23 @@ impl fmt::Display for ReceiptName {
 mod tests {
     use std::sync::Arc;
 
-    use tollgate::{Limiter, ManualClock, PolicyBuilder, Request, rule};
+    use tollgate::{Clock, Limiter, ManualClock, PolicyBuilder, Request, rule};
 
     use super::*;
-    use crate::service_clock::ServiceClock;
 
     fn receipts(count: usize) -> Vec<Receipt<Store>> {
         let policy = PolicyBuilder::default().rule(rule("r").limit("1000000/min")).build().unwrap();
-        let limiter = Limiter::in_memory(&policy, ServiceClock(Arc::new(ManualClock::at(1)))).unwrap();
-        (0..count).map(|_| limiter.check_with_receipt(&Request::from_peer(None)).1.unwrap()).collect()
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
+        let store = Store::open(&policy, &clock, Box::new(|_| {})).unwrap();
+        let limiter = Limiter::with_store(&policy, store).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let mut receipts = Vec::new();
+            for _ in 0..count {
+                receipts.push(limiter.decide_with_receipt(&Request::from_peer(None)).await.1.unwrap());
+            }
+            receipts
+        })
     }
 
     #[test]

@@ -39,12 +39,14 @@ impl Limiter<RedisStore> {
         on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<Limiter<RedisStore>, LimiterError> {
         let model::StoreSettings::Redis(settings) = &policy.store else { return Err(LimiterError::OtherStore) };
-        let store = connect(settings, on_change).map_err(LimiterError::Connect)?;
+        let store = redis_store(settings, on_change).map_err(LimiterError::Connect)?;
         Limiter::with_store(policy, store)
     }
 }
 
-fn connect(
+/// The shared store that a policy's settings describe. It must be opened within
+/// a tokio runtime, which carries the connections, and does not wait for them.
+pub fn redis_store(
     settings: &RedisSettings,
     on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
 ) -> Result<RedisStore, ConnectError> {

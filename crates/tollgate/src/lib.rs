@@ -71,9 +71,9 @@ pub mod tower;
 mod verdict;
 
 #[cfg(feature = "redis")]
-pub use connect::ConnectError;
+pub use connect::{ConnectError, redis_store};
 pub use fields::{Field, PROBLEM_JSON};
-pub use limiter::{Limiter, LimiterBuilder, LimiterError};
+pub use limiter::{Limiter, LimiterBuilder, LimiterError, memory_store};
 pub use permit::Permit;
 pub use receipt::Receipt;
 pub use tollgate_core::{

@@ -1,5 +1,6 @@
 //! What a shared store has done, in numbers.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_store::OnFailure;
@@ -58,6 +59,18 @@ pub enum StoreEvent {
         /// Its number.
         shard: u32,
     },
+}
+
+impl fmt::Display for StoreEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreEvent::BreakerOpened { shard, cause } => write!(
+                f,
+                "the store's server {shard} fails ({cause}): until it answers again, each rule does what its on_failure says"
+            ),
+            StoreEvent::BreakerClosed { shard } => write!(f, "the store's server {shard} answers again"),
+        }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -14,8 +14,9 @@ use super::connection::Caller;
 use super::described::Described;
 use super::header_lines::HeaderLines;
 use super::problem::Problem;
-use crate::engine::{Engine, Store};
+use crate::engine::Engine;
 use crate::front_end::FrontEnd;
+use crate::service_store::ServiceStore as Store;
 
 /// Answers with a status that gateways understand, and with the fields that clients do.
 pub(super) async fn forward_auth(

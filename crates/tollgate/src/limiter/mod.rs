@@ -111,9 +111,13 @@ impl<C: Clock + 'static> Limiter<MemoryStore<C>> {
     /// Like [`Limiter::new`], with a clock of one's own.
     pub fn in_memory(policy: &CheckedPolicy, clock: C) -> Result<Limiter<MemoryStore<C>>, LimiterError> {
         let StoreSettings::Memory(settings) = &policy.store else { return Err(LimiterError::OtherStore) };
-        let store = MemoryStore::with(memory_options(settings), clock).map_err(LimiterError::Store)?;
-        Limiter::with_store(policy, store)
+        Limiter::with_store(policy, memory_store(settings, clock)?)
     }
+}
+
+/// The memory store that a policy's settings describe.
+pub fn memory_store<C: Clock>(settings: &MemorySettings, clock: C) -> Result<MemoryStore<C>, LimiterError> {
+    MemoryStore::with(memory_options(settings), clock).map_err(LimiterError::Store)
 }
 
 fn memory_options(settings: &MemorySettings) -> MemoryOptions {

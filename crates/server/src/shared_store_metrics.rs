@@ -1,0 +1,48 @@
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use tollgate::redis::{BreakerState, StoreStats};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModeLabel {
+    mode: &'static str,
+}
+
+/// Writes what a shared store says of itself.
+pub(crate) fn encode(stats: &StoreStats, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let mut write = |name: &str, help: &str, metric: &dyn EncodeMetric| {
+        metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+    };
+    write("store_calls", "Script calls that were sent to decide.", &ConstCounter::new(stats.calls))?;
+    write("store_joined", "Checks that travelled in another's call.", &ConstCounter::new(stats.joined))?;
+    write("store_cached_refusals", "Checks refused from memory.", &ConstCounter::new(stats.cached_refusals))?;
+    write("store_refunds", "Charges that were given back.", &ConstCounter::new(stats.refunds))?;
+    write("store_lost_refunds", "Refunds that may not have arrived.", &ConstCounter::new(stats.lost_refunds))?;
+    let errors = Family::<KindLabel, Counter>::default();
+    for (kind, count) in &stats.troubles {
+        errors.get_or_create(&KindLabel { kind }).inc_by(*count);
+    }
+    write("store_errors", "Calls that failed, by cause.", &errors)?;
+    let fallbacks = Family::<ModeLabel, Counter>::default();
+    let by_mode =
+        [("open", stats.fallbacks_open), ("closed", stats.fallbacks_closed), ("local", stats.fallbacks_local)];
+    for (mode, count) in by_mode {
+        fallbacks.get_or_create(&ModeLabel { mode }).inc_by(count);
+    }
+    write("fallback_decisions", "Charges decided without the store, by what the rule says.", &fallbacks)?;
+    let failing = stats.breakers.iter().filter(|(_, state)| *state != BreakerState::Closed).count();
+    write("fallback_active", "Servers that are not asked at present.", &ConstGauge::new(failing as u64))?;
+    write(
+        "store_breaker_opened",
+        "How often a server was given up for a while.",
+        &ConstCounter::new(stats.breakers_opened),
+    )
+}

@@ -110,16 +110,17 @@ fn who_leaves_a_queue_gives_the_place_back() {
 
 #[test]
 fn who_is_not_trusted_speaks_for_nobody_else() {
+    // An address in a list, which the policy reads, and one alone, which only this endpoint reads.
+    for field in ["X-Forwarded-For", "X-Real-IP"] {
+        let service = Running::under(&policy(NOBODY));
+        let ask_for = |ip: &str| ask(&service, "", &[(field, ip), ("X-Forwarded-Uri", "/")]).status;
+        // All three are the one who really asks.
+        assert_eq!([ask_for("203.0.113.9"), ask_for("203.0.113.10"), ask_for("203.0.113.11")], [200, 200, 429]);
+    }
     let service = Running::under(&policy(NOBODY));
-    let answers: Vec<u16> = ["203.0.113.9", "203.0.113.10", "203.0.113.11"]
-        .iter()
-        .map(|ip| {
-            let fields = [("X-Forwarded-For", *ip), ("X-Real-IP", ip), ("X-Forwarded-Uri", "/auth/login")];
-            ask(&service, "", &fields).status
-        })
-        .collect();
-    // All three are the one who really asks.
-    assert_eq!(answers, [200, 200, 429]);
+    let login =
+        [("X-Forwarded-Method", "POST"), ("X-Forwarded-Uri", "/auth/login"), ("X-Forwarded-Host", "shop.example")];
+    assert_eq!(ask(&service, "", &login).field("ratelimit-policy"), Some(r#""per-ip";q=2;w=3600"#));
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     grpc: ListenAddress,
 
-    /// Where to answer RESP (not served yet)
+    /// Where to answer clients of Redis
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380")]
     resp: ListenAddress,
 
@@ -42,9 +42,10 @@ pub(crate) struct ServeArguments {
 
 /// Runs the service until it is told to stop.
 pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
-    let listeners = Listeners { http: arguments.http.address(), admin: arguments.admin.address() };
-    if listeners.http.is_none() && listeners.admin.is_none() {
-        return Err(Failure::wrong_usage("--http and --admin are both off: nothing would be served"));
+    let listeners =
+        Listeners { http: arguments.http.address(), resp: arguments.resp.address(), admin: arguments.admin.address() };
+    if listeners.http.is_none() && listeners.resp.is_none() && listeners.admin.is_none() {
+        return Err(Failure::wrong_usage("--http, --resp and --admin are all off: nothing would be served"));
     }
     let loaded = match &arguments.file {
         Some(file) => policy_file::read_valid(file)?,
@@ -95,7 +96,7 @@ async fn run(listeners: Listeners, engine: Engine, remarks: &[String]) -> Result
     let mut signals = Signals::take().map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     let server = Server::bind(listeners, engine).await.map_err(unbound)?;
     for (listener, address) in server.addresses() {
-        say(format_args!("{} listening on http://{address}", listener.name()));
+        say(format_args!("{} listening on {}://{address}", listener.name(), listener.scheme()));
     }
     remarks.iter().for_each(say);
     drain(server, &mut signals).await;
@@ -144,7 +145,7 @@ fn in_use_hint(listener: Listener) -> String {
 
 /// Front ends that were asked for and do not exist yet, with their addresses.
 fn not_served(arguments: &ServeArguments) -> Vec<String> {
-    [("grpc", arguments.grpc), ("resp", arguments.resp)]
+    [("grpc", arguments.grpc)]
         .into_iter()
         .filter_map(|(name, listen)| Some(format!("{name} ({})", listen.address()?)))
         .collect()

@@ -2,11 +2,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate::policy::published::Published;
-use tollgate::{CheckedPolicy, Clock, Limiter, LimiterError, MemoryStore, Request, Verdict};
+use tollgate::{CheckedPolicy, Clock, Decision, Limiter, LimiterError, MemoryStore, Quota, Request, Verdict};
 
 use crate::front_end::FrontEnd;
 use crate::metrics::Metrics;
 use crate::service_clock::ServiceClock;
+use crate::throttle::Throttle;
 
 /// The store behind every front end. Its clock is chosen when the service
 /// starts; a call through a pointer is nothing beside reading a request.
@@ -16,6 +17,7 @@ pub(crate) type Store = MemoryStore<ServiceClock>;
 pub struct Engine {
     limiter: Limiter<Store>,
     published: Published,
+    throttle: Arc<Throttle>,
     metrics: Metrics,
 }
 
@@ -23,8 +25,9 @@ impl Engine {
     /// A policy over a memory store that goes by `clock`.
     pub fn new(policy: &CheckedPolicy, clock: Arc<dyn Clock>) -> Result<Engine, LimiterError> {
         let limiter = Limiter::in_memory(policy, ServiceClock(clock))?;
-        let metrics = Metrics::new(&limiter);
-        Ok(Engine { limiter, published: Published::of(policy), metrics })
+        let throttle = Arc::new(Throttle::new(policy, limiter.plan().quotas().len()));
+        let metrics = Metrics::new(&limiter, &throttle);
+        Ok(Engine { limiter, published: Published::of(policy), throttle, metrics })
     }
 
     /// Decides one request, and counts it.
@@ -36,6 +39,18 @@ impl Engine {
         let taken_ns = clock.now_ns().saturating_sub(begun_ns);
         self.metrics.count(front_end, request, &verdict, taken_ns);
         verdict
+    }
+
+    /// Charges `cost` to `key` under a bucket that the caller brings along, and
+    /// counts it. Such keys share no counter with those of any rule; under
+    /// another quota, what a key has used stays used. A cost of 0 only looks.
+    pub async fn throttle(&self, key: &[u8], quota: &Quota, cost: u64) -> Decision {
+        let store = self.limiter.store();
+        let begun_ns = store.clock().now_ns();
+        let decision = self.throttle.check(store, key, quota, cost);
+        let taken_ns = store.clock().now_ns().saturating_sub(begun_ns);
+        self.metrics.count_throttled(cost, &decision, taken_ns);
+        decision
     }
 
     /// The limits as clients may know them.

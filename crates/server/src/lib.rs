@@ -2,8 +2,8 @@
 //!
 //! A front end translates a call into a [`Request`](tollgate::Request), the
 //! [`Engine`] decides it, and the front end renders the
-//! [`Verdict`](tollgate::Verdict). There is one front end so far: HTTP with
-//! JSON, which alone knows JSON. [`Server`] binds the listeners, serves them
+//! [`Verdict`](tollgate::Verdict). The front ends are HTTP with JSON, which
+//! alone knows JSON, and [`resp`] for clients of Redis. [`Server`] binds the listeners, serves them
 //! and drains them.
 
 mod duration_histogram;
@@ -12,9 +12,11 @@ mod front_end;
 mod http;
 mod metrics;
 mod outcome;
+pub mod resp;
 mod server;
 mod service_clock;
 mod text_format;
+mod throttle;
 
 pub use engine::Engine;
 pub use front_end::FrontEnd;

@@ -8,19 +8,23 @@ use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
-use tollgate::{Limiter, Request, Verdict};
+use tollgate::{Action, Decision, Limiter, Request, Verdict};
 
-use crate::duration_histogram::DurationHistogram;
+use crate::duration_histogram::{DurationHistogram, DurationHistograms};
 use crate::engine::Store;
 use crate::front_end::FrontEnd;
 use crate::outcome::Outcome;
 use crate::text_format::prometheus_text;
+use crate::throttle::{THROTTLE_SCOPE, Throttle};
 
 /// What the service counts about itself. Nothing here is labelled by a client:
 /// a label has as many series as it has values, and clients have no end.
 pub(crate) struct Metrics {
     registry: Registry,
     http: FrontEndMetrics,
+    resp: FrontEndMetrics,
+    /// Of limits that callers bring along, over RESP.
+    throttled: OutcomeCounters,
 }
 
 /// Counters at hand, so that counting takes no lock.
@@ -52,32 +56,45 @@ type Decisions = Family<DecisionLabels, Counter>;
 const NO_RULE: &str = "";
 
 impl Metrics {
-    pub(crate) fn new(limiter: &Limiter<Store>) -> Metrics {
+    pub(crate) fn new(limiter: &Limiter<Store>, throttle: &Arc<Throttle>) -> Metrics {
         let mut registry = Registry::with_prefix("tollgate");
         let decisions = Decisions::default();
         let http = FrontEndMetrics::new(FrontEnd::Http, limiter, &decisions);
+        let resp = FrontEndMetrics::new(FrontEnd::Resp, limiter, &decisions);
+        let throttled = OutcomeCounters::new(FrontEnd::Resp, &Arc::from(THROTTLE_SCOPE), &decisions);
         registry.register("decisions", "Requests decided, by rule and outcome", decisions);
         registry.register_with_unit(
             "decision_duration",
             "How long deciding took, without reading the request or writing the answer",
             Unit::Seconds,
-            http.duration.clone(),
+            DurationHistograms(vec![http.duration.clone(), resp.duration.clone()]),
         );
         // A gauge rather than an `info`, which Prometheus' own text format does not know.
         let build = Family::<BuildLabels, Gauge>::default();
         build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
         registry.register("build_info", "Which tollgate this is", build);
-        registry.register_collector(Box::new(StoreMetrics(limiter.clone())));
-        Metrics { registry, http }
+        registry.register_collector(Box::new(StoreMetrics(limiter.clone(), Arc::clone(throttle))));
+        Metrics { registry, http, resp, throttled }
     }
 
     pub(crate) fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, taken_ns: u64) {
         let metrics = match front_end {
             FrontEnd::Http => &self.http,
+            FrontEnd::Resp => &self.resp,
         };
         let counters = verdict.rule().and_then(|rule| metrics.by_rule.get(rule)).unwrap_or(&metrics.without_rule);
         counters.0[Outcome::of(request, verdict).position()].inc();
         metrics.duration.observe(taken_ns);
+    }
+
+    pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision, taken_ns: u64) {
+        let outcome = match decision.is_allowed() {
+            _ if cost == 0 => Outcome::Peek,
+            true => Outcome::Decided(Action::Allow),
+            false => Outcome::Decided(Action::Reject),
+        };
+        self.throttled.0[outcome.position()].inc();
+        self.resp.duration.observe(taken_ns);
     }
 
     pub(crate) fn text(&self) -> String {
@@ -110,7 +127,7 @@ impl OutcomeCounters {
 }
 
 /// Asks the store when somebody asks us.
-struct StoreMetrics(Limiter<Store>);
+struct StoreMetrics(Limiter<Store>, Arc<Throttle>);
 
 impl Collector for StoreMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -119,7 +136,8 @@ impl Collector for StoreMetrics {
             metric.encode(encoder.encode_descriptor(name, help, unit, metric.metric_type())?)
         };
         write("keys", "About how many keys are live.", None, &ConstGauge::new(stats.live_keys as u64))?;
-        write("evictions", "Live keys that had to make room for others.", None, &ConstCounter::new(stats.evictions))?;
+        let evictions = stats.evictions + self.1.evictions();
+        write("evictions", "Live keys that had to make room for others.", None, &ConstCounter::new(evictions))?;
         write("store", "Memory of the store's tables.", Some(&Unit::Bytes), &ConstGauge::new(stats.bytes as u64))
     }
 }

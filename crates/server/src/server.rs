@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::engine::Engine;
 use crate::http;
+use crate::resp::{self, RespLimits};
 
 /// How long requests under way may take to finish once the service stops.
 const DRAIN_AT_MOST: Duration = Duration::from_secs(10);
@@ -22,6 +23,8 @@ const DRAIN_AT_MOST: Duration = Duration::from_secs(10);
 pub struct Listeners {
     /// Where callers ask.
     pub http: Option<SocketAddr>,
+    /// Where clients of Redis ask.
+    pub resp: Option<SocketAddr>,
     /// Where operators look. It asks nobody who they are, so it must be a loopback address.
     pub admin: Option<SocketAddr>,
 }
@@ -31,6 +34,8 @@ pub struct Listeners {
 pub enum Listener {
     /// Where callers ask.
     Http,
+    /// Where clients of Redis ask.
+    Resp,
     /// Where operators look.
     Admin,
 }
@@ -76,7 +81,9 @@ impl Server {
             return Err(BindError::AdminExposed(address));
         }
         let mut bound = Vec::new();
-        for (listener, address) in [(Listener::Http, listeners.http), (Listener::Admin, listeners.admin)] {
+        for (listener, address) in
+            [(Listener::Http, listeners.http), (Listener::Resp, listeners.resp), (Listener::Admin, listeners.admin)]
+        {
             let Some(address) = address else { continue };
             let (address, socket) =
                 bind(address).await.map_err(|source| BindError::Address { listener, address, source })?;
@@ -96,7 +103,10 @@ impl Server {
         let (stopper, stopped) = watch::channel(false);
         let mut listeners = JoinSet::new();
         for (listener, _, socket) in self.bound {
-            listeners.spawn(serve_one(socket, listener.router(&self.engine), stopped.clone()));
+            match listener.router(&self.engine) {
+                Some(router) => listeners.spawn(serve_one(socket, router, stopped.clone())),
+                None => listeners.spawn(serve_resp(socket, Arc::clone(&self.engine), stopped.clone())),
+            };
         }
         stop.await;
         stopper.send_replace(true);
@@ -124,20 +134,54 @@ async fn serve_one(socket: TcpListener, router: Router, mut stopped: watch::Rece
     axum::serve(socket, router).with_graceful_shutdown(until_stopped).await
 }
 
+async fn serve_resp(socket: TcpListener, engine: Arc<Engine>, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+        };
+        let Ok((connection, _)) = accepted else {
+            // Mostly that no more files can be open: somebody leaves sooner or later.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let _ = connection.set_nodelay(true);
+        let engine = Arc::clone(&engine);
+        connections.spawn(resp::serve_connection(connection, engine, RespLimits::default(), stopped.clone()));
+    }
+    drop(socket);
+    connections.join_all().await;
+    Ok(())
+}
+
 impl Listener {
     /// Its name towards people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Listener::Http => "http",
+            Listener::Resp => "resp",
             Listener::Admin => "admin",
         }
     }
 
-    fn router(self, engine: &Arc<Engine>) -> Router {
+    /// The scheme of its addresses.
+    #[must_use]
+    pub const fn scheme(self) -> &'static str {
         match self {
-            Listener::Http => http::public_router(engine),
-            Listener::Admin => http::admin_router(engine),
+            Listener::Http | Listener::Admin => "http",
+            Listener::Resp => "redis",
+        }
+    }
+
+    /// What it serves, if that is HTTP.
+    fn router(self, engine: &Arc<Engine>) -> Option<Router> {
+        match self {
+            Listener::Http => Some(http::public_router(engine)),
+            Listener::Resp => None,
+            Listener::Admin => Some(http::admin_router(engine)),
         }
     }
 }

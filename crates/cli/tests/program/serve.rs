@@ -106,7 +106,7 @@ fn an_address_in_use_is_a_failure_with_a_hint() {
     let tollgate = Running::serve();
     let taken = tollgate.http.to_string();
     for (flag, other) in [("--http", "--admin"), ("--admin", "--http")] {
-        let failed = output(&["serve", flag, &taken, other, "off"]);
+        let failed = output(&["serve", flag, &taken, other, "off", "--resp", "off"]);
         assert_eq!(failed.status.code(), Some(3));
         let said = String::from_utf8(failed.stderr).unwrap();
         let name = flag.trim_start_matches('-');

@@ -1,4 +1,6 @@
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use crate::client::{Connection, request};
 use crate::outputs::policy;
@@ -12,6 +14,21 @@ fn it_answers_where_it_says_it_listens() {
     assert_eq!((answer.status, answer.field("content-type")), (200, Some("application/json")));
     assert_eq!(answer.json()["remaining"], 59);
     assert!(request(tollgate.admin, "GET", "/metrics", "").body.contains("\ntollgate_decisions_total{"));
+}
+
+#[test]
+fn it_answers_clients_of_redis() {
+    let mut tollgate = Running::serve_with(&["--grpc", "off", "--resp", ":0"]);
+    let mut connection = TcpStream::connect(tollgate.resp.unwrap()).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    connection.write_all(b"CL.THROTTLE k 15 30 60\r\n").unwrap();
+    let expected = b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n";
+    let mut answer = vec![0; expected.len()];
+    connection.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, expected);
+    tollgate.signal("TERM");
+    assert_eq!(tollgate.exit_code(), Some(0));
+    assert_eq!(connection.read(&mut answer).unwrap(), 0);
 }
 
 #[test]

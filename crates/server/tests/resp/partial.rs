@@ -5,11 +5,17 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::sync::watch;
 use tollgate::ManualClock;
-use tollgate::policy::STARTER;
 use tollgate_server::resp::{Found, Parser, RespLimits, serve_connection};
 
 use crate::resp_client::frame;
 use crate::running::engine;
+
+/// A store that is quickly made, because each of many cuts has one of its own.
+const POLICY: &str = "version: 1
+store: { memory: { entries: 100 } }
+rules:
+  - { name: per-ip, key: client_ip, limit: 60/min }
+";
 
 fn commands() -> Vec<u8> {
     let mut bytes = frame(&["CL.THROTTLE", "a key\r\n", "15", "30", "60", "2"]);
@@ -27,7 +33,7 @@ fn said(pieces: &[&[u8]]) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let (mut client, server) = duplex(1 << 16);
-        let engine = Arc::new(engine(STARTER, Arc::new(ManualClock::at(1))));
+        let engine = Arc::new(engine(POLICY, Arc::new(ManualClock::at(1))));
         let (_stopper, stopped) = watch::channel(false);
         let serving = tokio::spawn(serve_connection(server, engine, RespLimits::default(), stopped));
         for piece in pieces {

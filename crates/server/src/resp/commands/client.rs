@@ -1,7 +1,7 @@
 //! `CLIENT`: a connection about itself. It learns nothing of the others.
 
 use super::connection::{BAD_CLIENT_NAME, is_client_name};
-use super::{unknown_subcommand, wrong_arity};
+use super::{SYNTAX_ERROR, unknown_subcommand, wrong_arity};
 use crate::resp::arguments::Arguments;
 use crate::resp::reply::Reply;
 use crate::resp::session::Session;
@@ -33,7 +33,8 @@ pub(super) fn client(session: &mut Session, arguments: Arguments<'_>, reply: &mu
         "id" => reply.count(session.id),
         "list" | "info" => reply.text(&line(session)),
         // Nobody is put out here, so everybody may ask not to be.
-        _ => reply.simple("OK"),
+        _ if value.eq_ignore_ascii_case(b"on") || value.eq_ignore_ascii_case(b"off") => reply.simple("OK"),
+        _ => reply.error(SYNTAX_ERROR),
     }
 }
 

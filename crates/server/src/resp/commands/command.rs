@@ -1,7 +1,7 @@
 //! `COMMAND`: which commands there are, for clients that ask.
 
 use super::table::{COMMANDS, Command};
-use super::{unknown_subcommand, wrong_arity};
+use super::{SYNTAX_ERROR, unknown_subcommand, wrong_arity};
 use crate::resp::arguments::Arguments;
 use crate::resp::reply::Reply;
 
@@ -13,7 +13,7 @@ pub(super) fn command(arguments: Arguments<'_>, reply: &mut Reply<'_>) {
     match asked.to_ascii_lowercase().as_slice() {
         b"count" if arguments.len() > 2 => reply.error(wrong_arity("command|count")),
         b"count" => reply.count(COMMANDS.len() as u64),
-        b"list" if arguments.len() > 2 => reply.error(wrong_arity("command|list")),
+        b"list" if arguments.len() > 2 => reply.error(SYNTAX_ERROR),
         b"list" => {
             reply.array(COMMANDS.len());
             COMMANDS.iter().for_each(|command| reply.bulk(command.name.to_ascii_lowercase()));

@@ -32,6 +32,8 @@ struct Connection {
     mark: u8,
     /// Answers that are still to come.
     missing: usize,
+    /// Here, because to make one anew for each look would cost more than the look.
+    buffer: Box<[u8; 4096]>,
 }
 
 impl Load {
@@ -41,7 +43,7 @@ impl Load {
             stream.set_nodelay(true).unwrap();
             stream.set_nonblocking(true).unwrap();
             let batch = (0..pipeline).flat_map(|at| (contestant.command)(connection * pipeline + at)).collect();
-            Connection { stream, batch, mark: contestant.mark, missing: 0 }
+            Connection { stream, batch, mark: contestant.mark, missing: 0, buffer: Box::new([0; 4096]) }
         };
         let connections = (0..CONNECTIONS).map(connect).collect();
         Load { server: contestant.server.clone(), connections, pipeline }
@@ -82,11 +84,10 @@ impl Connection {
 
     /// Whether all answers have come.
     fn is_answered(&mut self) -> bool {
-        let mut buffer = [0; 4096];
-        match self.stream.read(&mut buffer) {
+        match self.stream.read(&mut self.buffer[..]) {
             Ok(0) => panic!("the server has closed the connection"),
             Ok(read) => {
-                let answers = &buffer[..read];
+                let answers = &self.buffer[..read];
                 assert!(!answers.contains(&b'-') || self.mark == b'*', "{}", String::from_utf8_lossy(answers));
                 self.missing -= answers.iter().filter(|byte| **byte == self.mark).count();
                 self.missing == 0 && answers.ends_with(b"\r\n")

@@ -94,6 +94,8 @@ impl<'a> Reply<'a> {
     /// A list of integers, which is all that the busiest command answers.
     #[inline]
     pub(super) fn integers<const COUNT: usize>(&mut self, values: [i64; COUNT]) {
+        // A line has a kind, at most 20 characters and an end: one reservation for all of them.
+        self.out.reserve((COUNT + 1) * 23);
         self.array(COUNT);
         for value in values {
             self.integer(value);
@@ -107,12 +109,14 @@ impl<'a> Reply<'a> {
 
     #[inline]
     fn number(&mut self, kind: u8, value: i64) {
-        // Most numbers have one digit, and then the line is known.
-        if let Ok(digit @ 0..=9) = u8::try_from(value) {
-            self.out.extend_from_slice(&[kind, b'0' + digit, b'\r', b'\n']);
-            return;
+        // Most numbers have one digit or two, and then the line is written at once.
+        match u8::try_from(value) {
+            Ok(digit @ 0..=9) => self.out.extend_from_slice(&[kind, b'0' + digit, b'\r', b'\n']),
+            Ok(two @ 10..=99) => {
+                self.out.extend_from_slice(&[kind, b'0' + two / 10, b'0' + two % 10, b'\r', b'\n']);
+            }
+            _ => self.line(kind, itoa::Buffer::new().format(value).as_bytes()),
         }
-        self.line(kind, itoa::Buffer::new().format(value).as_bytes());
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {
@@ -162,8 +166,8 @@ mod tests {
 
     #[test]
     fn numbers_of_every_length_are_written() {
-        let numbers = [0, 9, 10, 1_000_000_000_000, i64::MAX, i64::MIN];
+        let numbers = [0, 9, 10, 99, 100, -1, 1_000_000_000_000, i64::MAX, i64::MIN];
         let expected = numbers.iter().map(|number| format!(":{number}\r\n")).collect::<String>();
-        assert_eq!(written(Protocol::Resp2, |reply| reply.integers(numbers)), format!("*6\r\n{expected}"));
+        assert_eq!(written(Protocol::Resp2, |reply| reply.integers(numbers)), format!("*9\r\n{expected}"));
     }
 }

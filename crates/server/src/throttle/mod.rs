@@ -1,6 +1,8 @@
 //! Limits that callers bring along: a key, a quota and a cost, without a rule.
 
 mod overflow;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,6 +5,7 @@ mod overflow;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -44,8 +45,8 @@ struct Quotas {
     meter: Option<Limit>,
     /// Whether keys may live in the overflow. Then every key has a lock.
     overflows: bool,
-    /// Shared by all lists from before the overflow: as long as somebody decides
-    /// by one of them, it has another owner.
+    /// All lists from before the overflow own it, and the one from then on: who
+    /// is its only owner knows that nobody decides without the locks any more.
     era: Arc<()>,
 }
 
@@ -107,6 +108,7 @@ impl Throttle {
         quota: &Quota,
         cost: u64,
     ) -> Decision {
+        quotas.await_old_lists();
         let mut place = self.overflow.lock(key);
         if let Some(limit) = limit
             && !place.is_live(store.clock().now_ns())
@@ -148,14 +150,21 @@ impl Throttle {
                 return;
             }
         }
-        let after = Quotas { limits, meter, overflows: true, era: Arc::default() };
-        self.quotas.store(Arc::new(after));
-        // Whoever still decides without the locks is done in a moment. Only then may keys move.
         let era = Arc::clone(&before.era);
-        drop(before);
-        while Arc::strong_count(&era) > 1 {
+        self.quotas.store(Arc::new(Quotas { limits, meter, overflows: true, era }));
+    }
+}
+
+impl Quotas {
+    /// Waits until the lists from before the overflow are gone. Whoever still
+    /// decides by one, without the locks, is done in a moment; only then may
+    /// keys move. Later this is one look at a count that nobody changes.
+    fn await_old_lists(&self) {
+        while Arc::strong_count(&self.era) > 1 {
             std::thread::yield_now();
         }
+        // What they have written is seen from here on.
+        fence(Ordering::Acquire);
     }
 }
 

@@ -44,7 +44,7 @@ impl Engine {
     /// Charges `cost` to `key` under a bucket that the caller brings along, and
     /// counts it. Such keys share no counter with those of any rule; under
     /// another quota, what a key has used stays used. A cost of 0 only looks.
-    pub async fn throttle(&self, key: &[u8], quota: &Quota, cost: u64) -> Decision {
+    pub fn throttle(&self, key: &[u8], quota: &Quota, cost: u64) -> Decision {
         let store = self.limiter.store();
         let begun_ns = store.clock().now_ns();
         let decision = self.throttle.check(store, key, quota, cost);

@@ -7,7 +7,7 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::watch;
 
-use super::commands;
+use super::commands::{self, Left};
 use super::limits::RespLimits;
 use super::parser::{Found, Parser};
 use super::reply::Reply;
@@ -103,7 +103,10 @@ impl Connection {
                 Ok(Found::Nothing(length)) => answered += length,
                 Ok(Found::Command(length)) => {
                     let arguments = self.parser.arguments(rest);
-                    commands::answer(engine, &mut self.session, arguments, &mut self.output).await;
+                    match commands::answer(engine, &mut self.session, arguments, &mut self.output) {
+                        Left::Nothing => {}
+                        Left::Check => commands::check(engine, &self.session, arguments, &mut self.output).await,
+                    }
                     answered += length;
                 }
                 Err(error) => {

@@ -115,7 +115,7 @@ fn keys_beyond_the_room_make_room_and_are_counted() {
     let touch = |keys: std::ops::Range<u32>| {
         keys.for_each(|key| {
             assert!(tried.check(&key.to_string(), &late(), 1).is_allowed());
-        })
+        });
     };
     touch(0..100_000);
     let evictions = tried.throttle.evictions();

@@ -19,24 +19,37 @@ pub(super) use throttle::QuotaMemo;
 /// As much of a client's words as an error quotes.
 const QUOTED_BYTES: usize = 128;
 
-/// Answers one command.
-pub(super) async fn answer(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, out: &mut Vec<u8>) {
+/// What is left to do for a command.
+#[must_use]
+pub(super) enum Left {
+    Nothing,
+    /// To ask for a decision, which may take its time: see [`check`].
+    Check,
+}
+
+/// Answers one command, unless that has to be waited for.
+///
+/// No future is made for what is answered at once: beside a decision in memory
+/// even that would show.
+pub(super) fn answer(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, out: &mut Vec<u8>) -> Left {
     let name = arguments.get(0).unwrap_or_default();
     let mut reply = Reply::new(out, session.protocol);
     let Some(command) = COMMANDS.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name)) else {
         // A browser can be made to send a command in the body of a request. Nothing after its head is read.
         if name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:") {
             session.is_over = true;
-            return;
+            return Left::Nothing;
         }
-        return reply.error(unknown_command(name, arguments));
+        reply.error(unknown_command(name, arguments));
+        return Left::Nothing;
     };
     if !command.takes(arguments.len()) {
-        return reply.error(wrong_arity(command.name));
+        reply.error(wrong_arity(command.name));
+        return Left::Nothing;
     }
     match command.which {
-        Name::Throttle => throttle::throttle(engine, session, arguments, &mut reply).await,
-        Name::Check => check::check(engine, arguments, &mut reply).await,
+        Name::Throttle => throttle::throttle(engine, session, arguments, &mut reply),
+        Name::Check => return Left::Check,
         Name::Ping => connection::ping(arguments, &mut reply),
         Name::Echo => reply.bulk(arguments.get(1).unwrap_or_default()),
         Name::Hello => connection::hello(session, arguments, &mut reply),
@@ -54,6 +67,12 @@ pub(super) async fn answer(engine: &Engine, session: &mut Session, arguments: Ar
             reply.simple("RESET");
         }
     }
+    Left::Nothing
+}
+
+/// Answers a command for which [`answer`] has left that to do.
+pub(super) async fn check(engine: &Engine, session: &Session, arguments: Arguments<'_>, out: &mut Vec<u8>) {
+    check::check(engine, arguments, &mut Reply::new(out, session.protocol)).await;
 }
 
 fn unknown_command(name: &[u8], arguments: Arguments<'_>) -> Vec<u8> {

@@ -13,23 +13,29 @@ use crate::resp::session::Session;
 
 const S_NS: u64 = 1_000_000_000;
 
-/// A quota as a caller wrote it, and what it means: checked once, and not again for every command.
+/// A quota as a caller wrote it, and what it means: read and checked once, and not again for every command.
 pub(in crate::resp) struct QuotaMemo {
-    written: WrittenQuota,
+    /// `max_burst`, `count` and `period`.
+    written: [Box<[u8]>; 3],
     quota: Quota,
 }
 
-/// As it stands in a command.
-#[derive(Clone, Copy, PartialEq, Eq)]
+impl QuotaMemo {
+    fn is_of(&self, written: [&[u8]; 3]) -> bool {
+        self.written.iter().zip(written).all(|(known, other)| **known == *other)
+    }
+}
+
+/// The numbers of a command.
 struct WrittenQuota {
     max_burst: i64,
     count: i64,
     period_s: i64,
 }
 
-pub(super) async fn throttle(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
+pub(super) fn throttle(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
     match parse(session, arguments) {
-        Ok((key, quota, quantity)) => tell(&engine.throttle(key, &quota, quantity).await, reply),
+        Ok((key, quota, quantity)) => tell(&engine.throttle(key, &quota, quantity), reply),
         Err(error) => reply.error(error),
     }
 }
@@ -42,18 +48,27 @@ fn parse<'a>(session: &mut Session, arguments: Arguments<'a>) -> Result<(&'a [u8
     if key.len() > session.limits.key_bytes {
         return Err(format!("ERR key is longer than {} bytes", session.limits.key_bytes));
     }
-    let integer = |at| arguments.get(at).and_then(parse_integer).ok_or_else(|| NOT_AN_INTEGER.to_owned());
-    let written = WrittenQuota { max_burst: integer(2)?, count: integer(3)?, period_s: integer(4)? };
-    let quantity = if arguments.len() == 6 { integer(5)? } else { 1 };
+    let quantity = match arguments.get(5) {
+        Some(quantity) => integer(quantity)?,
+        None => 1,
+    };
     let quantity = u64::try_from(quantity).map_err(|_| "ERR quantity must be 0 or more".to_owned())?;
+    let written = [2, 3, 4].map(|at| arguments.get(at).unwrap_or_default());
     match &session.last_quota {
-        Some(memo) if memo.written == written => Ok((key, memo.quota, quantity)),
+        Some(memo) if memo.is_of(written) => Ok((key, memo.quota, quantity)),
         _ => {
-            let quota = written.quota()?;
-            session.last_quota = Some(QuotaMemo { written, quota });
+            let [max_burst, count, period_s] = written;
+            let quota =
+                WrittenQuota { max_burst: integer(max_burst)?, count: integer(count)?, period_s: integer(period_s)? };
+            let quota = quota.quota()?;
+            session.last_quota = Some(QuotaMemo { written: written.map(Box::from), quota });
             Ok((key, quota, quantity))
         }
     }
+}
+
+fn integer(argument: &[u8]) -> Result<i64, String> {
+    parse_integer(argument).ok_or_else(|| NOT_AN_INTEGER.to_owned())
 }
 
 impl WrittenQuota {
@@ -86,8 +101,8 @@ fn tell(decision: &Decision, reply: &mut Reply<'_>) {
     }
     reply.integers([
         i64::from(!decision.is_allowed()),
-        integer(decision.limit),
-        integer(decision.remaining),
+        saturated(decision.limit),
+        saturated(decision.remaining),
         decision.retry_after().map_or(-1, seconds),
         seconds(decision.reset_after),
     ]);
@@ -95,9 +110,9 @@ fn tell(decision: &Decision, reply: &mut Reply<'_>) {
 
 /// Rounds up: who comes back after that many seconds does not come too early.
 fn seconds(ns: u64) -> i64 {
-    integer(ns.div_ceil(S_NS))
+    saturated(ns.div_ceil(S_NS))
 }
 
-fn integer(value: u64) -> i64 {
+fn saturated(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -46,8 +46,14 @@ impl DurationHistogram {
     }
 
     pub(crate) fn observe(&self, ns: u64) {
-        let bucket = BOUNDS_NS.partition_point(|&bound| bound < ns);
-        self.observed.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        self.observe_together(1, ns);
+    }
+
+    /// So many took `ns` together, and each as long as the others.
+    pub(crate) fn observe_together(&self, count: u64, ns: u64) {
+        let each_ns = ns / count.max(1);
+        let bucket = BOUNDS_NS.partition_point(|&bound| bound < each_ns);
+        self.observed.counts[bucket].fetch_add(count, Ordering::Relaxed);
         self.observed.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
 }

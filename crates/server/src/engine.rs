@@ -45,12 +45,20 @@ impl Engine {
     /// counts it. Such keys share no counter with those of any rule; under
     /// another quota, what a key has used stays used. A cost of 0 only looks.
     pub fn throttle(&self, key: &[u8], quota: &Quota, cost: u64) -> Decision {
-        let store = self.limiter.store();
-        let begun_ns = store.clock().now_ns();
-        let decision = self.throttle.check(store, key, quota, cost);
-        let taken_ns = store.clock().now_ns().saturating_sub(begun_ns);
-        self.metrics.count_throttled(cost, &decision, taken_ns);
+        let decision = self.throttle.check(self.limiter.store(), key, quota, cost);
+        self.metrics.count_throttled(cost, &decision);
         decision
+    }
+
+    /// Notes that so many throttled charges took from `begun_ns` until now. They
+    /// are timed together, because to time each would take as long as to decide it.
+    pub(crate) fn note_throttled(&self, count: u64, begun_ns: u64) {
+        self.metrics.time_throttled(count, self.now_ns().saturating_sub(begun_ns));
+    }
+
+    /// The time by which everything here is decided.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.limiter.store().clock().now_ns()
     }
 
     /// The limits as clients may know them.

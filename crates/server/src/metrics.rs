@@ -87,14 +87,18 @@ impl Metrics {
         metrics.duration.observe(taken_ns);
     }
 
-    pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision, taken_ns: u64) {
+    pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision) {
         let outcome = match decision.is_allowed() {
             _ if cost == 0 => Outcome::Peek,
             true => Outcome::Decided(Action::Allow),
             false => Outcome::Decided(Action::Reject),
         };
         self.throttled.0[outcome.position()].inc();
-        self.resp.duration.observe(taken_ns);
+    }
+
+    /// So many took that long together.
+    pub(crate) fn time_throttled(&self, count: u64, taken_ns: u64) {
+        self.resp.duration.observe_together(count, taken_ns);
     }
 
     pub(crate) fn text(&self) -> String {

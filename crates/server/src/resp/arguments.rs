@@ -5,11 +5,22 @@ use std::ops::Range;
 pub struct Arguments<'a> {
     bytes: &'a [u8],
     places: &'a [Range<u32>],
+    is_typed: bool,
 }
 
 impl<'a> Arguments<'a> {
-    pub(super) fn new(bytes: &'a [u8], places: &'a [Range<u32>]) -> Arguments<'a> {
-        Arguments { bytes, places }
+    pub(super) fn new(bytes: &'a [u8], places: &'a [Range<u32>], is_typed: bool) -> Arguments<'a> {
+        Arguments { bytes, places, is_typed }
+    }
+
+    /// From the first to the last of some arguments, with the lengths between
+    /// them: the same bytes are the same arguments. `None` if they were typed,
+    /// because then nothing is between them.
+    pub(super) fn span(&self, first: usize, last: usize) -> Option<&'a [u8]> {
+        if self.is_typed {
+            return None;
+        }
+        self.bytes.get(self.places.get(first)?.start as usize..self.places.get(last)?.end as usize)
     }
 
     /// How many, the command's name included.
@@ -28,7 +39,7 @@ impl<'a> Arguments<'a> {
 
     /// All from a position on.
     pub fn from(&self, at: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let Arguments { bytes, places } = *self;
+        let Arguments { bytes, places, .. } = *self;
         let places = places.get(at..).unwrap_or_default();
         places.iter().filter_map(move |place| bytes.get(place.start as usize..place.end as usize))
     }

@@ -96,6 +96,7 @@ impl Connection {
 
     async fn answer_all(&mut self, engine: &Engine, io: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         let mut answered = 0;
+        let mut begun_ns = engine.now_ns();
         while !self.session.is_over {
             let rest = &self.input[answered..];
             match self.parser.parse(rest) {
@@ -105,7 +106,11 @@ impl Connection {
                     let arguments = self.parser.arguments(rest);
                     match commands::answer(engine, &mut self.session, arguments, &mut self.output) {
                         Left::Nothing => {}
-                        Left::Check => commands::check(engine, &self.session, arguments, &mut self.output).await,
+                        Left::Check => {
+                            note_throttled(engine, &mut self.session, begun_ns);
+                            commands::check(engine, &self.session, arguments, &mut self.output).await;
+                            begun_ns = engine.now_ns();
+                        }
                     }
                     answered += length;
                 }
@@ -115,9 +120,12 @@ impl Connection {
                 }
             }
             if self.output.len() >= KEEP_BYTES {
+                note_throttled(engine, &mut self.session, begun_ns);
                 self.send(io).await?;
+                begun_ns = engine.now_ns();
             }
         }
+        note_throttled(engine, &mut self.session, begun_ns);
         // What is left came with the last command and is shorter than what was just read.
         self.input.drain(..answered);
         self.send(io).await
@@ -132,6 +140,13 @@ impl Connection {
         io.flush().await?;
         self.output.clear();
         Ok(())
+    }
+}
+
+/// Notes how long the decisions since `begun_ns` took, if there were any.
+fn note_throttled(engine: &Engine, session: &mut Session, begun_ns: u64) {
+    if session.throttled > 0 {
+        engine.note_throttled(std::mem::take(&mut session.throttled), begun_ns);
     }
 }
 

@@ -90,7 +90,7 @@ impl Parser {
     /// The arguments of the command that was just found in `input`.
     #[must_use]
     pub fn arguments<'a>(&'a self, input: &'a [u8]) -> Arguments<'a> {
-        Arguments::new(if self.is_typed { &self.typed } else { input }, &self.places)
+        Arguments::new(if self.is_typed { &self.typed } else { input }, &self.places, self.is_typed)
     }
 
     fn parse_array(&mut self, input: &[u8]) -> Result<Found, ProtocolError> {

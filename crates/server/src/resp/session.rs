@@ -14,6 +14,8 @@ pub(super) struct Session {
     /// Whether the client is done, or cannot be understood any more.
     pub(super) is_over: bool,
     pub(super) limits: RespLimits,
+    /// How many `CL.THROTTLE` were decided and not timed yet.
+    pub(super) throttled: u64,
     /// The quota of its last `CL.THROTTLE`, which is nearly always that of the next.
     pub(super) last_quota: Option<QuotaMemo>,
 }
@@ -27,6 +29,7 @@ impl Session {
             name: Vec::new(),
             is_over: false,
             limits,
+            throttled: 0,
             last_quota: None,
         }
     }

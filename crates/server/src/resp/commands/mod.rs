@@ -12,7 +12,7 @@ use super::arguments::Arguments;
 use super::reply::Reply;
 use super::session::Session;
 use crate::engine::Engine;
-use table::{COMMANDS, Name};
+use table::{COMMANDS, Command, Name};
 
 pub(super) use throttle::QuotaMemo;
 
@@ -34,7 +34,11 @@ pub(super) enum Left {
 pub(super) fn answer(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, out: &mut Vec<u8>) -> Left {
     let name = arguments.get(0).unwrap_or_default();
     let mut reply = Reply::new(out, session.protocol);
-    let Some(command) = COMMANDS.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name)) else {
+    let is_named = |command: &&Command| {
+        // Nearly everybody writes it as it is here, which is seen sooner.
+        command.name.as_bytes() == name || command.name.as_bytes().eq_ignore_ascii_case(name)
+    };
+    let Some(command) = COMMANDS.iter().find(is_named) else {
         // A browser can be made to send a command in the body of a request. Nothing after its head is read.
         if name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:") {
             session.is_over = true;

@@ -15,19 +15,13 @@ const S_NS: u64 = 1_000_000_000;
 
 /// A quota as a caller wrote it, and what it means: read and checked once, and not again for every command.
 pub(in crate::resp) struct QuotaMemo {
-    /// `max_burst`, `count` and `period`.
-    written: [Box<[u8]>; 3],
+    /// `max_burst`, `count` and `period` as they were sent.
+    written: Box<[u8]>,
     quota: Quota,
 }
 
-impl QuotaMemo {
-    fn is_of(&self, written: [&[u8]; 3]) -> bool {
-        self.written.iter().zip(written).all(|(known, other)| **known == *other)
-    }
-}
-
 /// The numbers of a command.
-struct WrittenQuota {
+struct Numbers {
     max_burst: i64,
     count: i64,
     period_s: i64,
@@ -35,7 +29,11 @@ struct WrittenQuota {
 
 pub(super) fn throttle(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
     match parse(session, arguments) {
-        Ok((key, quota, quantity)) => tell(&engine.throttle(key, &quota, quantity), reply),
+        Ok((key, quota, quantity)) => {
+            let decision = engine.throttle(key, &quota, quantity);
+            session.throttled += 1;
+            tell(&decision, reply);
+        }
         Err(error) => reply.error(error),
     }
 }
@@ -53,15 +51,14 @@ fn parse<'a>(session: &mut Session, arguments: Arguments<'a>) -> Result<(&'a [u8
         None => 1,
     };
     let quantity = u64::try_from(quantity).map_err(|_| "ERR quantity must be 0 or more".to_owned())?;
-    let written = [2, 3, 4].map(|at| arguments.get(at).unwrap_or_default());
+    let written = arguments.span(2, 4);
     match &session.last_quota {
-        Some(memo) if memo.is_of(written) => Ok((key, memo.quota, quantity)),
+        Some(memo) if written == Some(&memo.written) => Ok((key, memo.quota, quantity)),
         _ => {
-            let [max_burst, count, period_s] = written;
-            let quota =
-                WrittenQuota { max_burst: integer(max_burst)?, count: integer(count)?, period_s: integer(period_s)? };
-            let quota = quota.quota()?;
-            session.last_quota = Some(QuotaMemo { written: written.map(Box::from), quota });
+            let argument = |at| integer(arguments.get(at).unwrap_or_default());
+            let numbers = Numbers { max_burst: argument(2)?, count: argument(3)?, period_s: argument(4)? };
+            let quota = numbers.quota()?;
+            session.last_quota = written.map(|written| QuotaMemo { written: written.into(), quota });
             Ok((key, quota, quantity))
         }
     }
@@ -71,7 +68,7 @@ fn integer(argument: &[u8]) -> Result<i64, String> {
     parse_integer(argument).ok_or_else(|| NOT_AN_INTEGER.to_owned())
 }
 
-impl WrittenQuota {
+impl Numbers {
     fn quota(self) -> Result<Quota, String> {
         let at_least = |value: i64, least: u64, name: &str| {
             let value = u64::try_from(value).ok().filter(|value| *value >= least);

@@ -37,8 +37,10 @@ fn a_client_that_always_has_more_does_not_hold_it_up() {
         let (stopper, stopped) = watch::channel(false);
         let serving = tokio::spawn(serve_connection(server, engine, RespLimits::default(), stopped));
         let mut answer = [0; 7];
+        let mut is_closed = false;
         for at in 0..1_000_000 {
             if client.write_all(b"PING\r\nPING\r\n").await.is_err() || client.read_exact(&mut answer).await.is_err() {
+                is_closed = true;
                 break;
             }
             let _ = client.read_exact(&mut answer).await;
@@ -46,6 +48,7 @@ fn a_client_that_always_has_more_does_not_hold_it_up() {
                 stopper.send_replace(true);
             }
         }
+        assert!(is_closed);
         drop(client);
         let _ = serving.await.unwrap();
     });

@@ -52,7 +52,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     grpc: ListenAddress,
 
-    /// Where to answer RESP (not served yet)
+    /// Where to answer clients of Redis
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380")]
     resp: ListenAddress,
 
@@ -74,9 +74,10 @@ pub(crate) struct ServeArguments {
 
 /// Runs the service until it is told to stop.
 pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
-    let listeners = Listeners { http: arguments.http.address(), admin: arguments.admin.address() };
-    if listeners.http.is_none() && listeners.admin.is_none() {
-        return Err(Failure::wrong_usage("--http and --admin are both off: nothing would be served"));
+    let listeners =
+        Listeners { http: arguments.http.address(), resp: arguments.resp.address(), admin: arguments.admin.address() };
+    if listeners.http.is_none() && listeners.resp.is_none() && listeners.admin.is_none() {
+        return Err(Failure::wrong_usage("--http, --resp and --admin are all off: nothing would be served"));
     }
     let loaded = match &arguments.file {
         Some(file) => policy_file::read_valid(file)?,
@@ -151,7 +152,7 @@ struct Service {
 
 impl Service {
     async fn run(self) -> Result<(), Failure> {
-        let scheme = self.scheme();
+        let is_encrypted = self.is_encrypted();
         // Taken before the listeners are announced: whoever has seen them may stop us at once.
         let mut signals =
             Signals::take().map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
@@ -171,6 +172,8 @@ impl Service {
             None => server,
         };
         for (listener, address) in server.addresses() {
+            let (plain, encrypted) = listener.schemes();
+            let scheme = if is_encrypted { encrypted } else { plain };
             say(format_args!("{} listening on {scheme}://{address}", listener.name()));
         }
         self.remarks.iter().for_each(say);
@@ -179,12 +182,11 @@ impl Service {
         Ok(())
     }
 
-    fn scheme(&self) -> &'static str {
+    fn is_encrypted(&self) -> bool {
         #[cfg(feature = "tls")]
-        if self.tls.is_some() {
-            return "https";
-        }
-        "http"
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
     }
 }
 
@@ -268,7 +270,7 @@ fn in_use_hint(listener: Listener) -> String {
 
 /// Front ends that were asked for and do not exist yet, with their addresses.
 fn not_served(arguments: &ServeArguments) -> Vec<String> {
-    [("grpc", arguments.grpc), ("resp", arguments.resp)]
+    [("grpc", arguments.grpc)]
         .into_iter()
         .filter_map(|(name, listen)| Some(format!("{name} ({})", listen.address()?)))
         .collect()

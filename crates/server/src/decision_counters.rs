@@ -5,10 +5,11 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tollgate::policy::Plan;
-use tollgate::{Request, Verdict};
+use tollgate::{Action, Decision, Request, Verdict};
 
 use crate::front_end::FrontEnd;
 use crate::outcome::Outcome;
+use crate::throttle::THROTTLE_SCOPE;
 
 /// Every decision ever counted, also by rules that are no longer in force.
 pub(crate) type Decisions = Family<DecisionLabels, Counter>;
@@ -67,6 +68,26 @@ impl RuleCounters {
     fn new(rule: &Arc<str>, all: &Decisions) -> RuleCounters {
         let counter = |front_end, outcome| all.get_or_create_owned(&labels(rule, outcome, front_end));
         RuleCounters(FrontEnd::ALL.map(|front_end| Outcome::ALL.map(|outcome| counter(front_end, outcome))))
+    }
+}
+
+/// The counters of limits that callers bring along, over RESP.
+pub(crate) struct ThrottleCounters([Counter; Outcome::ALL.len()]);
+
+impl ThrottleCounters {
+    pub(crate) fn new(all: &Decisions) -> ThrottleCounters {
+        let scope = Arc::from(THROTTLE_SCOPE);
+        let counter = |outcome| all.get_or_create_owned(&labels(&scope, outcome, FrontEnd::Resp));
+        ThrottleCounters(Outcome::ALL.map(counter))
+    }
+
+    pub(crate) fn count(&self, cost: u64, decision: &Decision) {
+        let outcome = match decision.is_allowed() {
+            _ if cost == 0 => Outcome::Peek,
+            true => Outcome::Decided(Action::Allow),
+            false => Outcome::Decided(Action::Reject),
+        };
+        self.0[outcome.position()].inc();
     }
 }
 

@@ -39,9 +39,15 @@ struct Observed {
 
 impl DurationHistogram {
     pub(crate) fn observe(&self, front_end: FrontEnd, ns: u64) {
+        self.observe_together(front_end, 1, ns);
+    }
+
+    /// So many took `ns` together, and each as long as the others.
+    pub(crate) fn observe_together(&self, front_end: FrontEnd, count: u64, ns: u64) {
         let observed = &self.0[front_end.position()];
-        let bucket = BOUNDS_NS.partition_point(|&bound| bound < ns);
-        observed.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        let each_ns = ns / count.max(1);
+        let bucket = BOUNDS_NS.partition_point(|&bound| bound < each_ns);
+        observed.counts[bucket].fetch_add(count, Ordering::Relaxed);
         observed.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
 }

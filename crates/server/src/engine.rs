@@ -8,7 +8,9 @@ use arc_swap::ArcSwap;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::published::Published;
 use tollgate::redis::StoreEvent;
-use tollgate::{AlgorithmKind, CheckedPolicy, Clock, Limiter, LimiterError, Permit, Request, Settled, Verdict};
+use tollgate::{
+    AlgorithmKind, CheckedPolicy, Clock, Decision, Limiter, LimiterError, Permit, Quota, Request, Settled, Verdict,
+};
 
 use crate::decision_counters::DecisionCounters;
 use crate::front_end::FrontEnd;
@@ -16,6 +18,7 @@ use crate::listen::ListenerMetrics;
 use crate::metrics::Metrics;
 use crate::receipts::{ReceiptName, Receipts};
 use crate::service_store::ServiceStore as Store;
+use crate::throttle::Throttle;
 
 /// Decides requests. All front ends share one.
 pub struct Engine {
@@ -24,6 +27,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     in_force: ArcSwap<InForce>,
     receipts: Arc<Receipts>,
+    throttle: Arc<Throttle>,
     metrics: Metrics,
     /// Held while a policy is replaced, so that its parts are replaced together.
     replacing: Mutex<()>,
@@ -76,9 +80,10 @@ impl Engine {
         let store = Store::open(policy, &clock, Box::new(on_change))?;
         let limiter = Limiter::with_store(policy, store)?;
         let receipts = Arc::new(Receipts::new());
-        let metrics = Metrics::new(&limiter, &receipts);
+        let throttle = Arc::new(Throttle::new(policy, limiter.plan().quotas().len()));
+        let metrics = Metrics::new(&limiter, &receipts, &throttle);
         let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
-        Ok(Engine { limiter, clock, in_force, receipts, metrics, replacing: Mutex::default() })
+        Ok(Engine { limiter, clock, in_force, receipts, throttle, metrics, replacing: Mutex::default() })
     }
 
     /// Replaces the policy between two requests. Counters stay: a rule of the
@@ -177,6 +182,24 @@ impl Engine {
         self.metrics.connections.of_listener(listener)
     }
 
+    /// Charges `cost` to `key` under a bucket that the caller brings along, and
+    /// counts it. Such keys share no counter with those of any rule; under
+    /// another quota, what a key has used stays used. A cost of 0 only looks.
+    /// `None` where the store is shared, which does not know such keys yet.
+    pub fn throttle(&self, key: &[u8], quota: &Quota, cost: u64) -> Option<Decision> {
+        let Store::Memory(store) = self.limiter.store() else { return None };
+        let decision = self.throttle.check(store, key, quota, cost);
+        self.metrics.throttled.count(cost, &decision);
+        Some(decision)
+    }
+
+    /// Notes that so many throttled charges took from `begun_ns` until now. They
+    /// are timed together, because to time each would take as long as to decide it.
+    pub(crate) fn note_throttled(&self, count: u64, begun_ns: u64) {
+        let taken_ns = self.now_ns().saturating_sub(begun_ns);
+        self.metrics.durations.observe_together(FrontEnd::Resp, count, taken_ns);
+    }
+
     /// The metrics in Prometheus' text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {
@@ -209,7 +232,7 @@ impl Engine {
         self.receipts.keep(permit.into_receipt(), lease_ns, self.now_ns())
     }
 
-    fn now_ns(&self) -> u64 {
+    pub(crate) fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
 }

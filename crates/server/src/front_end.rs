@@ -5,11 +5,13 @@ pub enum FrontEnd {
     Http,
     /// A gateway that asks before it forwards a request.
     ForwardAuth,
+    /// What Redis clients speak.
+    Resp,
 }
 
 impl FrontEnd {
     /// All of them, each at its [`position`](FrontEnd::position).
-    pub(crate) const ALL: [FrontEnd; 2] = [FrontEnd::Http, FrontEnd::ForwardAuth];
+    pub(crate) const ALL: [FrontEnd; 3] = [FrontEnd::Http, FrontEnd::ForwardAuth, FrontEnd::Resp];
 
     /// Its name in metrics.
     #[must_use]
@@ -17,6 +19,7 @@ impl FrontEnd {
         match self {
             FrontEnd::Http => "http",
             FrontEnd::ForwardAuth => "forward-auth",
+            FrontEnd::Resp => "resp",
         }
     }
 
@@ -24,6 +27,7 @@ impl FrontEnd {
         match self {
             FrontEnd::Http => 0,
             FrontEnd::ForwardAuth => 1,
+            FrontEnd::Resp => 2,
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A front end translates a call into a [`Request`](tollgate::Request), the
 //! [`Engine`] decides it, and the front end renders the
-//! [`Verdict`](tollgate::Verdict). There is one front end so far: HTTP with
-//! JSON, which alone knows JSON. [`Server`] binds the listeners, serves them
+//! [`Verdict`](tollgate::Verdict). The front ends are HTTP with JSON, which
+//! alone knows JSON, and [`resp`] for clients of Redis. [`Server`] binds the listeners, serves them
 //! and drains them.
 
 mod decision_counters;
@@ -16,11 +16,13 @@ mod metrics;
 mod outcome;
 mod receipts;
 mod reload_metrics;
+pub mod resp;
 mod server;
 mod service_clock;
 mod service_store;
 mod shared_store_metrics;
 mod text_format;
+mod throttle;
 
 pub use engine::{Engine, Reload, ReloadError};
 pub use front_end::FrontEnd;

@@ -10,7 +10,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tollgate::policy::Plan;
 use tollgate::{Limiter, Store as _};
 
-use crate::decision_counters::{DecisionCounters, Decisions};
+use crate::decision_counters::{DecisionCounters, Decisions, ThrottleCounters};
 use crate::duration_histogram::DurationHistogram;
 use crate::listen::ConnectionMetrics;
 use crate::receipts::Receipts;
@@ -18,6 +18,7 @@ use crate::reload_metrics::ReloadMetrics;
 use crate::service_store::ServiceStore as Store;
 use crate::shared_store_metrics;
 use crate::text_format::prometheus_text;
+use crate::throttle::Throttle;
 
 /// What the service counts about itself.
 pub(crate) struct Metrics {
@@ -26,6 +27,8 @@ pub(crate) struct Metrics {
     pub(crate) durations: DurationHistogram,
     pub(crate) connections: ConnectionMetrics,
     pub(crate) reloads: ReloadMetrics,
+    /// Of limits that callers bring along, over RESP.
+    pub(crate) throttled: ThrottleCounters,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -34,7 +37,7 @@ struct BuildLabels {
 }
 
 impl Metrics {
-    pub(crate) fn new(limiter: &Limiter<Store>, receipts: &Arc<Receipts>) -> Metrics {
+    pub(crate) fn new(limiter: &Limiter<Store>, receipts: &Arc<Receipts>, throttle: &Arc<Throttle>) -> Metrics {
         let mut registry = Registry::with_prefix("tollgate");
         let decisions = Decisions::default();
         registry.register("decisions", "Requests decided, by rule and outcome", decisions.clone());
@@ -49,13 +52,15 @@ impl Metrics {
         let build = Family::<BuildLabels, Gauge>::default();
         build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
         registry.register("build_info", "Which tollgate this is", build);
-        let store = StoreMetrics { limiter: limiter.clone(), receipts: Arc::clone(receipts) };
+        let store =
+            StoreMetrics { limiter: limiter.clone(), receipts: Arc::clone(receipts), throttle: Arc::clone(throttle) };
         registry.register_collector(Box::new(store));
         let connections = ConnectionMetrics::default();
         connections.register(&mut registry);
         let reloads = ReloadMetrics::new(limiter.store().now_ns());
         reloads.register(&mut registry);
-        Metrics { registry, decisions, durations, connections, reloads }
+        let throttled = ThrottleCounters::new(&decisions);
+        Metrics { registry, decisions, durations, connections, reloads, throttled }
     }
 
     /// The counters for a policy.
@@ -75,6 +80,7 @@ impl Metrics {
 struct StoreMetrics {
     limiter: Limiter<Store>,
     receipts: Arc<Receipts>,
+    throttle: Arc<Throttle>,
 }
 
 impl Collector for StoreMetrics {
@@ -94,7 +100,8 @@ impl Collector for StoreMetrics {
         // Keys elsewhere are not ours to count.
         let Some(stats) = stats else { return Ok(()) };
         write("keys", "About how many keys are live.", None, &ConstGauge::new(stats.live_keys as u64))?;
-        write("evictions", "Live keys that had to make room for others.", None, &ConstCounter::new(stats.evictions))?;
+        let evictions = stats.evictions + self.throttle.evictions();
+        write("evictions", "Live keys that had to make room for others.", None, &ConstCounter::new(evictions))?;
         write("store", "Memory of the store's tables.", Some(&Unit::Bytes), &ConstGauge::new(stats.bytes as u64))
     }
 }

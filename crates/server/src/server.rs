@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::engine::Engine;
 use crate::http;
 use crate::listen::{Accepting, ConnectionLimits, Encryption, accept};
+use crate::resp::{self, RespLimits};
 
 /// How long requests under way may take to finish once the service stops.
 const DRAIN_AT_MOST: Duration = Duration::from_secs(10);
@@ -21,6 +22,8 @@ const DRAIN_AT_MOST: Duration = Duration::from_secs(10);
 pub struct Listeners {
     /// Where callers ask.
     pub http: Option<SocketAddr>,
+    /// Where clients of Redis ask.
+    pub resp: Option<SocketAddr>,
     /// Where operators look. It asks nobody who they are, so it must be a loopback address.
     pub admin: Option<SocketAddr>,
 }
@@ -30,6 +33,8 @@ pub struct Listeners {
 pub enum Listener {
     /// Where callers ask.
     Http,
+    /// Where clients of Redis ask.
+    Resp,
     /// Where operators look.
     Admin,
 }
@@ -77,7 +82,9 @@ impl Server {
             return Err(BindError::AdminExposed(address));
         }
         let mut bound = Vec::new();
-        for (listener, address) in [(Listener::Http, listeners.http), (Listener::Admin, listeners.admin)] {
+        for (listener, address) in
+            [(Listener::Http, listeners.http), (Listener::Resp, listeners.resp), (Listener::Admin, listeners.admin)]
+        {
             let Some(address) = address else { continue };
             let (address, socket) =
                 bind(address).await.map_err(|source| BindError::Address { listener, address, source })?;
@@ -153,6 +160,17 @@ async fn serve_listener(listener: Listener, accepting: Accepting, engine: Arc<En
     let router = match listener {
         Listener::Http => http::public_router(&engine),
         Listener::Admin => http::admin_router(&engine),
+        Listener::Resp => {
+            return accept(accepting, stopped, move |visitor| {
+                let engine = Arc::clone(&engine);
+                async move {
+                    // Whoever breaks a connection off knows it.
+                    let _ =
+                        resp::serve_connection(visitor.stream, engine, RespLimits::default(), visitor.stopped).await;
+                }
+            })
+            .await;
+        }
     };
     accept(accepting, stopped, move |visitor| http::serve_connection(visitor, router.clone(), limits)).await;
 }
@@ -163,7 +181,17 @@ impl Listener {
     pub const fn name(self) -> &'static str {
         match self {
             Listener::Http => "http",
+            Listener::Resp => "resp",
             Listener::Admin => "admin",
+        }
+    }
+
+    /// The scheme of its addresses, and that of its encrypted ones.
+    #[must_use]
+    pub const fn schemes(self) -> (&'static str, &'static str) {
+        match self {
+            Listener::Http | Listener::Admin => ("http", "https"),
+            Listener::Resp => ("redis", "rediss"),
         }
     }
 }

@@ -8,4 +8,5 @@ mod policies;
 mod reload;
 mod running;
 mod serve;
+mod shared_store;
 mod usage;

@@ -12,6 +12,8 @@ pub(crate) struct Running {
     child: Child,
     stderr: BufReader<ChildStderr>,
     pub(crate) http: SocketAddr,
+    /// If it was told to listen there.
+    pub(crate) resp: Option<SocketAddr>,
     pub(crate) admin: SocketAddr,
 }
 
@@ -55,13 +57,17 @@ impl Running {
     fn start(mut command: Command) -> Running {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut listening = |name: &str| {
+        let mut listening = |name: &str, scheme: &str| {
             let line = line(&mut stderr);
-            let address = line.strip_prefix(&format!("tollgate: {name} listening on http://"));
+            let address = line.strip_prefix(&format!("tollgate: {name} listening on {scheme}://"));
             address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
         };
-        let (http, admin) = (listening("http"), listening("admin"));
-        Running { child, stderr, http, admin }
+        let http = listening("http", "http");
+        let given: Vec<_> = command.get_args().collect();
+        let is_off = given.windows(2).any(|pair| pair == ["--resp", "off"]);
+        let resp = (!is_off).then(|| listening("resp", "redis"));
+        let admin = listening("admin", "http");
+        Running { child, stderr, http, resp, admin }
     }
 
     /// The next line it says.

@@ -1,3 +1,4 @@
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,21 @@ fn it_answers_where_it_says_it_listens() {
     assert_eq!((answer.status, answer.field("content-type")), (200, Some("application/json")));
     assert_eq!(answer.json()["remaining"], 59);
     assert!(request(tollgate.admin, "GET", "/metrics", "").body.contains("\ntollgate_decisions_total{"));
+}
+
+#[test]
+fn it_answers_clients_of_redis() {
+    let mut tollgate = Running::serve_with(&["--grpc", "off", "--resp", ":0"]);
+    let mut connection = TcpStream::connect(tollgate.resp.unwrap()).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    connection.write_all(b"CL.THROTTLE k 15 30 60\r\n").unwrap();
+    let expected = b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n";
+    let mut answer = vec![0; expected.len()];
+    connection.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, expected);
+    tollgate.signal("TERM");
+    assert_eq!(tollgate.exit_code(), Some(0));
+    assert_eq!(connection.read(&mut answer).unwrap(), 0);
 }
 
 #[test]
@@ -119,25 +135,11 @@ fn a_policy_with_warnings_is_served_and_they_are_counted() {
 }
 
 #[test]
-fn a_redis_store_is_not_served_yet() {
-    let file = policy("redis.yaml");
-    let failed = output(&["serve", &file, "--http", ":0", "--admin", ":0"]);
-    assert_eq!(failed.status.code(), Some(3));
-    let expected = format!(
-        "error: cannot serve {file}: its store is Redis, and this build has no Redis store yet\n\
-         hint: say `store: memory` to keep the counters in this process\n"
-    );
-    assert_eq!(String::from_utf8(failed.stderr).unwrap(), expected);
-    let promised = String::from_utf8(output(&["validate", &file]).stdout).unwrap();
-    assert!(promised.contains("while the store fails, each instance counts on its own"), "{promised}");
-}
-
-#[test]
 fn an_address_in_use_is_a_failure_with_a_hint() {
     let tollgate = Running::serve();
     let taken = tollgate.http.to_string();
     for (flag, other) in [("--http", "--admin"), ("--admin", "--http")] {
-        let failed = output(&["serve", flag, &taken, other, "off"]);
+        let failed = output(&["serve", flag, &taken, other, "off", "--resp", "off"]);
         assert_eq!(failed.status.code(), Some(3));
         let said = String::from_utf8(failed.stderr).unwrap();
         let name = flag.trim_start_matches('-');

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tollgate::policy::{STARTER, parse};
 use tollgate::{Clock, ManualClock};
-use tollgate_server::{ConnectionLimits, Drained, Engine, Listeners, Server};
+use tollgate_server::{ConnectionLimits, Drained, Engine, Listener, Listeners, Server};
 
 use crate::client;
 
@@ -19,6 +19,8 @@ pub(crate) fn engine(policy: &str, clock: Arc<dyn Clock>) -> Engine {
 
 pub(crate) struct Running {
     pub(crate) http: SocketAddr,
+    #[allow(dead_code, reason = "those who speak HTTP do not ask there")]
+    pub(crate) resp: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) clock: ManualClock,
     pub(crate) engine: Arc<Engine>,
@@ -47,16 +49,18 @@ impl Running {
         let engine = engine(policy, Arc::new(clock.clone()));
         let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let server = runtime.block_on(Server::bind(Listeners { http: any_port, admin: any_port }, engine)).unwrap();
+        let listeners = Listeners { http: any_port, resp: any_port, admin: any_port };
+        let server = runtime.block_on(Server::bind(listeners, engine)).unwrap();
         let server = change(server);
         let engine = server.engine();
-        let addresses: Vec<SocketAddr> = server.addresses().map(|(_, address)| address).collect();
+        let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
+        let (http, resp, admin) = (address(Listener::Http), address(Listener::Resp), address(Listener::Admin));
         let (stop, stopped) = oneshot::channel();
         let serve = server.serve(async {
             let _ = stopped.await;
         });
         let thread = std::thread::spawn(move || runtime.block_on(serve));
-        Running { http: addresses[0], admin: addresses[1], clock, engine, stop: Some(stop), thread: Some(thread) }
+        Running { http, resp, admin, clock, engine, stop: Some(stop), thread: Some(thread) }
     }
 
     /// The answer to a check that is well formed.

@@ -1,0 +1,58 @@
+//! `CLIENT`: a connection about itself. It learns nothing of the others.
+
+use super::connection::{BAD_CLIENT_NAME, is_client_name};
+use super::{SYNTAX_ERROR, unknown_subcommand, wrong_arity};
+use crate::resp::arguments::Arguments;
+use crate::resp::reply::Reply;
+use crate::resp::session::Session;
+
+/// The subcommands, each with how many arguments it takes, both names included.
+const SUBCOMMANDS: [(&str, usize); 7] =
+    [("setinfo", 4), ("setname", 3), ("getname", 2), ("id", 2), ("list", 2), ("info", 2), ("no-evict", 3)];
+
+pub(super) fn client(session: &mut Session, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
+    let asked = arguments.get(1).unwrap_or_default();
+    let Some((subcommand, arity)) =
+        SUBCOMMANDS.into_iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(asked))
+    else {
+        return reply.error(unknown_subcommand("CLIENT", asked));
+    };
+    if arguments.len() != arity {
+        return reply.error(wrong_arity(&format!("client|{subcommand}")));
+    }
+    let value = arguments.get(2).unwrap_or_default();
+    match subcommand {
+        "setinfo" => set_info(value, arguments.get(3).unwrap_or_default(), reply),
+        "setname" if is_client_name(value) => {
+            session.name = value.to_vec();
+            reply.simple("OK");
+        }
+        "setname" => reply.error(BAD_CLIENT_NAME),
+        "getname" if session.name.is_empty() => reply.null(),
+        "getname" => reply.bulk(&session.name),
+        "id" => reply.count(session.id),
+        "list" | "info" => reply.text(&line(session)),
+        // Nobody is put out here, so everybody may ask not to be.
+        _ if value.eq_ignore_ascii_case(b"on") || value.eq_ignore_ascii_case(b"off") => reply.simple("OK"),
+        _ => reply.error(SYNTAX_ERROR),
+    }
+}
+
+/// The library behind a client. Nobody reads it here, but a client may insist on having told it.
+fn set_info(attribute: &[u8], value: &[u8], reply: &mut Reply<'_>) {
+    let attribute = attribute.to_ascii_lowercase();
+    if attribute != b"lib-name" && attribute != b"lib-ver" {
+        let quoted = super::start_of(&attribute, super::QUOTED_BYTES);
+        return reply.error([b"ERR Unrecognized option '", quoted, b"'"].concat());
+    }
+    if !is_client_name(value) {
+        let quoted = String::from_utf8_lossy(&attribute);
+        return reply.error(format!("ERR {quoted} cannot contain spaces, newlines or special characters."));
+    }
+    reply.simple("OK");
+}
+
+fn line(session: &Session) -> String {
+    let name = String::from_utf8_lossy(&session.name);
+    format!("id={} name={name} db=0 resp={}\n", session.id, session.protocol.version())
+}

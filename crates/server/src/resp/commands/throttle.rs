@@ -1,0 +1,117 @@
+//! `CL.THROTTLE key max_burst count period [quantity]`, as redis-cell has it.
+
+use std::time::Duration;
+
+use tollgate::{ChargeVerdict, Decision, Quota, QuotaError, Rate, RateError};
+
+use super::{NOT_AN_INTEGER, wrong_arity};
+use crate::engine::Engine;
+use crate::resp::arguments::Arguments;
+use crate::resp::integer::parse_integer;
+use crate::resp::reply::Reply;
+use crate::resp::session::Session;
+
+const S_NS: u64 = 1_000_000_000;
+
+/// A quota as a caller wrote it, and what it means: read and checked once, and not again for every command.
+pub(in crate::resp) struct QuotaMemo {
+    /// `max_burst`, `count` and `period` as they were sent.
+    written: Box<[u8]>,
+    quota: Quota,
+}
+
+/// The numbers of a command.
+struct Numbers {
+    max_burst: i64,
+    count: i64,
+    period_s: i64,
+}
+
+pub(super) fn throttle(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
+    match parse(session, arguments) {
+        Ok((key, quota, quantity)) => {
+            session.throttled += 1;
+            match engine.throttle(key, &quota, quantity) {
+                Some(decision) => tell(&decision, reply),
+                None => reply.error("ERR CL.THROTTLE counts in memory, and this service's store is shared: ask its policy with TOLL.CHECK"),
+            }
+        }
+        Err(error) => reply.error(error),
+    }
+}
+
+fn parse<'a>(session: &mut Session, arguments: Arguments<'a>) -> Result<(&'a [u8], Quota, u64), String> {
+    if arguments.len() > 6 {
+        return Err(wrong_arity("CL.THROTTLE"));
+    }
+    let key = arguments.get(1).unwrap_or_default();
+    if key.len() > session.limits.key_bytes {
+        return Err(format!("ERR key is longer than {} bytes", session.limits.key_bytes));
+    }
+    let quantity = match arguments.get(5) {
+        Some(quantity) => integer(quantity)?,
+        None => 1,
+    };
+    let quantity = u64::try_from(quantity).map_err(|_| "ERR quantity must be 0 or more".to_owned())?;
+    let written = arguments.span(2, 4);
+    match &session.last_quota {
+        Some(memo) if written == Some(&memo.written) => Ok((key, memo.quota, quantity)),
+        _ => {
+            let argument = |at| integer(arguments.get(at).unwrap_or_default());
+            let numbers = Numbers { max_burst: argument(2)?, count: argument(3)?, period_s: argument(4)? };
+            let quota = numbers.quota()?;
+            session.last_quota = written.map(|written| QuotaMemo { written: written.into(), quota });
+            Ok((key, quota, quantity))
+        }
+    }
+}
+
+fn integer(argument: &[u8]) -> Result<i64, String> {
+    parse_integer(argument).ok_or_else(|| NOT_AN_INTEGER.to_owned())
+}
+
+impl Numbers {
+    fn quota(self) -> Result<Quota, String> {
+        let at_least = |value: i64, least: u64, name: &str| {
+            let value = u64::try_from(value).ok().filter(|value| *value >= least);
+            value.ok_or_else(|| format!("ERR {name} must be at least {least}"))
+        };
+        let limit = at_least(self.max_burst, 0, "max_burst")? + 1;
+        let count = at_least(self.count, 1, "count")?;
+        let period = Duration::from_secs(at_least(self.period_s, 1, "period")?);
+        let rate = Rate::new(count, period).and_then(|rate| rate.with_burst(limit));
+        rate.map_err(QuotaError::Rate).and_then(Quota::token_bucket).map_err(|error| format!("ERR {}", said(error)))
+    }
+}
+
+/// In this command's own words, where the limit is no limit and the period no milliseconds.
+fn said(error: QuotaError) -> String {
+    match error {
+        QuotaError::Rate(RateError::CountTooLarge) => "count must be at most 1000000000000 (10^12)".to_owned(),
+        QuotaError::Rate(RateError::BurstTooLarge) => "max_burst must be less than 1000000000000 (10^12)".to_owned(),
+        QuotaError::Rate(RateError::Period) => "period must be at most 36 years".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn tell(decision: &Decision, reply: &mut Reply<'_>) {
+    if decision.verdict == ChargeVerdict::NoRoom {
+        return reply.error("ERR no room to count another key");
+    }
+    reply.integers([
+        i64::from(!decision.is_allowed()),
+        saturated(decision.limit),
+        saturated(decision.remaining),
+        decision.retry_after().map_or(-1, seconds),
+        seconds(decision.reset_after),
+    ]);
+}
+
+/// Rounds up: who comes back after that many seconds does not come too early.
+fn seconds(ns: u64) -> i64 {
+    saturated(ns.div_ceil(S_NS))
+}
+
+fn saturated(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,170 @@
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::watch;
+
+use super::commands::{self, Left};
+use super::limits::RespLimits;
+use super::parser::{Found, Parser};
+use super::reply::Reply;
+use super::session::Session;
+use crate::engine::Engine;
+
+/// Read at once, where that much has come: some fifty commands.
+const READ_BYTES: usize = 4 << 10;
+
+/// Answers are sent before they take more than this, and a connection keeps no more than this while it is idle.
+const KEEP_BYTES: usize = 64 << 10;
+
+/// As much as is still taken from a client that could not be understood.
+const DISCARD_BYTES: usize = 64 << 10;
+
+/// Serves one connection until the client leaves, until it cannot be understood
+/// any more, or until the service stops: then what was read is answered first.
+///
+/// Every command that has come is answered with those that came with it, in one
+/// write. A client that does not read its answers is not read from either.
+pub async fn serve_connection(
+    mut io: impl AsyncRead + AsyncWrite + Unpin + Send,
+    engine: Arc<Engine>,
+    limits: RespLimits,
+    stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let mut connection = Connection::new(limits);
+    let mut watched = stopped.clone();
+    let mut until_stopped = pin!(async move {
+        // An error means that the service is gone, which is as good a reason to stop.
+        let _ = watched.wait_for(|stopped| *stopped).await;
+    });
+    loop {
+        connection.make_room();
+        tokio::select! {
+            // What has come goes first: who stops answers it too.
+            biased;
+            read = io.read_buf(&mut connection.input) => if read? == 0 {
+                return Ok(());
+            },
+            () = &mut until_stopped => return io.shutdown().await,
+        }
+        connection.answer_all(&engine, &mut io).await?;
+        if connection.session.is_over {
+            io.shutdown().await?;
+            discard(&mut io).await;
+            return Ok(());
+        }
+        // Asked here too, because a client that always has more would never be stopped otherwise.
+        if *stopped.borrow() {
+            return io.shutdown().await;
+        }
+    }
+}
+
+struct Connection {
+    parser: Parser,
+    session: Session,
+    /// What was read and not answered.
+    input: Vec<u8>,
+    /// Answers that were not sent.
+    output: Vec<u8>,
+}
+
+impl Connection {
+    fn new(limits: RespLimits) -> Connection {
+        Connection {
+            parser: Parser::new(limits),
+            session: Session::new(limits),
+            input: Vec::with_capacity(READ_BYTES),
+            output: Vec::new(),
+        }
+    }
+
+    /// Room to read into, and not much more than that in a connection that holds nothing.
+    fn make_room(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > KEEP_BYTES {
+            self.input = Vec::new();
+        }
+        if self.output.capacity() > 2 * KEEP_BYTES {
+            self.output = Vec::new();
+        }
+        // Grows with what a connection is in the middle of, which the parser bounds.
+        self.input.reserve(READ_BYTES);
+    }
+
+    async fn answer_all(&mut self, engine: &Engine, io: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        let mut answered = 0;
+        let mut begun_ns = engine.now_ns();
+        while !self.session.is_over {
+            let rest = &self.input[answered..];
+            match self.parser.parse(rest) {
+                Ok(Found::Part) => break,
+                Ok(Found::Nothing(length)) => answered += length,
+                Ok(Found::Command(length)) => {
+                    let arguments = self.parser.arguments(rest);
+                    match commands::answer(engine, &mut self.session, arguments, &mut self.output) {
+                        Left::Nothing => {}
+                        Left::Check => {
+                            note_throttled(engine, &mut self.session, begun_ns);
+                            commands::check(engine, &self.session, arguments, &mut self.output).await;
+                            begun_ns = engine.now_ns();
+                        }
+                    }
+                    answered += length;
+                }
+                Err(error) => {
+                    Reply::new(&mut self.output, self.session.protocol).error(format!("ERR Protocol error: {error}"));
+                    self.session.is_over = true;
+                }
+            }
+            if self.output.len() >= KEEP_BYTES {
+                note_throttled(engine, &mut self.session, begun_ns);
+                self.send(io).await?;
+                begun_ns = engine.now_ns();
+            }
+        }
+        note_throttled(engine, &mut self.session, begun_ns);
+        // What is left came with the last command and is shorter than what was just read.
+        self.input.drain(..answered);
+        self.send(io).await
+    }
+
+    async fn send(&mut self, io: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        io.write_all(&self.output).await?;
+        // A stream that buffers, such as an encrypted one, would keep it.
+        io.flush().await?;
+        self.output.clear();
+        Ok(())
+    }
+}
+
+/// Notes how long the decisions since `begun_ns` took, if there were any.
+fn note_throttled(engine: &Engine, session: &mut Session, begun_ns: u64) {
+    if session.throttled > 0 {
+        engine.note_throttled(std::mem::take(&mut session.throttled), begun_ns);
+    }
+}
+
+/// Takes what has come already. A connection that is closed with bytes unread is
+/// reset, and the reset may overtake the last answer.
+async fn discard(io: &mut (impl AsyncRead + Unpin)) {
+    let mut bytes = [0; 1 << 10];
+    for _ in 0..DISCARD_BYTES / bytes.len() {
+        let read = poll_fn(|context| {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            let has_read = match Pin::new(&mut *io).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) => !buffer.filled().is_empty(),
+                Poll::Ready(Err(_)) | Poll::Pending => false,
+            };
+            Poll::Ready(has_read)
+        });
+        if !read.await {
+            return;
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The RESP front end: the only part that knows what Redis clients speak.
+//!
+//! `CL.THROTTLE` is answered as redis-cell answers it, `TOLL.CHECK` decides under
+//! the policy, and what clients say when they connect is answered as Redis does.
+
+mod arguments;
+mod commands;
+mod connection;
+mod inline;
+mod integer;
+mod limits;
+mod parser;
+mod reply;
+mod session;
+
+pub use arguments::Arguments;
+pub use connection::serve_connection;
+pub use limits::RespLimits;
+pub use parser::{Found, Parser, ProtocolError};

@@ -1,0 +1,210 @@
+use std::fmt;
+use std::ops::Range;
+
+use super::arguments::Arguments;
+use super::inline;
+use super::integer::parse_integer;
+use super::limits::RespLimits;
+
+/// The longest line that says a length: a sign, 19 digits, and room for a little nonsense.
+const LENGTH_LINE_BYTES: usize = 32;
+
+/// Finds commands in what a client sends.
+///
+/// It remembers how far it has come in a command of which only a part is there:
+/// however few bytes come at a time, it reads none again but those of one length.
+/// It holds places and no bytes, except for those of a command that a person has
+/// typed, which may have to be unquoted.
+#[derive(Debug)]
+pub struct Parser {
+    limits: RespLimits,
+    /// How far the command under way is read.
+    at: usize,
+    /// How many of its arguments are still to come; `None` before that is known.
+    missing: Option<usize>,
+    places: Vec<Range<u32>>,
+    /// What a person has typed, unquoted.
+    typed: Vec<u8>,
+    is_typed: bool,
+}
+
+/// What stands at the beginning of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A part of a command: read more.
+    Part,
+    /// Nothing to answer, of that many bytes: an empty line.
+    Nothing(usize),
+    /// A whole command of that many bytes.
+    Command(usize),
+}
+
+/// What is wrong with what a client sends. Nothing after it can be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// The number of arguments is no number, or too large.
+    ArrayLength,
+    /// The length of an argument is no number, or too large.
+    BulkLength,
+    /// An argument begins with this instead of a dollar sign.
+    ExpectedBulk(u8),
+    /// An argument is longer or shorter than it says.
+    BulkEnd,
+    /// All arguments together are too long.
+    FrameTooLong,
+    /// A line that says a length does not end.
+    LengthLineTooLong,
+    /// A typed line is too long.
+    InlineTooLong,
+    /// A typed line has too many arguments.
+    TooManyArguments,
+    /// A typed line has a quote that is not closed.
+    UnbalancedQuotes,
+}
+
+impl Parser {
+    /// A parser that holds to these limits.
+    #[must_use]
+    pub fn new(limits: RespLimits) -> Parser {
+        Parser { limits, at: 0, missing: None, places: Vec::new(), typed: Vec::new(), is_typed: false }
+    }
+
+    /// Looks for a command at the beginning of `input`. After [`Found::Part`]
+    /// the next input must be the same with more behind it; after the others,
+    /// what follows the bytes that were found.
+    pub fn parse(&mut self, input: &[u8]) -> Result<Found, ProtocolError> {
+        let found = match (self.missing, input.first()) {
+            (Some(missing), _) => self.parse_arguments(input, missing),
+            (None, Some(b'*')) => self.parse_array(input),
+            (None, Some(_)) => self.parse_typed(input),
+            (None, None) => return Ok(Found::Part),
+        };
+        if !matches!(found, Ok(Found::Part)) {
+            self.at = 0;
+            self.missing = None;
+        }
+        found
+    }
+
+    /// The arguments of the command that was just found in `input`.
+    #[must_use]
+    pub fn arguments<'a>(&'a self, input: &'a [u8]) -> Arguments<'a> {
+        Arguments::new(if self.is_typed { &self.typed } else { input }, &self.places, self.is_typed)
+    }
+
+    fn parse_array(&mut self, input: &[u8]) -> Result<Found, ProtocolError> {
+        let Some((count, end)) = length_line(input, 1, ProtocolError::ArrayLength)? else { return Ok(Found::Part) };
+        // Redis passes over these without a word, and so do its clients.
+        if count <= 0 {
+            return Ok(Found::Nothing(end));
+        }
+        let count = usize::try_from(count).ok().filter(|count| *count <= self.limits.arguments);
+        let count = count.ok_or(ProtocolError::ArrayLength)?;
+        self.is_typed = false;
+        self.places.clear();
+        self.at = end;
+        self.parse_arguments(input, count)
+    }
+
+    fn parse_arguments(&mut self, input: &[u8], mut missing: usize) -> Result<Found, ProtocolError> {
+        while missing > 0 {
+            let Some(place) = self.parse_argument(input)? else {
+                self.missing = Some(missing);
+                return Ok(Found::Part);
+            };
+            self.at = place.end as usize + 2;
+            self.places.push(place);
+            missing -= 1;
+        }
+        Ok(Found::Command(self.at))
+    }
+
+    fn parse_argument(&self, input: &[u8]) -> Result<Option<Range<u32>>, ProtocolError> {
+        match input.get(self.at) {
+            Some(b'$') => {}
+            Some(other) => return Err(ProtocolError::ExpectedBulk(*other)),
+            None => return Ok(None),
+        }
+        let Some((length, start)) = length_line(input, self.at + 1, ProtocolError::BulkLength)? else {
+            return Ok(None);
+        };
+        let length = usize::try_from(length).ok().filter(|length| *length <= self.limits.argument_bytes);
+        let end = start + length.ok_or(ProtocolError::BulkLength)?;
+        // Told before it is waited for: what is refused takes no memory.
+        if end + 2 > self.limits.frame_bytes {
+            return Err(ProtocolError::FrameTooLong);
+        }
+        match input.get(end..end + 2) {
+            Some(b"\r\n") => {}
+            Some(_) => return Err(ProtocolError::BulkEnd),
+            None => return Ok(None),
+        }
+        let place = |at: usize| u32::try_from(at).map_err(|_| ProtocolError::FrameTooLong);
+        Ok(Some(place(start)?..place(end)?))
+    }
+
+    fn parse_typed(&mut self, input: &[u8]) -> Result<Found, ProtocolError> {
+        let seen = self.at.min(input.len());
+        let Some(end) = memchr::memchr(b'\n', &input[seen..]).map(|at| seen + at) else {
+            self.at = input.len();
+            return if input.len() > self.limits.inline_bytes {
+                Err(ProtocolError::InlineTooLong)
+            } else {
+                Ok(Found::Part)
+            };
+        };
+        if end > self.limits.inline_bytes {
+            return Err(ProtocolError::InlineTooLong);
+        }
+        let line = &input[..end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        self.is_typed = true;
+        inline::split(line, &mut self.typed, &mut self.places).ok_or(ProtocolError::UnbalancedQuotes)?;
+        match self.places.len() {
+            0 => Ok(Found::Nothing(end + 1)),
+            count if count > self.limits.arguments => Err(ProtocolError::TooManyArguments),
+            _ => Ok(Found::Command(end + 1)),
+        }
+    }
+}
+
+/// The number on the line that begins at `from`, and where the next line begins; `None` if there is more to come.
+#[inline]
+fn length_line(input: &[u8], from: usize, wrong: ProtocolError) -> Result<Option<(i64, usize)>, ProtocolError> {
+    // Nearly every length has one or two digits.
+    match input.get(from..) {
+        Some([digit @ b'0'..=b'9', b'\r', b'\n', ..]) => return Ok(Some((i64::from(digit - b'0'), from + 3))),
+        Some([tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..]) => {
+            return Ok(Some((i64::from(tens - b'0') * 10 + i64::from(ones - b'0'), from + 4)));
+        }
+        _ => {}
+    }
+    let line = input.get(from..).unwrap_or_default();
+    let line = &line[..line.len().min(LENGTH_LINE_BYTES)];
+    let Some(end) = memchr::memchr(b'\n', line) else {
+        return if line.len() == LENGTH_LINE_BYTES { Err(ProtocolError::LengthLineTooLong) } else { Ok(None) };
+    };
+    let number = line[..end].strip_suffix(b"\r").and_then(parse_integer).ok_or(wrong)?;
+    Ok(Some((number, from + end + 1)))
+}
+
+/// In Redis' words, where it has any.
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProtocolError::ArrayLength => f.write_str("invalid multibulk length"),
+            ProtocolError::BulkLength => f.write_str("invalid bulk length"),
+            ProtocolError::ExpectedBulk(got @ b' '..=b'~') => write!(f, "expected '$', got '{}'", char::from(*got)),
+            ProtocolError::ExpectedBulk(got) => write!(f, "expected '$', got byte {got}"),
+            ProtocolError::BulkEnd => f.write_str("expected CRLF at the end of a bulk string"),
+            ProtocolError::FrameTooLong => f.write_str("too big request"),
+            ProtocolError::LengthLineTooLong => f.write_str("too big count string"),
+            ProtocolError::InlineTooLong => f.write_str("too big inline request"),
+            ProtocolError::TooManyArguments => f.write_str("too many arguments"),
+            ProtocolError::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
+        }
+    }
+}
+
+impl std::error::Error for ProtocolError {}

@@ -1,0 +1,124 @@
+use crate::resp_client::{Answer, RespClient, bulk, error};
+use crate::running::Running;
+
+const POLICY: &str = "version: 1
+identity:
+  user: { header: X-User-ID, trusted: true }
+deny: { client_ip: [192.0.2.0/24] }
+rules:
+  - { name: per-ip, key: client_ip, limit: 60/min }
+  - { name: per-user, key: user, limit: 2/min }
+  - { name: login, when: { method: POST, path: /auth/login, host: shop.example }, limit: 1/min }
+  - { name: pay, when: { path: /pay }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 2 } }
+  - { name: reports, when: { path: /reports }, concurrency: 2 }
+";
+
+/// An answer where a rule decided.
+fn told(allowed: i64, rule: &str, numbers: [i64; 4]) -> Answer {
+    Answer::List([Answer::Integer(allowed), bulk(rule)].into_iter().chain(numbers.map(Answer::Integer)).collect())
+}
+
+/// An answer where none did.
+fn without_rule(allowed: i64) -> Answer {
+    use Answer::{Integer, List, Null};
+    List(vec![Integer(allowed), Null, Null, Null, Integer(-1), Null])
+}
+
+#[test]
+fn a_request_is_decided_under_the_policy() {
+    let service = Running::under(POLICY);
+    let mut client = RespClient::open(service.resp);
+    for (command, expected) in [
+        ("TOLL.CHECK ip 203.0.113.9", told(1, "per-ip", [60, 59, -1, 1000])),
+        ("toll.check IP 203.0.113.9 cost 2", told(1, "per-ip", [60, 57, -1, 3000])),
+        ("TOLL.CHECK ip 203.0.113.9 COST 0", told(1, "per-ip", [60, 57, -1, 3000])),
+        ("TOLL.CHECK COST 58 ip 203.0.113.9", told(0, "per-ip", [60, 57, 1000, 3000])),
+        ("TOLL.CHECK ip 203.0.113.9 COST 61", told(0, "per-ip", [60, 57, -1, 3000])),
+        ("TOLL.CHECK ip 203.0.113.9 user 42", told(1, "per-user", [2, 1, -1, 30_000])),
+        ("TOLL.CHECK user 42", told(1, "per-user", [2, 0, -1, 60_000])),
+        ("TOLL.CHECK user 42", told(0, "per-user", [2, 0, 30_000, 60_000])),
+        ("TOLL.CHECK method POST path /auth/login host shop.example", told(1, "login", [1, 0, -1, 60_000])),
+        ("TOLL.CHECK Method POST PATH /auth/login?a=b Host shop.example:80", told(0, "login", [1, 0, 60_000, 60_000])),
+        ("TOLL.CHECK method GET path /auth/login host shop.example", without_rule(1)),
+        ("TOLL.CHECK ip 192.0.2.1", without_rule(0)),
+        ("TOLL.CHECK colour blue", without_rule(1)),
+    ] {
+        assert_eq!(client.call(command), expected, "{command}");
+    }
+}
+
+#[test]
+fn a_queue_holds_no_answer_back() {
+    let service = Running::under(POLICY);
+    let mut client = RespClient::open(service.resp);
+    let allowed: Vec<bool> = (0..5)
+        .map(|_| matches!(client.call("TOLL.CHECK path /pay"), Answer::List(parts) if parts[0] == Answer::Integer(1)))
+        .collect();
+    assert_eq!(allowed, [true, true, true, false, false]);
+}
+
+#[test]
+fn nobody_knows_when_a_permit_comes_back() {
+    let service = Running::under(POLICY);
+    let mut client = RespClient::open(service.resp);
+    let Answer::List(parts) = client.call("TOLL.CHECK path /reports") else { panic!("no list") };
+    assert_eq!(parts[..4], [Answer::Integer(1), bulk("reports"), Answer::Integer(2), Answer::Integer(2)]);
+}
+
+#[test]
+fn both_front_ends_count_together() {
+    let service = Running::under(POLICY);
+    let mut client = RespClient::open(service.resp);
+    client.call("TOLL.CHECK ip 203.0.113.9");
+    assert_eq!(service.check(r#"{"ip":"203.0.113.9"}"#)["remaining"], 58);
+}
+
+#[test]
+fn identities_of_any_text_are_kept_apart() {
+    let service = Running::under(POLICY);
+    let mut client = RespClient::open(service.resp);
+    let users = ["a", "a\r\nb", "\r\n*1\r\n$4\r\nPING\r\n", "a\nb", "a|b", "{a}", "ü", "a\0"];
+    for remaining in [1, 0] {
+        for user in users {
+            let answer = client.call_with(&["TOLL.CHECK", "user", user]);
+            assert_eq!(answer, told(1, "per-user", [2, remaining, -1, 30_000 * (2 - remaining)]), "{user:?}");
+        }
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_charges_nothing() {
+    let service = Running::under(POLICY);
+    let mut client = RespClient::open(service.resp);
+    const ARITY: &str = "ERR wrong number of arguments for 'toll.check' command";
+    const IP: &str = "ERR ip must be an IPv4 or IPv6 address without port or brackets";
+    const COST: &str = "ERR COST must be a whole number from 0 to 18446744073709551615";
+    for (command, expected) in [
+        ("TOLL.CHECK", ARITY),
+        ("TOLL.CHECK ip", ARITY),
+        ("TOLL.CHECK ip 203.0.113.9 user", ARITY),
+        ("TOLL.CHECK ip 203.0.113.9 COST", ARITY),
+        ("TOLL.CHECK ip nowhere user 1", IP),
+        ("TOLL.CHECK ip 203.0.113.9:80 user 1", IP),
+        ("TOLL.CHECK user 1 COST -1", COST),
+        ("TOLL.CHECK user 1 COST 18446744073709551616", COST),
+        ("TOLL.CHECK user 1 user 2", "ERR 'user' is given twice"),
+        ("TOLL.CHECK user 1 ip ::1 IP ::1", "ERR 'IP' is given twice"),
+        ("TOLL.CHECK user 1 COST 1 cost 2", "ERR 'cost' is given twice"),
+    ] {
+        assert_eq!(client.call(command), error(expected), "{command}");
+    }
+    let not_text: [&[u8]; 3] = [b"TOLL.CHECK", b"user", b"\xff"];
+    assert_eq!(client.call_with(&not_text), error("ERR the value of 'user' is not UTF-8"));
+    let not_text: [&[u8]; 3] = [b"TOLL.CHECK", b"\xff", b"1"];
+    assert_eq!(client.call_with(&not_text), error("ERR the name of a field is not UTF-8"));
+    assert_eq!(client.call("TOLL.CHECK user 1"), told(1, "per-user", [2, 1, -1, 30_000]));
+}
+
+#[test]
+fn a_null_is_what_the_protocol_calls_one() {
+    let service = Running::under(POLICY);
+    let mut client = RespClient::open(service.resp);
+    assert!(matches!(client.call("HELLO 3"), Answer::Map(_)));
+    assert_eq!(client.call("TOLL.CHECK colour blue"), without_rule(1));
+}

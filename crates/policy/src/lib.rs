@@ -27,7 +27,7 @@ pub use plan::{
     PlannedRule, RuleOutcome,
 };
 pub use problem::{Place, Problem, Step};
-pub use request::{Headers, Request};
+pub use request::{Descriptor, Headers, Request};
 #[cfg(feature = "yaml")]
 pub use starter::STARTER;
 #[cfg(feature = "yaml")]

@@ -75,7 +75,9 @@ pub use tollgate_core::{
     AlgorithmKind, Decision, MAX_AMOUNT, MAX_SPAN_NS, ParseRateError, Queue, Quota, QuotaError, Rate, RateError,
     Settled, Verdict as ChargeVerdict, most_admitted,
 };
-pub use tollgate_policy::{self as policy, CheckedPolicy, Headers, Policy, PolicyBuilder, Request, RuleBuilder, rule};
+pub use tollgate_policy::{
+    self as policy, CheckedPolicy, Descriptor, Headers, Policy, PolicyBuilder, Request, RuleBuilder, rule,
+};
 #[cfg(feature = "tokio")]
 pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{

@@ -74,7 +74,14 @@ impl Plan {
     pub(super) fn failing<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> Option<String> {
         let conditions = &self.conditions[rule as usize];
         let words = &self.words[rule as usize];
-        let [method, host, path] = self.matcher.holds_each(rule, look, matched);
+        let [method, host, path, domain, entries] = self.matcher.holds_each(rule, look, matched);
+        if !domain {
+            let domain = look.request.descriptor.map_or("", |descriptor| descriptor.domain);
+            return Some(not_among("domain", domain.as_bytes(), &words.domains));
+        }
+        if !entries {
+            return Some(self.matcher.entries.index.failed(rule, look.request.descriptor));
+        }
         if !method {
             return Some(not_among("method", &look.seen.method, &words.methods));
         }

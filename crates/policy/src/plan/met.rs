@@ -20,6 +20,8 @@ pub struct Met {
     pub access: Access,
     /// The charges, in the order of the rules.
     pub charges: SmallVec<[PlannedCharge; 4]>,
+    /// Whether a rule applies that grants as much as anybody wants.
+    pub unlimited: bool,
     /// The keys, one behind the other.
     pub(super) keys: SmallVec<[u8; 128]>,
 }
@@ -39,7 +41,7 @@ pub struct PlannedCharge {
 
 impl Met {
     pub(super) fn new(access: Access) -> Met {
-        Met { access, charges: SmallVec::new(), keys: SmallVec::new() }
+        Met { access, charges: SmallVec::new(), unlimited: false, keys: SmallVec::new() }
     }
 
     /// The key of one of these charges, as text that a person can read. Empty

@@ -14,6 +14,7 @@ mod bits;
 mod compile;
 mod conditions;
 mod cost;
+mod entries;
 mod error;
 mod explain;
 mod explanation;
@@ -140,6 +141,7 @@ impl Plan {
         };
         let chosen = self.grant(rule, look, matched, &met.keys[start..end]);
         if chosen.quotas.is_empty() {
+            met.unlimited = true;
             return met.keys.truncate(written);
         }
         let cost = self.bodies[rule as usize].cost.of(look);

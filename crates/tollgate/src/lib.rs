@@ -68,7 +68,7 @@ pub mod tower;
 mod verdict;
 
 pub use fields::{Field, PROBLEM_JSON};
-pub use limiter::{Limiter, LimiterBuilder, LimiterError};
+pub use limiter::{Asked, Limiter, LimiterBuilder, LimiterError, Part, Together};
 pub use permit::Permit;
 pub use receipt::Receipt;
 pub use tollgate_core::{

@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use super::position;
+
 /// How a request fares before any rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -40,8 +42,34 @@ pub struct PlannedCharge {
 }
 
 impl Met {
-    pub(super) fn new(access: Access) -> Met {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(access: Access) -> Met {
         Met { access, charges: SmallVec::new(), unlimited: false, keys: SmallVec::new() }
+    }
+
+    /// Adds what another request meets, to be charged together with this: the
+    /// same key under the same quota once, at the larger cost. Returns where
+    /// its charges are now.
+    pub fn join(&mut self, other: &Met) -> SmallVec<[usize; 4]> {
+        other.charges.iter().map(|charge| self.join_charge(charge, other.key(charge))).collect()
+    }
+
+    fn join_charge(&mut self, charge: &PlannedCharge, key: &[u8]) -> usize {
+        let is_same = |known: &PlannedCharge| known.quota == charge.quota && self.key(known) == key;
+        if let Some(at) = self.charges.iter().position(is_same) {
+            self.charges[at].cost = self.charges[at].cost.max(charge.cost);
+            return at;
+        }
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        self.charges.push(PlannedCharge { key_start: position(start), key_end: position(self.keys.len()), ..*charge });
+        self.charges.len() - 1
+    }
+
+    /// Nothing but these charges.
+    pub fn retain(&mut self, wanted: impl Fn(&PlannedCharge) -> bool) {
+        self.charges.retain(|charge| wanted(charge));
     }
 
     /// The key of one of these charges, as text that a person can read. Empty

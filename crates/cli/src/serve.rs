@@ -27,7 +27,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     http: ListenAddress,
 
-    /// Where to answer gRPC (not served yet)
+    /// Where to answer gRPC: Envoy's rate limit service
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     grpc: ListenAddress,
 
@@ -42,9 +42,10 @@ pub(crate) struct ServeArguments {
 
 /// Runs the service until it is told to stop.
 pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
-    let listeners = Listeners { http: arguments.http.address(), admin: arguments.admin.address() };
-    if listeners.http.is_none() && listeners.admin.is_none() {
-        return Err(Failure::wrong_usage("--http and --admin are both off: nothing would be served"));
+    let listeners =
+        Listeners { http: arguments.http.address(), grpc: arguments.grpc.address(), admin: arguments.admin.address() };
+    if listeners.http.is_none() && listeners.grpc.is_none() && listeners.admin.is_none() {
+        return Err(Failure::wrong_usage("--http, --grpc and --admin are all off: nothing would be served"));
     }
     let loaded = match &arguments.file {
         Some(file) => policy_file::read_valid(file)?,
@@ -144,7 +145,7 @@ fn in_use_hint(listener: Listener) -> String {
 
 /// Front ends that were asked for and do not exist yet, with their addresses.
 fn not_served(arguments: &ServeArguments) -> Vec<String> {
-    [("grpc", arguments.grpc), ("resp", arguments.resp)]
+    [("resp", arguments.resp)]
         .into_iter()
         .filter_map(|(name, listen)| Some(format!("{name} ({})", listen.address()?)))
         .collect()

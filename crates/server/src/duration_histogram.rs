@@ -52,8 +52,22 @@ impl DurationHistogram {
     }
 }
 
-impl EncodeMetric for DurationHistogram {
+/// The histograms of all front ends, as one metric.
+#[derive(Debug)]
+pub(crate) struct DurationHistograms(pub(crate) Vec<DurationHistogram>);
+
+impl EncodeMetric for DurationHistograms {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        self.0.iter().try_for_each(|histogram| histogram.encode_into(&mut encoder))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+impl DurationHistogram {
+    fn encode_into(&self, encoder: &mut MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let bounds = BOUNDS_NS.iter().map(|&bound| seconds(bound)).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> =
             bounds.zip(&self.observed.counts).map(|(bound, count)| (bound, count.load(Ordering::Relaxed))).collect();
@@ -64,10 +78,6 @@ impl EncodeMetric for DurationHistogram {
             &buckets,
             None,
         )
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Histogram
     }
 }
 

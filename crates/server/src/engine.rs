@@ -2,7 +2,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate::policy::published::Published;
-use tollgate::{CheckedPolicy, Clock, Limiter, LimiterError, MemoryStore, Request, Verdict};
+use tollgate::{
+    Asked, CheckedPolicy, Clock, Limit, LimitOptions, Limiter, LimiterError, MemoryStore, Quota, Request, Together,
+    Verdict,
+};
 
 use crate::front_end::FrontEnd;
 use crate::metrics::Metrics;
@@ -36,6 +39,24 @@ impl Engine {
         let taken_ns = clock.now_ns().saturating_sub(begun_ns);
         self.metrics.count(front_end, request, &verdict, taken_ns);
         verdict
+    }
+
+    /// Decides several requests together, all or none, and counts them as one.
+    pub async fn decide_together(&self, front_end: FrontEnd, asked: &[Asked<'_, Limit>]) -> Together {
+        let clock = self.limiter.store().clock();
+        let begun_ns = clock.now_ns();
+        let together = self.limiter.decide_together(asked).await;
+        let taken_ns = clock.now_ns().saturating_sub(begun_ns);
+        // What takes nothing is a peek only if none of them takes anything.
+        if let Some(largest) = asked.iter().max_by_key(|one| one.request.cost) {
+            self.metrics.count(front_end, &largest.request, &together.overall, taken_ns);
+        }
+        together
+    }
+
+    /// Prepares a limit that is no rule's, for a caller who brings one. Its scope must be no rule's either.
+    pub(crate) fn limit(&self, scope: &str, quota: Quota) -> Option<Limit> {
+        tollgate::Store::limit(self.limiter.store(), scope, quota, LimitOptions::default()).ok()
     }
 
     /// The limits as clients may know them.

@@ -3,6 +3,8 @@
 pub enum FrontEnd {
     /// HTTP with JSON.
     Http,
+    /// gRPC, as gateways ask.
+    Grpc,
 }
 
 impl FrontEnd {
@@ -11,6 +13,7 @@ impl FrontEnd {
     pub const fn name(self) -> &'static str {
         match self {
             FrontEnd::Http => "http",
+            FrontEnd::Grpc => "grpc",
         }
     }
 }

@@ -9,6 +9,7 @@
 mod duration_histogram;
 mod engine;
 mod front_end;
+mod grpc;
 mod http;
 mod metrics;
 mod outcome;

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::{Limiter, Request, Verdict};
 
-use crate::duration_histogram::DurationHistogram;
+use crate::duration_histogram::{DurationHistogram, DurationHistograms};
 use crate::engine::Store;
 use crate::front_end::FrontEnd;
 use crate::outcome::Outcome;
@@ -21,6 +21,7 @@ use crate::text_format::prometheus_text;
 pub(crate) struct Metrics {
     registry: Registry,
     http: FrontEndMetrics,
+    grpc: FrontEndMetrics,
 }
 
 /// Counters at hand, so that counting takes no lock.
@@ -56,24 +57,26 @@ impl Metrics {
         let mut registry = Registry::with_prefix("tollgate");
         let decisions = Decisions::default();
         let http = FrontEndMetrics::new(FrontEnd::Http, limiter, &decisions);
+        let grpc = FrontEndMetrics::new(FrontEnd::Grpc, limiter, &decisions);
         registry.register("decisions", "Requests decided, by rule and outcome", decisions);
         registry.register_with_unit(
             "decision_duration",
             "How long deciding took, without reading the request or writing the answer",
             Unit::Seconds,
-            http.duration.clone(),
+            DurationHistograms(vec![http.duration.clone(), grpc.duration.clone()]),
         );
         // A gauge rather than an `info`, which Prometheus' own text format does not know.
         let build = Family::<BuildLabels, Gauge>::default();
         build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
         registry.register("build_info", "Which tollgate this is", build);
         registry.register_collector(Box::new(StoreMetrics(limiter.clone())));
-        Metrics { registry, http }
+        Metrics { registry, http, grpc }
     }
 
     pub(crate) fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, taken_ns: u64) {
         let metrics = match front_end {
             FrontEnd::Http => &self.http,
+            FrontEnd::Grpc => &self.grpc,
         };
         let counters = verdict.rule().and_then(|rule| metrics.by_rule.get(rule)).unwrap_or(&metrics.without_rule);
         counters.0[Outcome::of(request, verdict).position()].inc();

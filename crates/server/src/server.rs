@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::engine::Engine;
+use crate::grpc::GrpcFrontEnd;
 use crate::http;
 
 /// How long requests under way may take to finish once the service stops.
@@ -22,6 +23,8 @@ const DRAIN_AT_MOST: Duration = Duration::from_secs(10);
 pub struct Listeners {
     /// Where callers ask.
     pub http: Option<SocketAddr>,
+    /// Where gateways ask.
+    pub grpc: Option<SocketAddr>,
     /// Where operators look. It asks nobody who they are, so it must be a loopback address.
     pub admin: Option<SocketAddr>,
 }
@@ -31,6 +34,8 @@ pub struct Listeners {
 pub enum Listener {
     /// Where callers ask.
     Http,
+    /// Where gateways ask.
+    Grpc,
     /// Where operators look.
     Admin,
 }
@@ -76,7 +81,9 @@ impl Server {
             return Err(BindError::AdminExposed(address));
         }
         let mut bound = Vec::new();
-        for (listener, address) in [(Listener::Http, listeners.http), (Listener::Admin, listeners.admin)] {
+        let wanted =
+            [(Listener::Http, listeners.http), (Listener::Grpc, listeners.grpc), (Listener::Admin, listeners.admin)];
+        for (listener, address) in wanted {
             let Some(address) = address else { continue };
             let (address, socket) =
                 bind(address).await.map_err(|source| BindError::Address { listener, address, source })?;
@@ -96,7 +103,18 @@ impl Server {
         let (stopper, stopped) = watch::channel(false);
         let mut listeners = JoinSet::new();
         for (listener, _, socket) in self.bound {
-            listeners.spawn(serve_one(socket, listener.router(&self.engine), stopped.clone()));
+            match listener {
+                Listener::Http => {
+                    listeners.spawn(serve_one(socket, http::public_router(&self.engine), stopped.clone()));
+                }
+                Listener::Grpc => {
+                    let front_end = GrpcFrontEnd::new(&self.engine, stopped.clone());
+                    listeners.spawn(front_end.serve(socket));
+                }
+                Listener::Admin => {
+                    listeners.spawn(serve_one(socket, http::admin_router(&self.engine), stopped.clone()));
+                }
+            }
         }
         stop.await;
         stopper.send_replace(true);
@@ -130,14 +148,8 @@ impl Listener {
     pub const fn name(self) -> &'static str {
         match self {
             Listener::Http => "http",
+            Listener::Grpc => "grpc",
             Listener::Admin => "admin",
-        }
-    }
-
-    fn router(self, engine: &Arc<Engine>) -> Router {
-        match self {
-            Listener::Http => http::public_router(engine),
-            Listener::Admin => http::admin_router(engine),
         }
     }
 }

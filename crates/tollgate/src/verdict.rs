@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Verdict as CoreVerdict};
+use tollgate_core::{Decision, Quota, Verdict as CoreVerdict};
 use tollgate_store::Source;
 
 use crate::facts::Facts;
@@ -229,6 +229,12 @@ impl Verdict {
     #[must_use]
     pub fn limit_name(&self, state: &RuleState) -> &str {
         &self.told.facts.plan.quotas()[state.quota as usize].scope
+    }
+
+    /// The quota of a state's limit.
+    #[must_use]
+    pub fn quota(&self, state: &RuleState) -> &Quota {
+        &self.told.facts.plan.quotas()[state.quota as usize].quota
     }
 
     /// The names of the rules that let it pass with a warning.

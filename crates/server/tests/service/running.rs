@@ -37,7 +37,9 @@ impl Running {
         let engine = engine(policy, Arc::new(clock.clone()));
         let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let server = runtime.block_on(Server::bind(Listeners { http: any_port, admin: any_port }, engine)).unwrap();
+        let server = runtime
+            .block_on(Server::bind(Listeners { http: any_port, admin: any_port, ..Listeners::default() }, engine))
+            .unwrap();
         let addresses: Vec<SocketAddr> = server.addresses().map(|(_, address)| address).collect();
         let (stop, stopped) = oneshot::channel();
         let serve = server.serve(async {

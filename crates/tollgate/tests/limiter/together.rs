@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::policy::model::{Allowance, Grant, IdentitySource, When};
+use tollgate::policy::model::{Allowance, Grant, IdentitySource, Rule, When};
 use tollgate::{Action, Asked, KeyedCharge, Limit, Limiter, Mode, Part, Quota, Request, Together, rule};
 
 use crate::support::{Manual, S_NS, any, built, clock, costing, from, one};
@@ -81,11 +81,12 @@ fn one_who_is_denied_stops_all_and_charges_none() {
 
 #[test]
 fn permits_do_not_apply_and_unlimited_is_told() {
+    let allowance = Allowance::Same(Grant::Unlimited);
+    let free = Rule { key: vec!["user".to_owned()], allowance, ..Rule::new("free") };
     let builder = Limiter::builder()
         .identity("user", IdentitySource::Given)
         .rule(rule("slots").concurrency(1))
-        .rule(rule("free").per("user").limit("1/min"))
-        .with(|policy| policy.rules[1].allowance = Allowance::Same(Grant::Unlimited));
+        .with(|policy| policy.rules.push(free));
     let limiter = built(builder, &clock());
     let ann = [("user", "ann")];
     let passed = together(&limiter, &[charge(from(&ann)), charge(any())]);

@@ -1,0 +1,97 @@
+//! The gRPC front end: how Envoy and other gateways ask. The only part that
+//! knows protobuf. Messages are written by hand, so that nobody needs a compiler for them.
+
+mod call;
+mod health;
+mod health_messages;
+mod limits;
+mod override_limits;
+mod rate_limit;
+mod reflection;
+mod reflection_files;
+mod reflection_messages;
+mod rls_messages;
+mod service;
+mod status;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::engine::Engine;
+use override_limits::OverrideLimits;
+use service::Services;
+
+/// What gateways ask, over HTTP/2.
+#[derive(Clone, Debug)]
+pub(crate) struct GrpcFrontEnd {
+    services: Services,
+    stopped: watch::Receiver<bool>,
+}
+
+impl GrpcFrontEnd {
+    pub(crate) fn new(engine: &Arc<Engine>, stopped: watch::Receiver<bool>) -> GrpcFrontEnd {
+        let overrides = Arc::new(OverrideLimits::default());
+        GrpcFrontEnd { services: Services::new(Arc::clone(engine), overrides, stopped.clone()), stopped }
+    }
+
+    /// Serves whoever connects, until it is stopped and every call under way is answered.
+    pub(crate) async fn serve(self, socket: TcpListener) -> io::Result<()> {
+        let places = Arc::new(Semaphore::new(limits::MAX_CONNECTIONS));
+        let mut stopped = self.stopped.clone();
+        let mut connections = JoinSet::new();
+        loop {
+            let place = Arc::clone(&places).acquire_owned();
+            let accepted = tokio::select! {
+                biased;
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+                Some(_) = connections.join_next() => continue,
+                (Ok(place), accepted) = async { (place.await, socket.accept().await) } => (place, accepted),
+            };
+            match accepted {
+                (place, Ok((connection, _))) => {
+                    // Answers are small and somebody waits for each: never hold one back to fill a packet.
+                    let _ = connection.set_nodelay(true);
+                    let front_end = self.clone();
+                    connections.spawn(async move {
+                        front_end.serve_connection(connection).await;
+                        drop(place);
+                    });
+                }
+                // No more files, for a moment.
+                (_, Err(_)) => tokio::time::sleep(ACCEPT_AGAIN_AFTER).await,
+            }
+        }
+        drop(socket);
+        while connections.join_next().await.is_some() {}
+        Ok(())
+    }
+
+    /// Serves one connection until the other end has gone, or it is stopped and every call under way is answered.
+    pub(crate) async fn serve_connection(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits::MAX_CALLS_PER_CONNECTION)
+            .max_header_list_size(limits::MAX_HEADER_BYTES)
+            .keep_alive_interval(limits::PING_EVERY)
+            .keep_alive_timeout(limits::PING_ANSWERED_WITHIN)
+            .serve_connection(TokioIo::new(io), self.services);
+        tokio::pin!(connection);
+        let mut stopped = self.stopped;
+        tokio::select! {
+            // Whatever went wrong, it was the other end's, and it has gone.
+            _ = &mut connection => return,
+            _ = stopped.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+}
+
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(50);

@@ -275,7 +275,8 @@ impl Verdict {
     /// Whether a limit refuses it, be it only this instance's share of it, and not just the store's trouble.
     #[must_use]
     pub fn is_over_limit(&self) -> bool {
-        let over = |decision: &Decision| matches!(decision.verdict, CoreVerdict::Refused { .. });
+        let over =
+            |decision: &Decision| matches!(decision.verdict, CoreVerdict::Refused { .. } | CoreVerdict::Impossible);
         let is_refused = self.told.enforced().any(|(_, state)| over(&state.decision));
         match self.told.action {
             Action::Block | Action::Deny => true,

@@ -120,6 +120,6 @@ fn front_ends_that_do_not_exist_are_told() {
     let tollgate = Running::serve();
     let taken = tollgate.http.to_string();
     // It would fail on the address in use if it opened it.
-    let mut other = Running::serve_with(&["--grpc", &taken, "--resp", "off"]);
-    assert_eq!(other.line(), format!("tollgate: not served yet, and not listening: grpc ({taken})"));
+    let mut other = Running::serve_with(&["--grpc", "off", "--resp", &taken]);
+    assert_eq!(other.line(), format!("tollgate: not served yet, and not listening: resp ({taken})"));
 }

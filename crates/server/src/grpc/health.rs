@@ -44,10 +44,10 @@ impl ServerStreamingService<HealthCheckRequest> for Watch {
             false => HealthCheckResponse { status: ServingStatus::ServiceUnknown.into() },
         };
         // It ends with the service, or nobody could ever stop it.
-        let mut ended = false;
-        let changes =
-            WatchStream::new(self.0.clone()).take_while(move |stopped| !std::mem::replace(&mut ended, *stopped));
-        ready(Ok(Response::new(Box::pin(changes.map(move |stopped| Ok(status(stopped)))))))
+        let begun = *self.0.borrow();
+        let end = WatchStream::new(self.0.clone()).filter(|stopped| *stopped).take(usize::from(!begun));
+        let statuses = tokio_stream::once(begun).chain(end).map(move |stopped| Ok(status(stopped)));
+        ready(Ok(Response::new(Box::pin(statuses))))
     }
 }
 

@@ -6,6 +6,7 @@ mod health;
 mod health_messages;
 mod limits;
 mod override_limits;
+mod preface;
 mod rate_limit;
 mod reflection;
 mod reflection_files;
@@ -76,6 +77,12 @@ impl GrpcFrontEnd {
 
     /// Serves one connection until the other end has gone, or it is stopped and every call under way is answered.
     pub(crate) async fn serve_connection(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let mut stopped = self.stopped;
+        let greeted = tokio::select! {
+            greeted = tokio::time::timeout(limits::GREETED_WITHIN, preface::greeted(io)) => greeted,
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        };
+        let Ok(Some(io)) = greeted else { return };
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits::MAX_CALLS_PER_CONNECTION)
@@ -84,7 +91,6 @@ impl GrpcFrontEnd {
             .keep_alive_timeout(limits::PING_ANSWERED_WITHIN)
             .serve_connection(TokioIo::new(io), self.services);
         tokio::pin!(connection);
-        let mut stopped = self.stopped;
         tokio::select! {
             // Whatever went wrong, it was the other end's, and it has gone.
             _ = &mut connection => return,

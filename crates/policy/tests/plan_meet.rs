@@ -286,6 +286,22 @@ fn a_descriptor_tells_of_a_request() {
 }
 
 #[test]
+fn a_rule_may_replace_others() {
+    let login = Rule { replaces: strings(&["all", "users"]), ..rule_for("login", &["user"], paths(&["/login"])) };
+    let plan = compile(Policy {
+        identities: vec![identity("user", header("X-User"))],
+        ..with_rules(vec![rule("all", &[]), login, rule("users", &["user"]), rule("others", &["client_ip"])])
+    });
+    let bob = [("X-User", "bob")];
+    assert_eq!(met(&plan, &from(CLIENT, "GET", "/login", &bob)), ["login bob", "others 203.0.113.9"]);
+    assert_eq!(met(&plan, &from(CLIENT, "GET", "/", &bob)), ["all ", "users bob", "others 203.0.113.9"]);
+    // Without its key it does not apply, and so it replaces nothing.
+    assert_eq!(met(&plan, &from(CLIENT, "GET", "/login", &())), ["all ", "others 203.0.113.9"]);
+    let told = plan.explain(&from(CLIENT, "GET", "/login", &bob)).rules.remove(0);
+    assert_eq!(told.outcome, RuleOutcome::NotApplied { reason: "replaced by `login`".to_owned() });
+}
+
+#[test]
 fn people_are_told_how_a_rule_applies() {
     let tiers = vec![("free".to_owned(), limited(5)), ("vip".to_owned(), Grant::Unlimited)];
     let plan = compile(Policy {

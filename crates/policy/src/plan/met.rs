@@ -24,6 +24,8 @@ pub struct Met {
     pub charges: SmallVec<[PlannedCharge; 4]>,
     /// Whether a rule applies that grants as much as anybody wants.
     pub unlimited: bool,
+    /// The rules that do not apply because others do that replace them.
+    replaced: SmallVec<[u32; 2]>,
     /// The keys, one behind the other.
     pub(super) keys: SmallVec<[u8; 128]>,
 }
@@ -45,7 +47,7 @@ impl Met {
     /// Nothing yet.
     #[must_use]
     pub fn new(access: Access) -> Met {
-        Met { access, charges: SmallVec::new(), unlimited: false, keys: SmallVec::new() }
+        Met { access, charges: SmallVec::new(), unlimited: false, replaced: SmallVec::new(), keys: SmallVec::new() }
     }
 
     /// Adds what another request meets, to be charged together with this: the
@@ -65,6 +67,26 @@ impl Met {
         self.keys.extend_from_slice(key);
         self.charges.push(PlannedCharge { key_start: position(start), key_end: position(self.keys.len()), ..*charge });
         self.charges.len() - 1
+    }
+
+    pub(super) fn replace(&mut self, rules: &[u32]) {
+        self.replaced.extend_from_slice(rules);
+    }
+
+    /// Notes what another request replaces that is decided together with others.
+    pub fn replace_as(&mut self, other: &Met) {
+        self.replaced.extend_from_slice(&other.replaced);
+    }
+
+    /// Takes away what others replace that are decided together with this request.
+    pub fn without_replaced_by(&mut self, other: &Met) {
+        self.charges.retain(|charge| !other.replaced.contains(&charge.rule));
+    }
+
+    /// The same for what the request itself replaces.
+    pub(super) fn without_replaced(&mut self) {
+        let replaced = &self.replaced;
+        self.charges.retain(|charge| !replaced.contains(&charge.rule));
     }
 
     /// Nothing but these charges.

@@ -60,6 +60,8 @@ pub struct Plan {
     quotas: Vec<PlannedQuota>,
     fields: ResponseFields,
     needs_client_ip: bool,
+    /// Whether any rule replaces others.
+    replaces: bool,
     identities: Identities,
     deny: PlannedAccess,
     allow: PlannedAccess,
@@ -107,6 +109,9 @@ impl Plan {
         self.matcher.each(&self.conditions, &mut look, &matched, |look, rule| {
             self.charge(rule, look, &matched, &mut met);
         });
+        if self.replaces {
+            met.without_replaced();
+        }
         met
     }
 
@@ -139,6 +144,7 @@ impl Plan {
                 (written, met.keys.len())
             }
         };
+        met.replace(&self.bodies[rule as usize].replaces);
         let chosen = self.grant(rule, look, matched, &met.keys[start..end]);
         if chosen.quotas.is_empty() {
             met.unlimited = true;

@@ -55,7 +55,11 @@ impl<S: Store> Limiter<S> {
         let active = self.shared.active.load();
         let mut joint = Met::new(Access::Rules);
         let mut instead = SmallVec::<[KeyedCharge<'_, S::Limit>; 2]>::new();
-        let members: Vec<Member> = asked.iter().map(|one| join(&active, one, &mut joint, &mut instead)).collect();
+        let mut mets: Vec<Met> = asked.iter().map(|one| active.facts.plan.meet(&one.request)).collect();
+        let replaced = replaced_by(&mets);
+        mets.iter_mut().for_each(|met| met.without_replaced_by(&replaced));
+        let joined = |(one, met)| join(&active, one, met, &mut joint, &mut instead);
+        let members: Vec<Member> = asked.iter().zip(mets).map(joined).collect();
         let denied = members.iter().any(|member| member.met.access == Access::Denied);
         let asking = if denied { Asking::Look } else { Asking::Check };
         if denied {
@@ -90,14 +94,21 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// Finds what a request meets, and adds its charges to those of all.
+/// Everything that one of these replaces.
+fn replaced_by(mets: &[Met]) -> Met {
+    let mut replaced = Met::new(Access::Rules);
+    mets.iter().for_each(|met| replaced.replace_as(met));
+    replaced
+}
+
+/// Adds the charges of a request to those of all.
 fn join<'a, L>(
     active: &Active<L>,
     asked: &Asked<'a, L>,
+    mut met: Met,
     joint: &mut Met,
     instead: &mut SmallVec<[KeyedCharge<'a, L>; 2]>,
 ) -> Member {
-    let mut met = active.facts.plan.meet(&asked.request);
     met.retain(|charge| !active.facts.quotas[charge.quota as usize].is_concurrency);
     let mut member = Member { charges: SmallVec::new(), instead: None, met };
     match &asked.part {

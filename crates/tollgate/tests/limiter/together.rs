@@ -173,3 +173,23 @@ fn a_domain_keeps_descriptors_apart() {
     assert!(together(&limiter, &[charge(request)]).overall.is_allowed());
     assert!(!together(&limiter, &[charge(request)]).overall.is_allowed());
 }
+
+#[test]
+fn what_one_replaces_does_not_apply_to_another() {
+    let mut special = Rule::new("special");
+    special.when.identities = vec![("org".to_owned(), tollgate::policy::model::Condition::Present)];
+    special.replaces = vec!["users".to_owned()];
+    let builder = Limiter::builder()
+        .identity("user", IdentitySource::Given)
+        .identity("org", IdentitySource::Given)
+        .rule(rule("users").per("user").limit("1/min"))
+        .with(|policy| policy.rules.push(special));
+    let limiter = built(builder, &clock());
+    let (ann, acme) = ([("user", "ann")], [("org", "acme")]);
+    for _ in 0..3 {
+        let passed = together(&limiter, &[charge(from(&ann)), charge(from(&acme))]);
+        assert!(passed.overall.is_allowed() && passed.each[0].states().is_empty());
+    }
+    assert!(together(&limiter, &[charge(from(&ann))]).overall.is_allowed());
+    assert!(!together(&limiter, &[charge(from(&ann))]).overall.is_allowed());
+}

@@ -53,6 +53,7 @@ const RULE_FIELDS: &[Field] = &[
         Kind::Words(ON_FAILURE),
         "What happens when the store fails; what the store says where it is absent.",
     ),
+    field("replaces", Kind::OneOrMore(&Kind::Text), "The names of rules that do not apply where this one does."),
 ];
 
 static CONCURRENCY: [Kind; 3] = [AMOUNT, Kind::Object(&PERMITS), Kind::Map(&Kind::AnyOf(&[AMOUNT, UNLIMITED]))];

@@ -31,4 +31,7 @@ pub use request::{Descriptor, Headers, Request};
 #[cfg(feature = "yaml")]
 pub use starter::STARTER;
 #[cfg(feature = "yaml")]
-pub use yaml::{Diagnostic, LoadError, Loaded, Report, Severity, json_schema, load, parse};
+pub use yaml::{
+    Diagnostic, Document, DocumentPlace, DocumentValue, LoadError, Loaded, Mistake, Report, Severity, json_schema,
+    load, parse,
+};

@@ -96,7 +96,9 @@ type Order = (Vec<String>, Vec<String>);
 impl Reader {
     fn descriptors(&mut self, value: DocumentValue<'_>, above: &[&str]) -> Vec<Descriptor> {
         let Some(items) = value.items() else {
-            self.wrong_type(value, "a list of descriptors");
+            if !value.is_nothing() {
+                self.wrong_type(value, "a list of descriptors");
+            }
             return Vec::new();
         };
         if above.len() >= MAX_DEPTH {

@@ -63,7 +63,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
 }
 
 fn read(file: &Path, known: &[Configuration]) -> Result<Configuration, Failure> {
-    let text = policy_file::text(file).map_err(|error| policy_file::unread(&error))?;
+    let text = policy_file::text(file).map_err(|error| Failure::report(Exit::Failed, error.to_string()))?;
     let domains: Vec<&str> = known.iter().map(|configuration| configuration.domain.as_str()).collect();
     Configuration::read(&text, &policy_file::name_of(file), &domains)
         .map_err(|report| Failure::report(Exit::No, report.to_string()))

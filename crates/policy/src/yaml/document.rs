@@ -80,6 +80,12 @@ impl<'d> DocumentValue<'d> {
         self.0.scalar().filter(|scalar| !scalar.is_null()).map(|scalar| &*scalar.text)
     }
 
+    /// Whether there is only its name.
+    #[must_use]
+    pub fn is_nothing(self) -> bool {
+        self.0.scalar().is_some_and(|scalar| scalar.is_null())
+    }
+
     /// Whether it is true or false.
     #[must_use]
     pub fn as_bool(self) -> Option<bool> {

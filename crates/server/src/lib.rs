@@ -2,8 +2,8 @@
 //!
 //! A front end translates a call into a [`Request`](tollgate::Request), the
 //! [`Engine`] decides it, and the front end renders the
-//! [`Verdict`](tollgate::Verdict). There is one front end so far: HTTP with
-//! JSON, which alone knows JSON. [`Server`] binds the listeners, serves them
+//! [`Verdict`](tollgate::Verdict). There are two front ends so far:
+//! HTTP, which alone knows JSON, and gRPC, which alone knows protobuf. [`Server`] binds the listeners, serves them
 //! and drains them.
 
 mod duration_histogram;

@@ -39,6 +39,20 @@ fn one_status_for_each_descriptor_in_order() {
 }
 
 #[test]
+fn seconds_until_the_reset_are_rounded_up() {
+    let service = Running::under(POLICY);
+    let reset = |hits| {
+        let answer = service.answer(&ask(&[taking(hits, &[ADDRESS])]));
+        answer.statuses[0].duration_until_reset.as_ref().unwrap().seconds
+    };
+    assert_eq!(reset(1), 20);
+    service.clock.advance(S_NS / 2);
+    assert_eq!(reset(0), 20);
+    service.clock.advance(S_NS / 2);
+    assert_eq!(reset(0), 19);
+}
+
+#[test]
 fn a_refusal_charges_nobody_and_says_when_to_come_back() {
     let service = Running::under(POLICY);
     let both = ask(&[descriptor(&[ADDRESS]), descriptor(&[("user", "ann")])]);

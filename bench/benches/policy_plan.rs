@@ -19,7 +19,7 @@ use tollgate_core::Quota;
 use tollgate_policy::model::{
     Allowance, Condition, Grant, Identity, IdentitySource, Networks, Rule, TextPattern, Tier, TierSource, When,
 };
-use tollgate_policy::{Plan, Policy, Request};
+use tollgate_policy::{Descriptor, Plan, Policy, Request};
 
 const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
 /// A thousand rules may cost so many times what ten cost.
@@ -94,6 +94,7 @@ struct Sent {
     host: String,
     target: String,
     headers: Vec<(&'static str, String)>,
+    domain: Option<String>,
 }
 
 const DIMENSIONS: &[Dimension] = &[
@@ -168,6 +169,21 @@ const DIMENSIONS: &[Dimension] = &[
         },
         sent: |at, _| Sent { peer: Ipv4Addr::new(11, (at / 256) as u8, (at % 256) as u8, 7).into(), ..sent() },
     },
+    Dimension {
+        name: "descriptor's domain",
+        when: |at, _| When { domains: vec![format!("domain{at}")], ..When::default() },
+        sent: |at, _| Sent { domain: Some(format!("domain{at}")), ..sent() },
+    },
+    Dimension {
+        name: "descriptor, exactly",
+        when: |at, _| When {
+            domains: vec!["edge".to_owned()],
+            exact_entries: true,
+            identities: vec![("org".to_owned(), one_of(format!("org{at}")))],
+            ..When::default()
+        },
+        sent: |at, _| Sent { domain: Some("edge".to_owned()), ..with_header("X-Org", format!("org{at}")) },
+    },
 ];
 
 const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
@@ -183,6 +199,7 @@ fn sent() -> Sent {
             ("user-agent", "bench/1.0".to_owned()),
             ("x-user-id", "4711".to_owned()),
         ],
+        domain: None,
     }
 }
 
@@ -238,7 +255,11 @@ impl Contestant {
     }
 
     fn ns_per_request(&self, requests: usize) -> f64 {
-        let calls: Vec<Request<'_>> = self.sent.iter().map(Sent::request).collect();
+        let entries: Vec<Vec<(&str, &str)>> = self.sent.iter().map(Sent::entries).collect();
+        let described = |(sent, entries)| Sent::descriptor(sent, entries);
+        let descriptors: Vec<Option<Descriptor<'_>>> = self.sent.iter().zip(&entries).map(described).collect();
+        let request = |(sent, descriptor)| Sent::request(sent, Option::as_ref(descriptor));
+        let calls: Vec<Request<'_>> = self.sent.iter().zip(&descriptors).map(request).collect();
         let mut charges = 0;
         let start = Instant::now();
         for request in calls.iter().cycle().take(requests) {
@@ -251,8 +272,19 @@ impl Contestant {
 }
 
 impl Sent {
-    fn request(&self) -> Request<'_> {
+    fn entries(&self) -> Vec<(&str, &str)> {
+        let mut entries = vec![("remote_address", "203.0.113.9")];
+        entries.extend(self.headers.iter().skip(3).map(|(name, value)| (*name, value.as_str())));
+        entries
+    }
+
+    fn descriptor<'a>(&'a self, entries: &'a Vec<(&'a str, &'a str)>) -> Option<Descriptor<'a>> {
+        self.domain.as_deref().map(|domain| Descriptor { domain, entries })
+    }
+
+    fn request<'a>(&'a self, descriptor: Option<&'a Descriptor<'a>>) -> Request<'a> {
         Request {
+            descriptor,
             method: self.method,
             host: Some(&self.host),
             target: &self.target,

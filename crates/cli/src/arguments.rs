@@ -1,6 +1,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::explain::ExplainArguments;
+use crate::import::ImportArguments;
 use crate::init::InitArguments;
 use crate::limits::LimitsArguments;
 use crate::serve::ServeArguments;
@@ -24,6 +25,7 @@ pub(crate) enum Command {
     Validate(ValidateArguments),
     Explain(ExplainArguments),
     Limits(LimitsArguments),
+    Import(ImportArguments),
     /// Print the JSON Schema of policy files, for editors
     ///
     /// It knows the form of a file. What concerns several parts at once, such

@@ -7,6 +7,7 @@ mod exit;
 mod explain;
 mod failure;
 mod format;
+mod import;
 mod init;
 mod limits;
 mod listen_address;
@@ -35,6 +36,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Validate(arguments) => validate::validate(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Limits(arguments) => limits::limits(&arguments),
+        Command::Import(arguments) => import::import(&arguments),
         Command::Schema => schema::schema(),
     };
     match done {

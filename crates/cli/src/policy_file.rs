@@ -33,6 +33,14 @@ pub(crate) fn read(file: &Path) -> Result<Loaded, LoadError> {
     parse(&stdin_text()?, &name_of(file), Some(Path::new(""))).map_err(LoadError::Invalid)
 }
 
+/// The text of a file that is no policy yet; `-` is stdin.
+pub(crate) fn text(file: &Path) -> Result<String, LoadError> {
+    if file == Path::new(STDIN) {
+        return stdin_text();
+    }
+    std::fs::read_to_string(file).map_err(|error| LoadError::Io { path: file.to_owned(), error })
+}
+
 /// Reads a policy that has to be valid.
 pub(crate) fn read_valid(file: &Path) -> Result<Loaded, Failure> {
     read(file).map_err(|error| unread(&error))

@@ -48,7 +48,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     http: ListenAddress,
 
-    /// Where to answer gRPC (not served yet)
+    /// Where to answer gRPC: Envoy's rate limit service
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     grpc: ListenAddress,
 
@@ -74,10 +74,15 @@ pub(crate) struct ServeArguments {
 
 /// Runs the service until it is told to stop.
 pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
-    let listeners =
-        Listeners { http: arguments.http.address(), resp: arguments.resp.address(), admin: arguments.admin.address() };
-    if listeners.http.is_none() && listeners.resp.is_none() && listeners.admin.is_none() {
-        return Err(Failure::wrong_usage("--http, --resp and --admin are all off: nothing would be served"));
+    let listeners = Listeners {
+        http: arguments.http.address(),
+        grpc: arguments.grpc.address(),
+        resp: arguments.resp.address(),
+        admin: arguments.admin.address(),
+    };
+    let is_off = |listener: Option<_>| listener.is_none();
+    if is_off(listeners.http) && is_off(listeners.grpc) && is_off(listeners.resp) && is_off(listeners.admin) {
+        return Err(Failure::wrong_usage("all listeners are off: nothing would be served"));
     }
     let loaded = match &arguments.file {
         Some(file) => policy_file::read_valid(file)?,
@@ -121,10 +126,6 @@ fn remarks(arguments: &ServeArguments, loaded: &Loaded) -> Vec<String> {
     let mut remarks = Vec::new();
     if let StoreSettings::Redis(redis) = &loaded.policy.store {
         remarks.push(format!("counters are on Redis at {}", redis.nodes.join(", ")));
-    }
-    let not_served = not_served(arguments);
-    if !not_served.is_empty() {
-        remarks.push(format!("not served yet, and not listening: {}", not_served.join(", ")));
     }
     if let (Some(file), count @ 1..) = (&arguments.file, loaded.warnings.len()) {
         remarks.push(warnings(file, count));
@@ -266,12 +267,4 @@ fn unbound(error: BindError) -> Failure {
 fn in_use_hint(listener: Listener) -> String {
     let name = listener.name();
     format!("choose another address with --{name} ADDRESS, :0 for any free port, or --{name} off")
-}
-
-/// Front ends that were asked for and do not exist yet, with their addresses.
-fn not_served(arguments: &ServeArguments) -> Vec<String> {
-    [("grpc", arguments.grpc)]
-        .into_iter()
-        .filter_map(|(name, listen)| Some(format!("{name} ({})", listen.address()?)))
-        .collect()
 }

@@ -27,8 +27,11 @@ pub use plan::{
     PlannedRule, RuleOutcome,
 };
 pub use problem::{Place, Problem, Step};
-pub use request::{Headers, Request};
+pub use request::{Descriptor, Headers, Request};
 #[cfg(feature = "yaml")]
 pub use starter::STARTER;
 #[cfg(feature = "yaml")]
-pub use yaml::{Diagnostic, LoadError, Loaded, Report, Severity, json_schema, load, parse};
+pub use yaml::{
+    Diagnostic, Document, DocumentPlace, DocumentValue, LoadError, Loaded, Mistake, Report, Severity, json_schema,
+    load, parse,
+};

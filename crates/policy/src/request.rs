@@ -20,7 +20,39 @@ pub struct Request<'a> {
     pub cost: u64,
     /// The time of day in seconds since 1970, for the validity of tokens; the system's where it is not given.
     pub unix_time_s: Option<u64>,
+    /// What a gateway says about it, if that is how it is known.
+    pub descriptor: Option<&'a Descriptor<'a>>,
 }
+
+/// What a gateway says about a request: entries, each a name and a value, under a domain.
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor<'a> {
+    /// Whose rules are meant.
+    pub domain: &'a str,
+    /// The entries, in the order of the gateway.
+    pub entries: &'a [(&'a str, &'a str)],
+}
+
+impl Descriptor<'_> {
+    /// The value of the first entry of a name.
+    fn value(&self, name: &str) -> Option<&str> {
+        self.entries.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+}
+
+/// Its entries, by name.
+impl Headers for Descriptor<'_> {
+    fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
+        self.entries.line(name, at)
+    }
+
+    fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
+        self.entries.first_line(name)
+    }
+}
+
+/// The entry with the client's address, as gateways call it.
+pub(crate) const REMOTE_ADDRESS: &str = "remote_address";
 
 /// Header fields, by name without regard to case.
 pub trait Headers: Sync {
@@ -96,6 +128,32 @@ impl<'a> Request<'a> {
     /// A request of which nothing is known but where it comes from.
     #[must_use]
     pub fn from_peer(peer: Option<IpAddr>) -> Request<'a> {
-        Request { peer, method: "", host: None, target: "", headers: &(), identities: &[], cost: 1, unix_time_s: None }
+        Request {
+            peer,
+            method: "",
+            host: None,
+            target: "",
+            headers: &(),
+            identities: &[],
+            cost: 1,
+            unix_time_s: None,
+            descriptor: None,
+        }
+    }
+
+    /// The request that a descriptor tells of. `remote_address` is where it
+    /// comes from; `method`, `host` and `path` are what they are called; every
+    /// entry is a header and an identity of its name.
+    #[must_use]
+    pub fn from_descriptor(descriptor: &'a Descriptor<'a>) -> Request<'a> {
+        Request {
+            method: descriptor.value("method").unwrap_or_default(),
+            host: descriptor.value("host"),
+            target: descriptor.value("path").unwrap_or_default(),
+            headers: descriptor,
+            identities: descriptor.entries,
+            descriptor: Some(descriptor),
+            ..Request::from_peer(descriptor.value(REMOTE_ADDRESS).and_then(|address| address.parse().ok()))
+        }
     }
 }

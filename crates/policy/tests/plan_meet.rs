@@ -12,7 +12,7 @@ use tollgate_policy::model::{
     AccessList, Allowance, ClientIp, Condition, CostSource, Grant, IdentitySource, Networks, OnFailure, Override, Rule,
     Tier, TierSource, When,
 };
-use tollgate_policy::{Access, GrantSource, Plan, Policy, Request, RuleOutcome};
+use tollgate_policy::{Access, Descriptor, GrantSource, Plan, Policy, Request, RuleOutcome};
 
 const CLIENT: &str = "203.0.113.9";
 
@@ -203,6 +203,10 @@ fn deny_comes_before_allow_and_both_before_the_rules() {
     }
 }
 
+fn domain(domain: &str) -> When {
+    When { domains: strings(&[domain]), ..When::default() }
+}
+
 fn reason(when: When, request: &Request<'_>) -> String {
     let identities = vec![identity("user", header("X-User"))];
     let plan = compile(Policy { identities, ..with_rules(vec![rule_for("r", &["user"], when)]) });
@@ -232,7 +236,69 @@ fn people_are_told_why_a_rule_does_not_apply() {
     let among = Networks::Among(vec!["10.0.0.0/8".parse().unwrap()]);
     assert_eq!(on(network(among)), "client_ip is 203.0.113.9, not in 10.0.0.0/8");
     assert_eq!(reason(When::default(), &from(CLIENT, "GET", "/", &())), "identity `user` is absent");
+    let all_but = |these: &[&str], but_not: &[&str]| {
+        user(Condition::OneOfBut { these: patterns(these), but_not: patterns(but_not) })
+    };
+    assert_eq!(on(all_but(&[], &["b*", "eve"])), "identity `user` is `bob`, not among all without `b*`, `eve`");
+    assert_eq!(on(all_but(&["b*"], &["bob"])), "identity `user` is `bob`, not among `b*` without `bob`");
+    assert_eq!(on(domain("edge")), "domain is not known");
+    assert_eq!(on(When { exact_entries: true, ..When::default() }), "it is no descriptor of a gateway");
+    let entries = [("X-User", "bob"), ("remote_address", CLIENT)];
+    let descriptor = Descriptor { domain: "mesh", entries: &entries };
+    let described = Request { descriptor: Some(&descriptor), ..request };
+    assert_eq!(reason(domain("edge"), &described), "domain is mesh, not edge");
+    let exact = When { exact_entries: true, ..domain("mesh") };
+    assert_eq!(reason(exact, &described), "its entries are user, client_ip, not exactly user");
     assert_eq!(reason(paths(&["/a"]), &from(CLIENT, "GET", "", &())), "path is not known");
+}
+
+#[test]
+fn a_descriptor_tells_of_a_request() {
+    let exact = When { exact_entries: true, ..domain("edge") };
+    let only_paths = When { paths: strings(&["/v1/*"]), methods: strings(&["POST"]), ..When::default() };
+    let plan = compile(Policy {
+        identities: vec![
+            identity("user", IdentitySource::Given),
+            identity("plan", header("X-Plan")),
+            identity("path_said", header("path")),
+        ],
+        ..with_rules(vec![
+            rule_for("address", &["client_ip"], domain("edge")),
+            rule_for("exact", &["client_ip"], exact.clone()),
+            rule_for("both", &["user", "plan"], exact),
+            rule_for("elsewhere", &["client_ip"], domain("mesh")),
+            rule_for("path", &["path"], only_paths),
+            rule("said", &["path_said"]),
+        ])
+    });
+    let told = |entries: &[(&str, &str)]| {
+        let descriptor = Descriptor { domain: "edge", entries };
+        met(&plan, &Request::from_descriptor(&descriptor))
+    };
+    assert_eq!(told(&[("remote_address", CLIENT)]), ["address 203.0.113.9", "exact 203.0.113.9"]);
+    assert_eq!(told(&[("remote_address", CLIENT), ("user", "bob")]), ["address 203.0.113.9"]);
+    assert_eq!(told(&[("x-plan", "pro"), ("user", "bob")]), ["both bob|pro"]);
+    assert_eq!(told(&[("plan", "pro"), ("user", "bob")]), ["both bob|pro"]);
+    assert_eq!(told(&[("plan", "pro"), ("user", "bob"), ("user", "eve")]), Vec::<String>::new());
+    assert_eq!(told(&[("path", "/v1//a?b"), ("method", "post")]), ["path /v1/a", "said /v1//a?b"]);
+    assert_eq!(told(&[("remote_address", "nowhere")]), Vec::<String>::new());
+    assert_eq!(met(&plan, &from(CLIENT, "GET", "/", &())), Vec::<String>::new());
+}
+
+#[test]
+fn a_rule_may_replace_others() {
+    let login = Rule { replaces: strings(&["all", "users"]), ..rule_for("login", &["user"], paths(&["/login"])) };
+    let plan = compile(Policy {
+        identities: vec![identity("user", header("X-User"))],
+        ..with_rules(vec![rule("all", &[]), login, rule("users", &["user"]), rule("others", &["client_ip"])])
+    });
+    let bob = [("X-User", "bob")];
+    assert_eq!(met(&plan, &from(CLIENT, "GET", "/login", &bob)), ["login bob", "others 203.0.113.9"]);
+    assert_eq!(met(&plan, &from(CLIENT, "GET", "/", &bob)), ["all ", "users bob", "others 203.0.113.9"]);
+    // Without its key it does not apply, and so it replaces nothing.
+    assert_eq!(met(&plan, &from(CLIENT, "GET", "/login", &())), ["all ", "others 203.0.113.9"]);
+    let told = plan.explain(&from(CLIENT, "GET", "/login", &bob)).rules.remove(0);
+    assert_eq!(told.outcome, RuleOutcome::NotApplied { reason: "replaced by `login`".to_owned() });
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tollgate_policy::model::{
     AccessList, Allowance, ClientIp, Condition, CostSource, Grant, IdentitySource, Networks, Override, Policy, Rule,
     TextPattern, Tier, TierSource, When,
 };
-use tollgate_policy::{Access, Plan, Request, RuleOutcome};
+use tollgate_policy::{Access, Descriptor, Plan, Request, RuleOutcome};
 
 /// Small alphabets, so that rules and requests often meet.
 const METHODS: [&str; 3] = ["GET", "POST", "PUT"];
@@ -28,6 +28,8 @@ const VALUE_PATTERNS: [&str; 6] = ["1", "1*", "*2", "2", "*", "key=1"];
 const PEERS: [&str; 5] = ["10.0.0.1", "192.0.2.1", "192.0.2.77", "2001:db8::1", "::ffff:10.0.0.1"];
 const FORWARDED: [&str; 4] = ["192.0.2.1", "192.0.2.77, 10.9.9.9", "garbage", "6.6.6.6, 2001:db8::1"];
 const NETWORKS: [&str; 4] = ["10.0.0.0/8", "192.0.2.0/26", "192.0.2.77/32", "2001:db8::/32"];
+const DOMAINS: [&str; 3] = ["edge", "mesh", "Edge"];
+const ENTRIES: [&str; 7] = ["remote_address", "client_ip", "user", "X-User", "x-key", "path", "method"];
 const TIERS: [&str; 3] = ["free", "pro", "gold"];
 const KEYS: [&str; 7] = ["client_ip", "user", "client", "route", "path", "tier", "method"];
 
@@ -61,9 +63,13 @@ impl Dice {
     }
 
     fn condition(&mut self) -> Condition {
-        match self.roll(4) {
+        match self.roll(6) {
             0 => Condition::Present,
             1 => Condition::Absent,
+            2 => {
+                let these = if self.one_in(2) { Vec::new() } else { patterns(&self.some(&VALUE_PATTERNS, 2)) };
+                Condition::OneOfBut { these, but_not: patterns(&self.some(&VALUE_PATTERNS, 2)) }
+            }
             _ => Condition::OneOf(patterns(&self.some(&VALUE_PATTERNS, 2))),
         }
     }
@@ -89,6 +95,10 @@ impl Dice {
             let among = self.some(&NETWORKS, 2).iter().map(|network| network.parse().unwrap()).collect();
             when.network = Some(if self.one_in(3) { Networks::Internal } else { Networks::Among(among) });
         }
+        if self.one_in(5) {
+            when.domains = self.texts(&DOMAINS, 2);
+        }
+        when.exact_entries = self.one_in(6);
         when
     }
 
@@ -156,6 +166,8 @@ struct Sent {
     target: String,
     headers: Vec<(String, String)>,
     cost: u64,
+    /// The domain, and the names of the entries.
+    descriptor: Option<(String, Vec<String>)>,
 }
 
 impl Dice {
@@ -182,6 +194,7 @@ impl Dice {
             target: if self.one_in(10) { String::new() } else { self.pick(&PATHS).to_owned() },
             headers,
             cost: self.roll(3) as u64,
+            descriptor: (!self.one_in(3)).then(|| (self.pick(&DOMAINS).to_owned(), self.texts(&ENTRIES, 3))),
         }
     }
 }
@@ -275,12 +288,38 @@ impl Model<'_> {
         match condition {
             Condition::Present => value.is_some(),
             Condition::Absent => value.is_none(),
-            Condition::OneOf(among) => value.is_some_and(|value| {
-                among
-                    .iter()
-                    .any(|pattern| if is_list { self.means(pattern, value) } else { star(&pattern.0, &value.1) })
+            Condition::OneOf(among) => value.is_some_and(|value| self.is_among(among, value, is_list)),
+            Condition::OneOfBut { these, but_not } => value.is_some_and(|value| {
+                (these.is_empty() || self.is_among(these, value, is_list)) && !self.is_among(but_not, value, is_list)
             }),
         }
+    }
+
+    fn is_among(&self, among: &[TextPattern], value: &(String, String), is_list: bool) -> bool {
+        among.iter().any(|pattern| if is_list { self.means(pattern, value) } else { star(&pattern.0, &value.1) })
+    }
+
+    /// Whether the descriptor is of the domain, and its entries are exactly those that the rule names.
+    fn is_described(&self, rule: &Rule) -> bool {
+        let when = &rule.when;
+        let descriptor = self.sent.descriptor.as_ref();
+        let domain =
+            when.domains.is_empty() || descriptor.is_some_and(|(domain, _)| when.domains.iter().any(|d| d == domain));
+        let mut named: Vec<&str> = rule.key.iter().map(String::as_str).collect();
+        named.extend(when.headers.iter().chain(&when.identities).map(|(name, _)| name.as_str()));
+        named.extend((!when.methods.is_empty()).then_some("method"));
+        named.extend((!when.hosts.is_empty()).then_some("host"));
+        named.extend((!when.paths.is_empty()).then_some("path"));
+        named.extend(when.network.is_some().then_some("client_ip"));
+        let mut named: Vec<&str> = named.into_iter().map(meant).collect();
+        named.sort_unstable();
+        named.dedup();
+        let entries = descriptor.is_some_and(|(_, entries)| {
+            let mut entries: Vec<&str> = entries.iter().map(|entry| meant(entry)).collect();
+            entries.sort_unstable();
+            entries == named
+        });
+        domain && (entries || !when.exact_entries)
     }
 
     fn meets(&self, when: &When) -> bool {
@@ -358,7 +397,8 @@ impl Model<'_> {
     fn charges(&self) -> Charges {
         let mut charges = Vec::new();
         let every_path = || self.policy.rules.iter().flat_map(|rule| &rule.when.paths);
-        for (at, rule) in (0..).zip(&self.policy.rules).filter(|(_, rule)| self.meets(&rule.when)) {
+        let meets = |rule: &Rule| self.meets(&rule.when) && self.is_described(rule);
+        for (at, rule) in (0..).zip(&self.policy.rules).filter(|(_, rule)| meets(rule)) {
             let route =
                 if rule.when.paths.is_empty() { self.route(every_path()) } else { self.route(rule.when.paths.iter()) };
             let Some(parts) = rule.key.iter().map(|name| self.identity(name, route)).collect::<Option<Vec<_>>>() else {
@@ -388,6 +428,16 @@ impl Model<'_> {
             (false, true) => Access::Allowed,
             (false, false) => Access::Rules,
         }
+    }
+}
+
+/// What an entry stands for.
+fn meant(name: &str) -> &str {
+    match name {
+        "remote_address" => "client_ip",
+        "X-User" | "x-user" => "user",
+        "X-Key" | "x-key" => "key",
+        name => name,
     }
 }
 
@@ -427,7 +477,11 @@ fn star(pattern: &str, text: &str) -> bool {
 }
 
 fn check(plan: &Plan, policy: &Policy, sent: &Sent) -> Result<usize, TestCaseError> {
+    let entries: Vec<(&str, &str)> =
+        sent.descriptor.iter().flat_map(|(_, names)| names).map(|name| (name.as_str(), "")).collect();
+    let descriptor = sent.descriptor.as_ref().map(|(domain, _)| Descriptor { domain, entries: &entries });
     let request = Request {
+        descriptor: descriptor.as_ref(),
         method: &sent.method,
         host: sent.host.as_deref(),
         target: &sent.target,

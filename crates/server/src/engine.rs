@@ -9,7 +9,8 @@ use tollgate::policy::model::StoreSettings;
 use tollgate::policy::published::Published;
 use tollgate::redis::StoreEvent;
 use tollgate::{
-    AlgorithmKind, CheckedPolicy, Clock, Decision, Limiter, LimiterError, Permit, Quota, Request, Settled, Verdict,
+    AlgorithmKind, AskedTogether, CheckedPolicy, Clock, Decision, LimitOptions, Limiter, LimiterError, Permit, Quota,
+    Request, Settled, Together, Verdict,
 };
 
 use crate::decision_counters::DecisionCounters;
@@ -17,7 +18,7 @@ use crate::front_end::FrontEnd;
 use crate::listen::ListenerMetrics;
 use crate::metrics::Metrics;
 use crate::receipts::{ReceiptName, Receipts};
-use crate::service_store::ServiceStore as Store;
+use crate::service_store::{ServiceLimit, ServiceStore as Store};
 use crate::throttle::Throttle;
 
 /// Decides requests. All front ends share one.
@@ -198,6 +199,28 @@ impl Engine {
     pub(crate) fn note_throttled(&self, count: u64, begun_ns: u64) {
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
         self.metrics.durations.observe_together(FrontEnd::Resp, count, taken_ns);
+    }
+
+    /// Decides several requests together, all or none, and counts them as one.
+    pub(crate) async fn decide_together(
+        &self,
+        front_end: FrontEnd,
+        asked: &[AskedTogether<'_, ServiceLimit>],
+    ) -> Together {
+        let begun_ns = self.now_ns();
+        let together = self.limiter.decide_together(asked).await;
+        let taken_ns = self.now_ns().saturating_sub(begun_ns);
+        // What takes nothing is a peek only if none of them takes anything.
+        if let Some(largest) = asked.iter().max_by_key(|one| one.request.cost) {
+            self.in_force.load().counters.count(front_end, &largest.request, &together.overall);
+            self.metrics.durations.observe(front_end, taken_ns);
+        }
+        together
+    }
+
+    /// Prepares a limit that is no rule's, for a caller who brings one. Its scope must be no rule's either.
+    pub(crate) fn limit(&self, scope: &str, quota: Quota) -> Option<ServiceLimit> {
+        tollgate::Store::limit(self.limiter.store(), scope, quota, LimitOptions::default()).ok()
     }
 
     /// The metrics in Prometheus' text format.

@@ -7,11 +7,13 @@ pub enum FrontEnd {
     ForwardAuth,
     /// What Redis clients speak.
     Resp,
+    /// gRPC, as gateways ask.
+    Grpc,
 }
 
 impl FrontEnd {
     /// All of them, each at its [`position`](FrontEnd::position).
-    pub(crate) const ALL: [FrontEnd; 3] = [FrontEnd::Http, FrontEnd::ForwardAuth, FrontEnd::Resp];
+    pub(crate) const ALL: [FrontEnd; 4] = [FrontEnd::Http, FrontEnd::ForwardAuth, FrontEnd::Resp, FrontEnd::Grpc];
 
     /// Its name in metrics.
     #[must_use]
@@ -20,6 +22,7 @@ impl FrontEnd {
             FrontEnd::Http => "http",
             FrontEnd::ForwardAuth => "forward-auth",
             FrontEnd::Resp => "resp",
+            FrontEnd::Grpc => "grpc",
         }
     }
 
@@ -28,6 +31,7 @@ impl FrontEnd {
             FrontEnd::Http => 0,
             FrontEnd::ForwardAuth => 1,
             FrontEnd::Resp => 2,
+            FrontEnd::Grpc => 3,
         }
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! A front end translates a call into a [`Request`](tollgate::Request), the
 //! [`Engine`] decides it, and the front end renders the
-//! [`Verdict`](tollgate::Verdict). The front ends are HTTP with JSON, which
-//! alone knows JSON, and [`resp`] for clients of Redis. [`Server`] binds the listeners, serves them
+//! [`Verdict`](tollgate::Verdict). The front ends are HTTP, which alone knows
+//! JSON, gRPC, which alone knows protobuf, and [`resp`] for clients of Redis. [`Server`] binds the listeners, serves them
 //! and drains them.
 
 mod decision_counters;
 mod duration_histogram;
 mod engine;
 mod front_end;
+mod grpc;
 mod http;
 mod listen;
 mod metrics;

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::engine::Engine;
+use crate::grpc::GrpcFrontEnd;
 use crate::http;
 use crate::listen::{Accepting, ConnectionLimits, Encryption, accept};
 use crate::resp::{self, RespLimits};
@@ -22,6 +23,8 @@ const DRAIN_AT_MOST: Duration = Duration::from_secs(10);
 pub struct Listeners {
     /// Where callers ask.
     pub http: Option<SocketAddr>,
+    /// Where gateways ask.
+    pub grpc: Option<SocketAddr>,
     /// Where clients of Redis ask.
     pub resp: Option<SocketAddr>,
     /// Where operators look. It asks nobody who they are, so it must be a loopback address.
@@ -33,6 +36,8 @@ pub struct Listeners {
 pub enum Listener {
     /// Where callers ask.
     Http,
+    /// Where gateways ask.
+    Grpc,
     /// Where clients of Redis ask.
     Resp,
     /// Where operators look.
@@ -82,9 +87,13 @@ impl Server {
             return Err(BindError::AdminExposed(address));
         }
         let mut bound = Vec::new();
-        for (listener, address) in
-            [(Listener::Http, listeners.http), (Listener::Resp, listeners.resp), (Listener::Admin, listeners.admin)]
-        {
+        let wanted = [
+            (Listener::Http, listeners.http),
+            (Listener::Grpc, listeners.grpc),
+            (Listener::Resp, listeners.resp),
+            (Listener::Admin, listeners.admin),
+        ];
+        for (listener, address) in wanted {
             let Some(address) = address else { continue };
             let (address, socket) =
                 bind(address).await.map_err(|source| BindError::Address { listener, address, source })?;
@@ -160,6 +169,10 @@ async fn serve_listener(listener: Listener, accepting: Accepting, engine: Arc<En
     let router = match listener {
         Listener::Http => http::public_router(&engine),
         Listener::Admin => http::admin_router(&engine),
+        Listener::Grpc => {
+            let front_end = GrpcFrontEnd::new(&engine, stopped.clone());
+            return accept(accepting, stopped, move |visitor| front_end.clone().serve_connection(visitor.stream)).await;
+        }
         Listener::Resp => {
             return accept(accepting, stopped, move |visitor| {
                 let engine = Arc::clone(&engine);
@@ -181,6 +194,7 @@ impl Listener {
     pub const fn name(self) -> &'static str {
         match self {
             Listener::Http => "http",
+            Listener::Grpc => "grpc",
             Listener::Resp => "resp",
             Listener::Admin => "admin",
         }
@@ -190,7 +204,7 @@ impl Listener {
     #[must_use]
     pub const fn schemes(self) -> (&'static str, &'static str) {
         match self {
-            Listener::Http | Listener::Admin => ("http", "https"),
+            Listener::Http | Listener::Grpc | Listener::Admin => ("http", "https"),
             Listener::Resp => ("redis", "rediss"),
         }
     }

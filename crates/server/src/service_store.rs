@@ -114,6 +114,14 @@ impl Store for ServiceStore {
         }
     }
 
+    fn credit(&self, limit: &ServiceLimit, key: &[u8], cost: u64) {
+        match (self, limit) {
+            (ServiceStore::Memory(store), ServiceLimit::Memory(limit)) => Store::credit(store, limit, key, cost),
+            (ServiceStore::Redis(store), ServiceLimit::Redis(limit)) => store.credit(limit, key, cost),
+            _ => unreachable!("{OF_ANOTHER_STORE}"),
+        }
+    }
+
     async fn settle(&self, receipt: ServiceReceipt, true_cost: u64) -> Settled {
         match (self, receipt) {
             (ServiceStore::Memory(store), ServiceReceipt::Memory(receipt)) => {

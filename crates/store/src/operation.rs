@@ -112,6 +112,26 @@ impl Operation for GiveBack<'_> {
     }
 }
 
+/// Gives back without knowing which charge it was.
+pub(crate) struct Credit {
+    pub(crate) cost: u64,
+}
+
+impl Operation for Credit {
+    type Output = ();
+
+    fn may_grow(&self) -> bool {
+        false
+    }
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) {
+        let newest = algorithm.charged(state, now, self.cost);
+        // A place that a bucket has promised belongs to somebody, who may still come: never undo that one.
+        let charged = Charged { part: newest.part ^ 1, ..newest };
+        algorithm.give_back(state, now, &charged, self.cost);
+    }
+}
+
 pub(crate) struct Settle<'a> {
     pub(crate) charged: &'a Charged,
     pub(crate) true_cost: u64,

@@ -55,6 +55,13 @@ pub trait Store: Send + Sync + 'static {
     /// that has to tell another machine does so in its own time.
     fn give_back(&self, receipt: Self::Receipt);
 
+    /// Gives back so much of what a key has used, for a caller who has no
+    /// receipt: never more than was used. It returns at once, like
+    /// [`give_back`](Store::give_back). A store that cannot gives nothing back.
+    fn credit(&self, limit: &Self::Limit, key: &[u8], cost: u64) {
+        let _ = (limit, key, cost);
+    }
+
     /// Replaces an estimated cost by the true one.
     fn settle(&self, receipt: Self::Receipt, true_cost: u64) -> impl Future<Output = Settled> + Send;
 
@@ -221,6 +228,10 @@ impl<S: Store> Store for Arc<S> {
 
     fn give_back(&self, receipt: S::Receipt) {
         (**self).give_back(receipt);
+    }
+
+    fn credit(&self, limit: &S::Limit, key: &[u8], cost: u64) {
+        (**self).credit(limit, key, cost);
     }
 
     fn settle(&self, receipt: S::Receipt, true_cost: u64) -> impl Future<Output = Settled> + Send {

@@ -73,14 +73,16 @@ mod verdict;
 #[cfg(feature = "redis")]
 pub use connect::{ConnectError, redis_store};
 pub use fields::{Field, PROBLEM_JSON};
-pub use limiter::{Limiter, LimiterBuilder, LimiterError, memory_store};
+pub use limiter::{AskedTogether, Limiter, LimiterBuilder, LimiterError, Part, Together, memory_store};
 pub use permit::Permit;
 pub use receipt::Receipt;
 pub use tollgate_core::{
     AlgorithmKind, Decision, MAX_AMOUNT, MAX_SPAN_NS, ParseRateError, Queue, Quota, QuotaError, Rate, RateError,
     Settled, Verdict as ChargeVerdict, most_admitted,
 };
-pub use tollgate_policy::{self as policy, CheckedPolicy, Headers, Policy, PolicyBuilder, Request, RuleBuilder, rule};
+pub use tollgate_policy::{
+    self as policy, CheckedPolicy, Descriptor, Headers, Policy, PolicyBuilder, Request, RuleBuilder, rule,
+};
 #[cfg(feature = "redis")]
 pub use tollgate_redis::{self as redis, RedisStore};
 #[cfg(feature = "tokio")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Verdict as CoreVerdict};
+use tollgate_core::{Decision, Quota, Verdict as CoreVerdict};
 use tollgate_store::Source;
 
 use crate::facts::Facts;
@@ -33,6 +33,10 @@ pub(crate) struct Told {
     retry_after_ns: Option<u64>,
     /// The rules that let it pass with a warning.
     pub(crate) warned: SmallVec<[u32; 2]>,
+    /// The answers to what was charged besides the rules.
+    pub(crate) besides: Vec<Decision>,
+    /// Whether a rule applies that grants as much as anybody wants.
+    pub(crate) unlimited: bool,
 }
 
 /// A verdict that is still being written. Nobody else has it yet.
@@ -63,6 +67,8 @@ impl Draft {
             now_ns,
             retry_after_ns: None,
             warned: SmallVec::new(),
+            besides: Vec::new(),
+            unlimited: false,
         }))
     }
 
@@ -82,8 +88,16 @@ impl Told {
 
     /// Whether the store could not answer as it should.
     pub(crate) fn is_troubled(&self) -> bool {
-        let no_room = |state: &RuleState| !state.shadow && state.decision.verdict == CoreVerdict::NoRoom;
-        self.source == Source::Fallback || self.states.iter().any(no_room)
+        let no_room = |decision: &Decision| decision.verdict == CoreVerdict::NoRoom;
+        self.source == Source::Fallback
+            || self.enforced().any(|(_, state)| no_room(&state.decision))
+            || self.besides.iter().any(no_room)
+    }
+
+    /// Whether anything that was to be charged stands in the way.
+    pub(crate) fn refuses(&self) -> bool {
+        self.enforced().any(|(_, state)| !state.decision.is_allowed())
+            || self.besides.iter().any(|decision| !decision.is_allowed())
     }
 
     fn delay_ns(&self) -> u64 {
@@ -104,15 +118,18 @@ impl Told {
         let refusing = self.enforced().filter(|(_, state)| !state.decision.is_allowed());
         let longest = refusing.max_by_key(|(_, state)| state.decision.retry_after().unwrap_or(u64::MAX));
         self.deciding = longest.map(|(at, _)| at);
-        self.retry_after_ns = self.deciding().and_then(|state| state.decision.retry_after());
+        let of_rules = self.deciding().map(|state| state.decision.retry_after());
+        let besides = self.besides.iter().filter(|decision| !decision.is_allowed()).map(Decision::retry_after);
+        // Never, where one of them says so.
+        self.retry_after_ns = of_rules.into_iter().chain(besides).reduce(|one, other| Some(one?.max(other?))).flatten();
         self.action = Action::Reject;
     }
 
-    /// Refuses it on account of one rule, until then.
-    pub(crate) fn refuse_until(&mut self, action: Action, rule: u32, retry_after_ns: Option<u64>) {
+    /// Refuses it on account of one charge, until then.
+    pub(crate) fn refuse_until(&mut self, action: Action, charge: usize, retry_after_ns: Option<u64>) {
         self.action = action;
         self.warned.clear();
-        self.deciding = self.states.iter().position(|state| state.rule == rule);
+        self.deciding = self.states.iter().position(|state| state.charge as usize == charge);
         // When the block ends, the limit may still stand in the way.
         let limit = self.deciding().and_then(|state| state.decision.retry_after()).unwrap_or(0);
         self.retry_after_ns = retry_after_ns.map(|left| left.max(limit));
@@ -141,6 +158,8 @@ pub enum Action {
 pub struct RuleState {
     pub(crate) rule: u32,
     pub(crate) quota: u32,
+    /// The position of the charge among those of the request.
+    pub(crate) charge: u32,
     /// What its limit says.
     pub decision: Decision,
     /// Whether it is only watched.
@@ -212,9 +231,21 @@ impl Verdict {
         &self.told.facts.plan.quotas()[state.quota as usize].scope
     }
 
+    /// The quota of a state's limit.
+    #[must_use]
+    pub fn quota(&self, state: &RuleState) -> &Quota {
+        &self.told.facts.plan.quotas()[state.quota as usize].quota
+    }
+
     /// The names of the rules that let it pass with a warning.
     pub fn warned_by(&self) -> impl Iterator<Item = &str> {
         self.told.warned.iter().map(|rule| &*self.told.facts.plan.rules()[*rule as usize].name)
+    }
+
+    /// Whether a rule applies that grants as much as anybody wants.
+    #[must_use]
+    pub fn is_unlimited(&self) -> bool {
+        self.told.unlimited
     }
 
     /// Where the answer comes from.
@@ -239,6 +270,19 @@ impl Verdict {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.told.retry_after_ns.map(Duration::from_nanos)
+    }
+
+    /// Whether a limit refuses it, be it only this instance's share of it, and not just the store's trouble.
+    #[must_use]
+    pub fn is_over_limit(&self) -> bool {
+        let over =
+            |decision: &Decision| matches!(decision.verdict, CoreVerdict::Refused { .. } | CoreVerdict::Impossible);
+        let is_refused = self.told.enforced().any(|(_, state)| over(&state.decision));
+        match self.told.action {
+            Action::Block | Action::Deny => true,
+            Action::Reject => is_refused || self.told.besides.iter().any(over),
+            Action::Allow | Action::Warn | Action::Delay => false,
+        }
     }
 
     /// The HTTP status: 200, 429 (limited), 403 (on the deny list) or 503 (the store's trouble).

@@ -52,7 +52,11 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<Exit, Failure> {
     for (name, _) in identities.iter().filter(|(name, _)| !is_known(&loaded.policy, name)) {
         say(format_args!("the policy has no identity `{name}`, so what it is set to changes nothing"));
     }
-    let explanation = plan.explain(&arguments.request.request(&identities));
+    let entries = arguments.request.entries();
+    let explanation = match arguments.request.descriptor(&entries) {
+        Some(descriptor) => plan.explain(&arguments.request.of_descriptor(&descriptor)),
+        None => plan.explain(&arguments.request.request(&identities)),
+    };
     match arguments.format {
         Format::Text => answer::print(&text::page(&plan, &explanation))?,
         Format::Json => answer::print_json(&json::body(&plan, &explanation))?,

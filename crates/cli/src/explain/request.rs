@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use clap::Args;
-use tollgate::Request;
+use tollgate::{Descriptor, Request};
 
 #[derive(Debug, Args)]
 pub(super) struct RequestArguments {
@@ -37,6 +37,14 @@ pub(super) struct RequestArguments {
     #[arg(long = "header", value_name = "NAME: VALUE")]
     headers: Vec<HeaderArgument>,
 
+    /// The domain of a gateway's descriptor: what else is known of the request is in --entry
+    #[arg(long, conflicts_with_all = ["ip", "user", "identities", "method", "host", "path", "headers"])]
+    domain: Option<String>,
+
+    /// An entry of the descriptor; several times for several
+    #[arg(long = "entry", value_name = "NAME=VALUE", requires = "domain")]
+    entries: Vec<IdentityArgument>,
+
     /// What it costs, where a rule has no cost of its own
     #[arg(long, default_value_t = 1)]
     cost: u64,
@@ -46,6 +54,14 @@ impl RequestArguments {
     pub(super) fn identities(&self) -> Vec<(&str, &str)> {
         let user = self.user.iter().map(|user| ("user", user.as_str()));
         user.chain(self.identities.iter().map(|given| (given.name.as_str(), given.value.as_str()))).collect()
+    }
+
+    pub(super) fn entries(&self) -> Vec<(&str, &str)> {
+        self.entries.iter().map(|given| (given.name.as_str(), given.value.as_str())).collect()
+    }
+
+    pub(super) fn descriptor<'a>(&'a self, entries: &'a [(&'a str, &'a str)]) -> Option<Descriptor<'a>> {
+        self.domain.as_deref().map(|domain| Descriptor { domain, entries })
     }
 
     pub(super) fn request<'a>(&'a self, identities: &'a [(&'a str, &'a str)]) -> Request<'a> {
@@ -58,6 +74,12 @@ impl RequestArguments {
             cost: self.cost,
             ..Request::from_peer(self.ip)
         }
+    }
+}
+
+impl RequestArguments {
+    pub(super) fn of_descriptor<'a>(&self, descriptor: &'a Descriptor<'a>) -> Request<'a> {
+        Request { cost: self.cost, ..Request::from_descriptor(descriptor) }
     }
 }
 

@@ -147,12 +147,3 @@ fn an_address_in_use_is_a_failure_with_a_hint() {
         assert!(said.contains(&format!("\nhint: choose another address with {flag} ADDRESS,")), "{said}");
     }
 }
-
-#[test]
-fn front_ends_that_do_not_exist_are_told() {
-    let tollgate = Running::serve();
-    let taken = tollgate.http.to_string();
-    // It would fail on the address in use if it opened it.
-    let mut other = Running::serve_with(&["--grpc", &taken, "--resp", "off"]);
-    assert_eq!(other.line(), format!("tollgate: not served yet, and not listening: grpc ({taken})"));
-}

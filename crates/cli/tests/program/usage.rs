@@ -37,7 +37,7 @@ fn wrong_usage_is_told_on_stderr() {
         (&["serve", "--tls-cert", "c.pem"], "--tls-key <FILE>"),
         (&["serve", "--http"], "a value is required for '--http <ADDRESS>'"),
         (&["serve", "--http", "nowhere"], "expected an address such as 127.0.0.1:8080"),
-        (&["serve", "--http", "off", "--resp", "off", "--admin", "off"], "nothing would be served"),
+        (&["serve", "--http", "off", "--grpc", "off", "--resp", "off", "--admin", "off"], "nothing would be served"),
         (&["serve", "--http", "off", "--admin", "0.0.0.0:0"], "it must be a loopback address"),
         (&["validate"], "<FILE>"),
         (&["validate", "x.yaml", "--format", "yaml"], "[possible values: text, json]"),

@@ -50,6 +50,7 @@ codes! {
         RESERVED_NAME = "reserved-name",
         DUPLICATE_NAME = "duplicate-name",
         UNKNOWN_IDENTITY = "unknown-identity",
+        UNKNOWN_RULE = "unknown-rule",
         CIRCULAR_FIRST = "circular-first",
         TIERS_WITHOUT_TIER = "tiers-without-tier",
         DEFAULT_TIER_MISSING = "default-tier-missing",

@@ -3,6 +3,7 @@ use std::collections::HashSet;
 use tollgate_core::{MAX_AMOUNT, MAX_SPAN_NS};
 
 use super::names::Names;
+use super::nearest::nearest;
 use super::problems::Problems;
 use super::words::quoted;
 use super::{codes, cost, grants, syntax, when};
@@ -13,6 +14,7 @@ use crate::problem::Place;
 pub(super) const MAX_KEY_PARTS: usize = 16;
 
 pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems) {
+    let all: HashSet<&str> = policy.rules.iter().map(|rule| rule.name.as_str()).collect();
     let mut known = HashSet::new();
     for (at, rule) in policy.rules.iter().enumerate() {
         let place = Place::top().member("rules").item(at);
@@ -21,6 +23,7 @@ pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems)
             problems.add(codes::DUPLICATE_NAME, place.member("name"), message, "give one of them another name");
         }
         one(rule, policy, names, &place, problems);
+        replaces(rule, &all, &place.member("replaces"), problems);
         if problems.is_full() {
             return;
         }
@@ -58,6 +61,20 @@ fn key(rule: &Rule, names: &Names<'_>, place: &Place, problems: &mut Problems) {
         if !known.insert(name) {
             let message = format!("{} is twice in this key", quoted(name));
             problems.add(codes::DUPLICATE_NAME, place.item(at), message, "once is enough");
+        }
+    }
+}
+
+fn replaces(rule: &Rule, all: &HashSet<&str>, place: &Place, problems: &mut Problems) {
+    for (at, name) in rule.replaces.iter().enumerate() {
+        let others = all.iter().copied().filter(|other| *other != rule.name);
+        if *name == rule.name {
+            let message = "a rule cannot replace itself";
+            problems.add(codes::UNKNOWN_RULE, place.item(at), message, "name another rule, or leave it out");
+        } else if !all.contains(name.as_str()) {
+            let hint =
+                nearest(name, others).map_or_else(String::new, |meant| format!("did you mean {}?", quoted(meant)));
+            problems.add(codes::UNKNOWN_RULE, place.item(at), format!("there is no rule {}", quoted(name)), hint);
         }
     }
 }

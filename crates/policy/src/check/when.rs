@@ -24,13 +24,16 @@ pub(super) fn check(when: &When, place: &Place, names: &Names<'_>, problems: &mu
         names.check(name, place.clone(), problems);
         not_empty(condition, &place, problems);
     }
+    for (at, domain) in when.domains.iter().enumerate() {
+        syntax::text(domain, "a domain", place.member("domain").item(at), problems);
+    }
     if let Some(Networks::Among(networks)) = &when.network {
         syntax::not_empty(networks, "network", &place.member("network"), problems);
     }
 }
 
 fn not_empty(condition: &Condition, place: &Place, problems: &mut Problems) {
-    if let Condition::OneOf(patterns) = condition {
+    if let Condition::OneOf(patterns) | Condition::OneOfBut { but_not: patterns, .. } = condition {
         syntax::not_empty(patterns, "text", place, problems);
     }
 }

@@ -26,6 +26,8 @@ pub struct Rule {
     pub overrides: Vec<Override>,
     /// What happens when the store fails, if not what the store's settings say.
     pub on_failure: Option<OnFailure>,
+    /// The names of rules that do not apply where this one does.
+    pub replaces: Vec<String>,
 }
 
 impl Rule {
@@ -44,6 +46,7 @@ impl Rule {
             publish: true,
             overrides: Vec::new(),
             on_failure: None,
+            replaces: Vec::new(),
         }
     }
 }

@@ -16,6 +16,10 @@ pub struct When {
     pub identities: Vec<(String, Condition)>,
     /// From where the client comes.
     pub network: Option<Networks>,
+    /// A descriptor of one of these domains.
+    pub domains: Vec<String>,
+    /// A descriptor whose entries are exactly those that the rule names, in its key and here.
+    pub exact_entries: bool,
 }
 
 /// What is asked of a value.
@@ -27,6 +31,13 @@ pub enum Condition {
     Absent,
     /// That it is one of these.
     OneOf(Vec<TextPattern>),
+    /// That it is one of `these`, or any where there are none, and none of the others.
+    OneOfBut {
+        /// One of these.
+        these: Vec<TextPattern>,
+        /// None of these.
+        but_not: Vec<TextPattern>,
+    },
 }
 
 /// From where a client comes.

@@ -26,6 +26,8 @@ pub(super) struct Body {
     pub(super) uses_route: bool,
     pub(super) grants: Grants,
     pub(super) cost: PlannedCost,
+    /// The rules that do not apply where this one does.
+    pub(super) replaces: Vec<u32>,
 }
 
 impl Plan {
@@ -39,6 +41,7 @@ impl Plan {
         let mut bodies: Vec<Body> =
             (0..).zip(&policy.rules).map(|(at, rule)| Body::compile(at, rule, &mut identities, &mut scopes)).collect();
         number_shapes(&mut bodies);
+        number_replaced(&policy.rules, &mut bodies);
         let deny = PlannedAccess::compile(&policy.deny, &mut identities);
         let allow = PlannedAccess::compile(&policy.allow, &mut identities);
         let matcher = Matcher::compile(&policy.rules, &conditions, &identities);
@@ -52,6 +55,7 @@ impl Plan {
             quotas: scopes.quotas,
             fields: policy.fields.clone(),
             needs_client_ip,
+            replaces: bodies.iter().any(|body| !body.replaces.is_empty()),
             identities,
             deny,
             allow,
@@ -71,8 +75,16 @@ impl Body {
             uses_route: key.iter().any(|id| identities.known(*id).per_rule),
             grants: Grants::compile(at, rule, &key, identities, scopes),
             cost: PlannedCost::compile(&rule.cost, identities),
+            replaces: Vec::new(),
             key,
         }
+    }
+}
+
+fn number_replaced(rules: &[Rule], bodies: &mut [Body]) {
+    let numbers: HashMap<&str, u32> = rules.iter().map(|rule| rule.name.as_str()).zip(0..).collect();
+    for (body, rule) in bodies.iter_mut().zip(rules) {
+        body.replaces = rule.replaces.iter().filter_map(|name| numbers.get(name.as_str()).copied()).collect();
     }
 }
 

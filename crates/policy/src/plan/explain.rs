@@ -35,12 +35,32 @@ impl Plan {
     fn explain_rules<'a>(&'a self, look: &mut Look<'a>, matched: &[u32]) -> Vec<ExplainedRule> {
         let mut meeting = vec![false; self.rules.len()];
         self.matcher.each(&self.conditions, look, matched, |_, rule| meeting[rule as usize] = true);
+        let replaced = self.replacing(&meeting, look, matched);
         let explained = |(rule, meets): (u32, bool)| {
-            let outcome =
-                if meets { self.application(rule, look, matched) } else { self.not_applied(rule, look, matched) };
+            let outcome = match replaced.iter().find(|(replaced, _)| *replaced == rule && meets) {
+                Some((_, by)) => RuleOutcome::NotApplied { reason: format!("replaced by `{}`", self.name(*by)) },
+                None if meets => self.application(rule, look, matched),
+                None => self.not_applied(rule, look, matched),
+            };
             ExplainedRule { rule, name: self.rules[rule as usize].name.to_string(), outcome }
         };
         (0..).zip(meeting).map(explained).collect()
+    }
+
+    /// The rules that are replaced, each with the one that does it: one that has its key.
+    fn replacing<'a>(&'a self, meeting: &[bool], look: &mut Look<'a>, matched: &[u32]) -> Vec<(u32, u32)> {
+        let mut replaced = Vec::new();
+        for (rule, _) in (0..).zip(meeting).filter(|(_, meets)| **meets) {
+            let others = &self.bodies[rule as usize].replaces;
+            if !others.is_empty() && self.write_key(rule, look, matched, &mut Keys::new()).is_ok() {
+                replaced.extend(others.iter().map(|other| (*other, rule)));
+            }
+        }
+        replaced
+    }
+
+    fn name(&self, rule: u32) -> &str {
+        &self.rules[rule as usize].name
     }
 
     fn application<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> RuleOutcome {
@@ -74,7 +94,14 @@ impl Plan {
     pub(super) fn failing<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> Option<String> {
         let conditions = &self.conditions[rule as usize];
         let words = &self.words[rule as usize];
-        let [method, host, path] = self.matcher.holds_each(rule, look, matched);
+        let [method, host, path, domain, entries] = self.matcher.holds_each(rule, look, matched);
+        if !domain {
+            let domain = look.request.descriptor.map_or("", |descriptor| descriptor.domain);
+            return Some(not_among("domain", domain.as_bytes(), &words.domains));
+        }
+        if !entries {
+            return Some(self.matcher.entries.index.failed(rule, look.request.descriptor));
+        }
         if !method {
             return Some(not_among("method", &look.seen.method, &words.methods));
         }

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::bits::{DenseSet, RuleSet, rules_in};
 use super::conditions::Conditions;
+use super::entries::{Domains, EntrySets};
 use super::hosts::Hosts;
 use super::identity::{Identities, IdentityId, Look};
 use super::networks::{NetworkMap, meant};
@@ -37,6 +38,8 @@ pub(super) struct Matcher {
     methods: Dimension<Methods>,
     hosts: Dimension<Hosts>,
     pub(super) routes: Dimension<Routes>,
+    domains: Dimension<Domains>,
+    pub(super) entries: Dimension<EntrySets>,
     values: Vec<Dimension<Values>>,
     /// For each rule the tests that are in no index.
     others: Vec<Vec<usize>>,
@@ -92,6 +95,8 @@ impl Matcher {
         let mut methods = Dimension::new(rules.len(), Methods::default());
         let mut hosts = Dimension::new(rules.len(), Hosts::default());
         let mut routes = Dimension::new(rules.len(), Routes::compile(rules, identities.paths));
+        let mut domains = Dimension::new(rules.len(), Domains::default());
+        let mut entries = Dimension::new(rules.len(), EntrySets::compile(rules, identities));
         for (at, rule) in (0..).zip(rules) {
             methods.care_if(at, !rule.when.methods.is_empty());
             for method in &rule.when.methods {
@@ -100,6 +105,9 @@ impl Matcher {
             hosts.care_if(at, !rule.when.hosts.is_empty());
             rule.when.hosts.iter().for_each(|host| hosts.index.insert(host, at));
             routes.care_if(at, !rule.when.paths.is_empty());
+            domains.care_if(at, !rule.when.domains.is_empty());
+            rule.when.domains.iter().for_each(|domain| domains.index.insert(domain, at));
+            entries.care_if(at, rule.when.exact_entries);
         }
         let (values, others) = index_values(rules, conditions, identities);
         let networks = index_networks(rules);
@@ -109,6 +117,8 @@ impl Matcher {
             methods: methods.finish(),
             hosts: hosts.finish(),
             routes: routes.finish(),
+            domains: domains.finish(),
+            entries: entries.finish(),
             values: networks.into_iter().chain(values).map(Dimension::finish).collect(),
             others,
             networks_indexed,
@@ -171,6 +181,14 @@ impl Matcher {
             let word = |number: &u32| self.routes.index.rules(*number).word(0);
             bits &= matched.iter().fold(self.routes.any.word(0), |bits, number| bits | word(number));
         }
+        if self.domains.caring > 0 {
+            let found = self.domains.index.find(look.request.descriptor);
+            bits &= self.domains.any.word(0) | found.map_or(0, |set| set.word(0));
+        }
+        if self.entries.caring > 0 {
+            let found = self.entries.index.find(look.request.descriptor);
+            bits &= self.entries.any.word(0) | found.map_or(0, |set| set.word(0));
+        }
         for rule in rules_in(0, bits) {
             if self.others_hold(rule, &conditions[rule as usize], look, matched) {
                 visit(look, rule);
@@ -178,8 +196,8 @@ impl Matcher {
         }
     }
 
-    /// Whether the conditions of a rule on method, host and path hold, each by itself.
-    pub(super) fn holds_each(&self, rule: u32, look: &Look<'_>, matched: &[u32]) -> [bool; 3] {
+    /// Whether the conditions of a rule on method, host, path, domain and entries hold, each by itself.
+    pub(super) fn holds_each(&self, rule: u32, look: &Look<'_>, matched: &[u32]) -> [bool; 5] {
         let method = self.methods.index.find(&look.seen.method).is_some_and(|set| set.contains(rule));
         let host = look
             .seen
@@ -187,14 +205,19 @@ impl Matcher {
             .as_deref()
             .is_some_and(|host| self.hosts.index.find(host).iter().any(|set| set.contains(rule)));
         let path = self.routes.index.of_rule(rule, matched).is_some();
+        let descriptor = look.request.descriptor;
+        let domain = self.domains.index.find(descriptor).is_some_and(|set| set.contains(rule));
+        let entries = self.entries.index.find(descriptor).is_some_and(|set| set.contains(rule));
         [
             method || self.methods.is_indifferent(rule),
             host || self.hosts.is_indifferent(rule),
             path || self.routes.is_indifferent(rule),
+            domain || self.domains.is_indifferent(rule),
+            entries || self.entries.is_indifferent(rule),
         ]
     }
 
-    /// Method, host and path are at hand, and are looked up at once if any rule cares.
+    /// All but values are at hand, and are looked up at once if any rule cares.
     fn look_up<'a>(&'a self, look: &Look<'a>, matched: &[u32]) -> SmallVec<[Side<'a>; 3]> {
         let mut sides = SmallVec::new();
         if self.methods.caring > 0 {
@@ -206,6 +229,13 @@ impl Matcher {
         }
         if self.routes.caring > 0 {
             sides.push(self.routes.side(matched.iter().map(|number| self.routes.index.rules(*number)).collect()));
+        }
+        let descriptor = look.request.descriptor;
+        if self.domains.caring > 0 {
+            sides.push(self.domains.side(self.domains.index.find(descriptor).into_iter().collect()));
+        }
+        if self.entries.caring > 0 {
+            sides.push(self.entries.side(self.entries.index.find(descriptor).into_iter().collect()));
         }
         sides
     }
@@ -350,6 +380,10 @@ fn index_values(
                 continue;
             }
             seen.push(*id);
+            // The index knows what it may be, and not what it must not be.
+            if matches!(condition, Condition::OneOfBut { .. }) {
+                others[rule as usize].push(at);
+            }
             let position = dimensions.iter().position(|(known, _)| known == id).unwrap_or_else(|| {
                 dimensions.push((*id, Dimension::new(rules.len(), Values::text(*id))));
                 dimensions.len() - 1
@@ -372,7 +406,8 @@ impl Values {
         match condition {
             Condition::Present => present.insert(rule),
             Condition::Absent => absent.insert(rule),
-            Condition::OneOf(patterns) => {
+            Condition::OneOfBut { these, .. } if these.is_empty() => present.insert(rule),
+            Condition::OneOf(patterns) | Condition::OneOfBut { these: patterns, .. } => {
                 for pattern in patterns {
                     map.entry(identities.pattern(id, pattern)).insert(rule);
                 }

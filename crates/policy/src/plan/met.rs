@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use super::position;
+
 /// How a request fares before any rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -20,6 +22,10 @@ pub struct Met {
     pub access: Access,
     /// The charges, in the order of the rules.
     pub charges: SmallVec<[PlannedCharge; 4]>,
+    /// Whether a rule applies that grants as much as anybody wants.
+    pub unlimited: bool,
+    /// The rules that do not apply because others do that replace them.
+    replaced: SmallVec<[u32; 2]>,
     /// The keys, one behind the other.
     pub(super) keys: SmallVec<[u8; 128]>,
 }
@@ -38,8 +44,54 @@ pub struct PlannedCharge {
 }
 
 impl Met {
-    pub(super) fn new(access: Access) -> Met {
-        Met { access, charges: SmallVec::new(), keys: SmallVec::new() }
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(access: Access) -> Met {
+        Met { access, charges: SmallVec::new(), unlimited: false, replaced: SmallVec::new(), keys: SmallVec::new() }
+    }
+
+    /// Adds what another request meets, to be charged together with this: the
+    /// same key under the same quota once, at the larger cost. Returns where
+    /// its charges are now.
+    pub fn join(&mut self, other: &Met) -> SmallVec<[usize; 4]> {
+        other.charges.iter().map(|charge| self.join_charge(charge, other.key(charge))).collect()
+    }
+
+    fn join_charge(&mut self, charge: &PlannedCharge, key: &[u8]) -> usize {
+        let is_same = |known: &PlannedCharge| known.quota == charge.quota && self.key(known) == key;
+        if let Some(at) = self.charges.iter().position(is_same) {
+            self.charges[at].cost = self.charges[at].cost.max(charge.cost);
+            return at;
+        }
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        self.charges.push(PlannedCharge { key_start: position(start), key_end: position(self.keys.len()), ..*charge });
+        self.charges.len() - 1
+    }
+
+    pub(super) fn replace(&mut self, rules: &[u32]) {
+        self.replaced.extend_from_slice(rules);
+    }
+
+    /// Notes what another request replaces that is decided together with others.
+    pub fn replace_as(&mut self, other: &Met) {
+        self.replaced.extend_from_slice(&other.replaced);
+    }
+
+    /// Takes away what others replace that are decided together with this request.
+    pub fn without_replaced_by(&mut self, other: &Met) {
+        self.charges.retain(|charge| !other.replaced.contains(&charge.rule));
+    }
+
+    /// The same for what the request itself replaces.
+    pub(super) fn without_replaced(&mut self) {
+        let replaced = &self.replaced;
+        self.charges.retain(|charge| !replaced.contains(&charge.rule));
+    }
+
+    /// Nothing but these charges.
+    pub fn retain(&mut self, wanted: impl Fn(&PlannedCharge) -> bool) {
+        self.charges.retain(|charge| wanted(charge));
     }
 
     /// The key of one of these charges, as text that a person can read. Empty

@@ -14,6 +14,7 @@ mod bits;
 mod compile;
 mod conditions;
 mod cost;
+mod entries;
 mod error;
 mod explain;
 mod explanation;
@@ -61,6 +62,8 @@ pub struct Plan {
     quotas: Vec<PlannedQuota>,
     fields: ResponseFields,
     needs_client_ip: bool,
+    /// Whether any rule replaces others.
+    replaces: bool,
     identities: Identities,
     deny: PlannedAccess,
     allow: PlannedAccess,
@@ -114,6 +117,9 @@ impl Plan {
         self.matcher.each(&self.conditions, &mut look, &matched, |look, rule| {
             self.charge(rule, look, &matched, &mut met);
         });
+        if self.replaces {
+            met.without_replaced();
+        }
         met
     }
 
@@ -146,8 +152,10 @@ impl Plan {
                 (written, met.keys.len())
             }
         };
+        met.replace(&self.bodies[rule as usize].replaces);
         let chosen = self.grant(rule, look, matched, &met.keys[start..end]);
         if chosen.quotas.is_empty() {
+            met.unlimited = true;
             return met.keys.truncate(written);
         }
         let cost = self.bodies[rule as usize].cost.of(look);

@@ -53,6 +53,11 @@ impl<T> TextMap<T> {
         let others = self.others.iter().filter(move |(pattern, _)| pattern.matches(of, value)).map(|(_, kept)| kept);
         self.exact.get(value).into_iter().chain(others)
     }
+
+    /// Whether any pattern means this value.
+    pub(super) fn has(&self, of: IdentityId, value: &[u8]) -> bool {
+        self.find(of, value).next().is_some()
+    }
 }
 
 /// What is asked of a value.
@@ -61,19 +66,28 @@ pub(super) enum Test {
     Present,
     Absent,
     OneOf(TextMap<()>),
+    OneOfBut {
+        /// Any, where there are none.
+        these: Option<TextMap<()>>,
+        but_not: TextMap<()>,
+    },
 }
 
 impl Test {
     pub(super) fn compile(condition: &Condition, pattern: impl Fn(&TextPattern) -> Pattern) -> Test {
+        let map_of = |patterns: &[TextPattern]| {
+            let mut map = TextMap::new();
+            for text in patterns {
+                map.entry(pattern(text));
+            }
+            map
+        };
         match condition {
             Condition::Present => Test::Present,
             Condition::Absent => Test::Absent,
-            Condition::OneOf(patterns) => {
-                let mut map = TextMap::new();
-                for text in patterns {
-                    map.entry(pattern(text));
-                }
-                Test::OneOf(map)
+            Condition::OneOf(patterns) => Test::OneOf(map_of(patterns)),
+            Condition::OneOfBut { these, but_not } => {
+                Test::OneOfBut { these: (!these.is_empty()).then(|| map_of(these)), but_not: map_of(but_not) }
             }
         }
     }
@@ -82,7 +96,10 @@ impl Test {
     pub(super) fn holds(&self, found: Option<(IdentityId, &[u8])>) -> bool {
         match (self, found) {
             (Test::Present, Some(_)) | (Test::Absent, None) => true,
-            (Test::OneOf(map), Some((of, value))) => map.find(of, value).next().is_some(),
+            (Test::OneOf(map), Some((of, value))) => map.has(of, value),
+            (Test::OneOfBut { these, but_not }, Some((of, value))) => {
+                these.as_ref().is_none_or(|these| these.has(of, value)) && !but_not.has(of, value)
+            }
             _ => false,
         }
     }

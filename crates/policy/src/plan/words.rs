@@ -1,6 +1,6 @@
 //! What a rule asks for, as it was written: kept for telling people why it does not apply.
 
-use crate::model::{Condition, Networks, When};
+use crate::model::{Condition, Networks, TextPattern, When};
 
 /// The conditions of a rule in words.
 #[derive(Debug)]
@@ -11,6 +11,7 @@ pub(super) struct Words {
     /// In the order of the tests: headers first, then identities.
     pub(super) tests: Vec<TestWords>,
     pub(super) network: String,
+    pub(super) domains: Vec<String>,
 }
 
 /// One condition on a value.
@@ -36,6 +37,7 @@ impl Words {
             paths: when.paths.clone(),
             tests: when.headers.iter().map(header).chain(when.identities.iter().map(identity)).collect(),
             network: when.network.as_ref().map(network).unwrap_or_default(),
+            domains: when.domains.clone(),
         }
     }
 }
@@ -49,14 +51,19 @@ impl TestWords {
             (Some(_), Condition::Absent) => format!("{what} is present"),
             (Some(value), Condition::OneOf(patterns)) => match patterns.as_slice() {
                 [only] => format!("{what} is `{value}`, not `{}`", only.0),
-                several => {
-                    let several: Vec<String> = several.iter().map(|pattern| format!("`{}`", pattern.0)).collect();
-                    format!("{what} is `{value}`, not among {}", several.join(", "))
-                }
+                several => format!("{what} is `{value}`, not among {}", quoted(several)),
             },
+            (Some(value), Condition::OneOfBut { these, but_not }) => {
+                let these = if these.is_empty() { "all".to_owned() } else { quoted(these) };
+                format!("{what} is `{value}`, not among {these} without {}", quoted(but_not))
+            }
             (Some(value), Condition::Present) => format!("{what} is `{value}`"),
         }
     }
+}
+
+fn quoted(patterns: &[TextPattern]) -> String {
+    patterns.iter().map(|pattern| format!("`{}`", pattern.0)).collect::<Vec<_>>().join(", ")
 }
 
 fn network(networks: &Networks) -> String {

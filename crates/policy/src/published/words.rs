@@ -32,7 +32,11 @@ fn address_words(client_ip: &ClientIp) -> String {
 
 /// `POST requests to /auth/login or /auth/register`, `all requests`
 pub(super) fn applies_to(when: &When) -> String {
-    let is_partial = !when.headers.is_empty() || !when.identities.is_empty() || when.network.is_some();
+    let is_partial = !when.headers.is_empty()
+        || !when.identities.is_empty()
+        || when.network.is_some()
+        || !when.domains.is_empty()
+        || when.exact_entries;
     let methods = either(&when.methods);
     let mut text = match (methods.is_empty(), is_partial) {
         // What exactly is asked of them may be what nobody should know.

@@ -7,6 +7,7 @@
 
 mod compose;
 mod diagnostic;
+mod document;
 mod found;
 mod json;
 mod load;
@@ -21,6 +22,7 @@ mod tree;
 use std::path::Path;
 
 pub use diagnostic::{Diagnostic, Severity};
+pub use document::{Document, DocumentPlace, DocumentValue, Mistake};
 pub use load::{LoadError, load};
 pub use report::Report;
 pub use schema::json_schema;

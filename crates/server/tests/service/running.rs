@@ -49,7 +49,7 @@ impl Running {
         let engine = engine(policy, Arc::new(clock.clone()));
         let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let listeners = Listeners { http: any_port, resp: any_port, admin: any_port };
+        let listeners = Listeners { http: any_port, resp: any_port, admin: any_port, ..Listeners::default() };
         let server = runtime.block_on(Server::bind(listeners, engine)).unwrap();
         let server = change(server);
         let engine = server.engine();

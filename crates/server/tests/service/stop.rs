@@ -35,7 +35,7 @@ fn an_idle_connection_does_not_hold_it_up() {
 fn bind(http: Option<SocketAddr>, admin: Option<SocketAddr>) -> Result<Server, BindError> {
     let engine = engine(STARTER, Arc::new(ManualClock::default()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(Server::bind(Listeners { http, resp: None, admin }, engine))
+    runtime.block_on(Server::bind(Listeners { http, admin, ..Listeners::default() }, engine))
 }
 
 #[test]

@@ -31,6 +31,10 @@ impl<C: Clock + 'static> Store for MemoryStore<C> {
         self.refund(receipt);
     }
 
+    fn credit(&self, limit: &Limit, key: &[u8], cost: u64) {
+        MemoryStore::credit(self, limit, key, cost);
+    }
+
     async fn settle(&self, receipt: Receipt, true_cost: u64) -> Settled {
         MemoryStore::settle(self, receipt, true_cost)
     }

@@ -12,7 +12,7 @@ use crate::clock::{Clock, RealClock};
 use crate::full::Full;
 use crate::key::{Key, ScopeHasher};
 use crate::limit::{Limit, LimitError, Prepared, Rule};
-use crate::operation::{ChargeNoted, Check, Force, GiveBack, Look, Operation, Reserve, Reset, Settle};
+use crate::operation::{ChargeNoted, Check, Credit, Force, GiveBack, Look, Operation, Reserve, Reset, Settle};
 use crate::options::{BuildError, Capacity, MemoryOptions};
 use crate::receipt::Receipt;
 use crate::table::Place;
@@ -217,6 +217,17 @@ impl<C: Clock> MemoryStore<C> {
     pub fn penalise<K: Key + ?Sized>(&self, limit: &Limit, key: &K, cost: u64) -> u64 {
         let charge = self.charge(limit, key, cost);
         self.apply(limit, charge.hash, &Force { cost }).unwrap_or(cost)
+    }
+
+    /// Gives back so much of what was used, for a caller who has no receipt:
+    /// never more than that, and no place that was promised. Permits have
+    /// holders, and are not given back so.
+    pub fn credit<K: Key + ?Sized>(&self, limit: &Limit, key: &K, cost: u64) {
+        let charge = self.charge(limit, key, cost);
+        if !matches!(limit.0.rule, Rule::Concurrency(_)) {
+            // For a key never seen there is nothing to give back, so there is always room for that.
+            let _ = self.apply(limit, charge.hash, &Credit { cost });
+        }
     }
 
     /// Makes a key as if untouched.

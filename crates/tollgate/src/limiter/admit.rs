@@ -33,12 +33,19 @@ impl Asking {
     }
 }
 
-/// The charges of a request, and before them the guards of its rules that can block.
+/// The charges of a request; before them the guards of its rules that can
+/// block, and behind them what is charged besides the rules.
 pub(super) struct Laid<'a, L> {
     entries: SmallVec<[KeyedCharge<'a, L>; 4]>,
     /// For each entry, the position of its charge; of a guard, that of the first charge of its rule.
     charges: SmallVec<[usize; 4]>,
     guards: usize,
+}
+
+impl<'a, L> Laid<'a, L> {
+    fn besides(&self) -> &[KeyedCharge<'a, L>] {
+        &self.entries[self.charges.len()..]
+    }
 }
 
 impl<S: Store> Limiter<S> {
@@ -50,19 +57,30 @@ impl<S: Store> Limiter<S> {
             asking => asking,
         };
         let met = active.facts.plan.meet(request);
-        let now_ns = self.shared.store.now_ns();
-        let mut verdict = Draft::new(&active.facts, now_ns);
+        self.decide_met(&active, &met, asking, &[]).await
+    }
+
+    /// Decides what was met, together with charges `besides`.
+    pub(super) async fn decide_met(
+        &self,
+        active: &Active<S::Limit>,
+        met: &Met,
+        asking: Asking,
+        besides: &[KeyedCharge<'_, S::Limit>],
+    ) -> (Verdict, Receipt<S>) {
+        let mut verdict = Draft::new(&active.facts, self.shared.store.now_ns());
         match met.access {
             Access::Denied => verdict.action = Action::Deny,
             Access::Allowed => {}
-            Access::Rules if met.charges.is_empty() => {}
+            Access::Rules if met.charges.is_empty() && besides.is_empty() => verdict.unlimited = met.unlimited,
             Access::Rules => {
-                let laid = lay(&active, &met, asking, |_| true);
+                verdict.unlimited = met.unlimited;
+                let laid = lay(active, met, asking, besides, |_| true);
                 let outcome = self.shared.store.decide(&laid.entries).await;
                 if !outcome.passed {
-                    return self.refused(&active, &met, asking, &laid, outcome, verdict).await;
+                    return self.refused(active, met, asking, &laid, outcome, verdict).await;
                 }
-                let receipt = passed(&active, &met, &laid, outcome, &mut verdict);
+                let receipt = passed(active, met, &laid, outcome, &mut verdict);
                 return (verdict.finish(), receipt);
             }
         }
@@ -80,37 +98,38 @@ impl<S: Store> Limiter<S> {
         mut verdict: Draft,
     ) -> (Verdict, Receipt<S>) {
         note_states(active, met, laid, &outcome, &mut verdict);
-        if let Some((rule, left_ns)) = blocked_by(met, laid, &outcome.decisions) {
-            verdict.refuse_until(Action::Block, rule, Some(left_ns));
+        if let Some((charge, left_ns)) = blocked_by(laid, &outcome.decisions) {
+            verdict.refuse_until(Action::Block, charge, Some(left_ns));
             return (verdict.finish(), Receipt::nothing());
         }
-        if verdict.is_troubled() {
-            // What could not be counted is nobody's violation.
+        if verdict.is_troubled() || verdict.besides.iter().any(|decision| !decision.is_allowed()) {
+            // What could not be counted is nobody's violation, nor is what no rule refuses.
             verdict.reject();
             return (verdict.finish(), Receipt::nothing());
         }
-        let refusing = refusing_rules(active, met, laid, &outcome.decisions);
-        let mut only_warned = true;
-        for &(rule, at) in &refusing {
-            match self.violation(active, met, &met.charges[at], asking).await {
-                Step::Warn => verdict.warned.push(rule),
-                Step::Reject => only_warned = false,
+        let refusing = refusing_charges(active, met, laid, &outcome.decisions);
+        for &at in &refusing {
+            let charge = &met.charges[at];
+            match self.violation(active, met, charge, asking).await {
+                Step::Warn => verdict.warned.push(charge.rule),
+                Step::Reject => {}
                 Step::Block { for_ns } => {
-                    verdict.refuse_until(Action::Block, rule, Some(for_ns));
+                    verdict.refuse_until(Action::Block, at, Some(for_ns));
                     return (verdict.finish(), Receipt::nothing());
                 }
             }
         }
-        if !only_warned {
+        if verdict.warned.len() < refusing.len() {
             verdict.warned.clear();
             verdict.reject();
             return (verdict.finish(), Receipt::nothing());
         }
+        verdict.warned.dedup();
         // A warned request passes uncharged by the rules that warn, and meets all others.
-        let warned = verdict.warned.clone();
-        let rest = lay(active, met, asking, |charge| !warned.contains(&charge.rule));
+        let is_warned = |charge: &PlannedCharge| refusing.iter().any(|at| is_of_same(met, &met.charges[*at], charge));
+        let rest = lay(active, met, asking, laid.besides(), |charge| !is_warned(charge));
         let outcome = self.shared.store.decide(&rest.entries).await;
-        verdict.states.retain(|state| warned.contains(&state.rule));
+        verdict.states.retain(|state| is_warned(&met.charges[state.charge as usize]));
         if outcome.passed {
             let receipt = passed(active, met, &rest, outcome, &mut verdict);
             verdict.action = Action::Warn;
@@ -123,11 +142,17 @@ impl<S: Store> Limiter<S> {
     }
 }
 
+/// Whether two charges are of the same rule for the same key: a rule may have several quotas.
+fn is_of_same(met: &Met, one: &PlannedCharge, other: &PlannedCharge) -> bool {
+    one.rule == other.rule && met.key(one) == met.key(other)
+}
+
 /// Lays out the entries for the store. `wanted` chooses among the charges.
 fn lay<'a, L>(
     active: &'a Active<L>,
     met: &'a Met,
     asking: Asking,
+    besides: &[KeyedCharge<'a, L>],
     wanted: impl Fn(&PlannedCharge) -> bool,
 ) -> Laid<'a, L> {
     let mut laid = Laid { entries: SmallVec::new(), charges: SmallVec::new(), guards: 0 };
@@ -148,6 +173,7 @@ fn lay<'a, L>(
         });
         laid.charges.push(at);
     }
+    laid.entries.extend(besides.iter().map(|charge| KeyedCharge { ..*charge }));
     laid
 }
 
@@ -158,9 +184,9 @@ fn lay_guards<'a, L>(
     chosen: impl Iterator<Item = (usize, &'a PlannedCharge)>,
     laid: &mut Laid<'a, L>,
 ) {
-    let mut last_rule = None;
+    let mut last: Option<&PlannedCharge> = None;
     for (at, charge) in chosen {
-        let is_first_of_rule = last_rule.replace(charge.rule) != Some(charge.rule);
+        let is_first_of_rule = last.replace(charge).is_none_or(|last| !is_of_same(met, last, charge));
         let block = active.graduated[charge.rule as usize].as_ref().and_then(|graduated| graduated.block.as_ref());
         let is_watched = active.facts.rules[charge.rule as usize].shadow;
         if let Some(limit) = block.filter(|_| is_first_of_rule && !is_watched && charge.cost > 0) {
@@ -214,30 +240,36 @@ fn note_states<L, R>(active: &Active<L>, met: &Met, laid: &Laid<'_, L>, outcome:
     for (_, (at, decision)) in entries.filter(|(entry, _)| outcome.asked.contains(*entry)) {
         let charge = &met.charges[*at];
         let shadow = active.facts.rules[charge.rule as usize].shadow;
-        verdict.states.push(RuleState { rule: charge.rule, quota: charge.quota, decision: *decision, shadow });
+        let position = u32::try_from(*at).unwrap_or(u32::MAX);
+        let (rule, quota) = (charge.rule, charge.quota);
+        verdict.states.push(RuleState { rule, quota, charge: position, decision: *decision, shadow });
+    }
+    let besides = outcome.decisions.get(laid.charges.len()..).unwrap_or_default();
+    if !besides.is_empty() {
+        verdict.besides = besides.to_vec();
     }
 }
 
-/// The rule whose block is in force longest, and for how long.
-fn blocked_by<L>(met: &Met, laid: &Laid<'_, L>, decisions: &[Decision]) -> Option<(u32, u64)> {
+/// The charge whose block is in force longest, and for how long.
+fn blocked_by<L>(laid: &Laid<'_, L>, decisions: &[Decision]) -> Option<(usize, u64)> {
     let guards = laid.charges[..laid.guards].iter().zip(decisions);
-    let blocking = guards.filter_map(|(at, decision)| Some((met.charges[*at].rule, decision.retry_after()?)));
+    let blocking = guards.filter_map(|(at, decision)| Some((*at, decision.retry_after()?)));
     blocking.max_by_key(|(_, left_ns)| *left_ns)
 }
 
-/// The rules that refuse, each with the position of a charge of it.
-fn refusing_rules<L>(
+/// The positions of the charges that refuse, one for each rule and key.
+fn refusing_charges<L>(
     active: &Active<L>,
     met: &Met,
     laid: &Laid<'_, L>,
     decisions: &[Decision],
-) -> SmallVec<[(u32, usize); 4]> {
-    let mut refusing: SmallVec<[(u32, usize); 4]> = SmallVec::new();
+) -> SmallVec<[usize; 4]> {
+    let mut refusing: SmallVec<[usize; 4]> = SmallVec::new();
     for (at, decision) in laid.charges[laid.guards..].iter().zip(&decisions[laid.guards..]) {
-        let rule = met.charges[*at].rule;
-        let is_new = refusing.last().is_none_or(|(last, _)| *last != rule);
-        if !decision.is_allowed() && is_new && !active.facts.rules[rule as usize].shadow {
-            refusing.push((rule, *at));
+        let charge = &met.charges[*at];
+        let is_new = refusing.last().is_none_or(|last| !is_of_same(met, &met.charges[*last], charge));
+        if !decision.is_allowed() && is_new && !active.facts.rules[charge.rule as usize].shadow {
+            refusing.push(*at);
         }
     }
     refusing

@@ -2,6 +2,7 @@ mod active;
 mod admit;
 mod builder;
 mod immediate;
+mod together;
 mod violations;
 
 use std::error::Error;
@@ -24,6 +25,7 @@ use admit::Asking;
 pub(crate) use immediate::immediately;
 
 pub use builder::LimiterBuilder;
+pub use together::{AskedTogether, Part, Together};
 
 /// A policy and the counters behind it: may this request pass?
 ///
@@ -230,6 +232,14 @@ impl<S: Store> Limiter<S> {
         let (verdict, receipt) = self.ask(request, Asking::Admit).await;
         let receipt = verdict.is_allowed().then_some(receipt);
         (verdict, receipt)
+    }
+
+    /// Decides several requests together: all are charged or none. Where
+    /// several meet the same rule with the same key, it is charged once, with
+    /// the largest cost. Rules that hold permits do not apply, because nobody
+    /// would give them back. Where one request is denied, none is charged.
+    pub async fn decide_together(&self, asked: &[AskedTogether<'_, S::Limit>]) -> Together {
+        self.ask_together(asked).await
     }
 
     /// Gives back everything that a receipt is for.

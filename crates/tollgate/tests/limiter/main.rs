@@ -8,4 +8,5 @@ mod graduated;
 mod permits;
 mod policy_change;
 mod support;
+mod together;
 mod waiting;

@@ -55,7 +55,8 @@ pub(super) fn check(
         .or_else(|| contradicts_method(rule, &when))
         .or_else(|| no_such_tier(rule, tiers, &when))
         .or_else(|| outside(rule, access, &when))
-        .or_else(|| too_short(rule, names, place));
+        .or_else(|| too_short(rule, names, place))
+        .or_else(|| names_no_entry(rule, &when));
     if let Some((place, why)) = never {
         let hint = "change one of the two, or remove the rule";
         problems.add(codes::NEVER_APPLIES, place, format!("this rule can never apply: {why}"), hint);
@@ -146,4 +147,18 @@ fn too_short(rule: &Rule, names: &Names<'_>, place: &Place) -> Never {
     };
     (!paths.is_empty() && paths.iter().all(is_short))
         .then(|| (place.member("key").item(at), format!("none of its paths has a segment number {segment}")))
+}
+
+/// A gateway sends no descriptor without entries.
+fn names_no_entry(rule: &Rule, when: &Place) -> Never {
+    let asked = &rule.when;
+    let names_any = !rule.key.is_empty()
+        || !asked.headers.is_empty()
+        || !asked.identities.is_empty()
+        || !asked.methods.is_empty()
+        || !asked.hosts.is_empty()
+        || !asked.paths.is_empty()
+        || asked.network.is_some();
+    (asked.exact_entries && !names_any)
+        .then(|| (when.member("entries"), "it names no entry, and asks for no others".to_owned()))
 }

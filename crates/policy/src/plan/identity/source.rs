@@ -246,6 +246,14 @@ impl Identities {
         inner.iter().copied().chain(std::iter::once(id))
     }
 
+    /// Those that come from a header, with its name in lower case.
+    pub(crate) fn with_headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.named().filter_map(|id| match &self.known(id).source {
+            Source::Header(header) => Some((self.known(id).name.as_str(), header.as_str())),
+            _ => None,
+        })
+    }
+
     /// All of them that people know by name.
     pub(crate) fn named(&self) -> impl Iterator<Item = IdentityId> {
         let named = |at: usize| self.by_name.get(&self.known[at].name).is_some_and(|id| id.0 as usize == at);

@@ -43,6 +43,7 @@ impl Reader<'_> {
             shadow: members.get("shadow").and_then(|node| self.bool(node)).unwrap_or(false),
             publish: members.get("publish").and_then(|node| self.bool(node)).unwrap_or(true),
             overrides: members.get("overrides").map_or_else(Vec::new, |node| self.overrides(node, counting)),
+            replaces: members.get("replaces").map_or_else(Vec::new, |node| self.texts(node, "the name of a rule")),
             on_failure: members.get("on_failure").and_then(|node| self.word(node, &ON_FAILURE)),
             allowance: allowance.unwrap_or(Allowance::Same(Grant::Unlimited)),
         }

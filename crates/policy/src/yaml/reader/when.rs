@@ -19,6 +19,9 @@ impl Reader<'_> {
         }
         when.identities = self.conditions(members.get("identity"));
         when.network = members.get("network").and_then(|node| self.network_condition(node));
+        let domains = members.get("domain");
+        when.domains = domains.map_or_else(Vec::new, |node| self.texts(node, "a domain such as edge"));
+        when.exact_entries = members.get("entries").and_then(|node| self.word(node, &[("exact", true)])).is_some();
         when
     }
 
@@ -33,6 +36,9 @@ impl Reader<'_> {
     }
 
     fn condition(&mut self, node: &Node) -> Condition {
+        if node.is_map() {
+            return self.exception(node);
+        }
         match node.scalar().and_then(|scalar| scalar.as_bool()) {
             Some(true) => Condition::Present,
             Some(false) => Condition::Absent,
@@ -42,6 +48,14 @@ impl Reader<'_> {
                 patterns => Condition::OneOf(patterns),
             },
         }
+    }
+
+    fn exception(&mut self, node: &Node) -> Condition {
+        // What is missing was told already; presence contradicts nothing.
+        let Some(members) = self.members(node, &shape::CONDITION) else { return Condition::Present };
+        let mut patterns = |name: &str| members.get(name).map_or_else(Vec::new, |node| self.patterns(node));
+        let (these, but_not) = (patterns("is"), patterns("not"));
+        if but_not.is_empty() { Condition::Present } else { Condition::OneOfBut { these, but_not } }
     }
 
     fn network_condition(&mut self, node: &Node) -> Option<Networks> {

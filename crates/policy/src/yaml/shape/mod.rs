@@ -10,7 +10,8 @@ mod top;
 
 pub(super) use identity::{CLIENT_IP, IDENTITIES, IDENTITY, JWT, TIER};
 pub(super) use rule::{
-    COST_ESTIMATE, COST_HEADER, COST_METHOD, OVERRIDE, PERMITS, QUEUE, RULE, STEP_AFTER, STEP_FIRST, STEP_THEN, WHEN,
+    CONDITION, COST_ESTIMATE, COST_HEADER, COST_METHOD, OVERRIDE, PERMITS, QUEUE, RULE, STEP_AFTER, STEP_FIRST,
+    STEP_THEN, WHEN,
 };
 pub(super) use settings::{MAX_ENTRIES, MEMORY, PATHS, REDIS, STORE};
 pub(super) use top::{ACCESS, POLICY};
@@ -111,6 +112,7 @@ mod tests {
             &JWT,
             &RULE,
             &WHEN,
+            &CONDITION,
             &QUEUE,
             &PERMITS,
             &OVERRIDE,

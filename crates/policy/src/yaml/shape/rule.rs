@@ -10,7 +10,7 @@ const TOKEN: &str = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$";
 const GRANT: Kind = Kind::AnyOf(&[UNLIMITED, Kind::Rate, Kind::List(&Kind::Rate, 1)]);
 /// The same for a rule of concurrency.
 const GRANT_OR_PERMITS: Kind = Kind::AnyOf(&[UNLIMITED, Kind::Rate, Kind::List(&Kind::Rate, 1), AMOUNT]);
-const CONDITION: Kind = Kind::AnyOf(&[Kind::Bool, Kind::Text, Kind::List(&Kind::Text, 1)]);
+const ASKED: Kind = Kind::AnyOf(&[Kind::Bool, Kind::Text, Kind::List(&Kind::Text, 1), Kind::Object(&CONDITION)]);
 
 pub(in crate::yaml) const ALGORITHMS: &[&str] =
     &["token-bucket", "leaky-bucket", "fixed-window", "sliding-window-log", "sliding-window-counter"];
@@ -53,6 +53,7 @@ const RULE_FIELDS: &[Field] = &[
         Kind::Words(ON_FAILURE),
         "What happens when the store fails; what the store says where it is absent.",
     ),
+    field("replaces", Kind::OneOrMore(&Kind::Text), "The names of rules that do not apply where this one does."),
 ];
 
 static CONCURRENCY: [Kind; 3] = [AMOUNT, Kind::Object(&PERMITS), Kind::Map(&Kind::AnyOf(&[AMOUNT, UNLIMITED]))];
@@ -75,15 +76,34 @@ pub(in crate::yaml) static WHEN: Shape = shape(
         ),
         field(
             "headers",
-            Kind::Map(&CONDITION),
-            "Request headers: true for present, false for absent, or texts with `*`.",
+            Kind::Map(&ASKED),
+            "Request headers: true for present, false for absent, texts with `*`, or all but some.",
         ),
-        field("identity", Kind::Map(&CONDITION), "Identities: true for present, false for absent, or texts with `*`."),
+        field(
+            "identity",
+            Kind::Map(&ASKED),
+            "Identities: true for present, false for absent, texts with `*`, or all but some.",
+        ),
         field(
             "network",
             Kind::AnyOf(&[Kind::Words(&["internal"]), Kind::OneOrMore(&Kind::Network)]),
             "From where the client comes: `internal` (private, loopback, link-local), or networks.",
         ),
+        field("domain", Kind::OneOrMore(&Kind::Text), "A gateway's descriptor of one of these domains."),
+        field(
+            "entries",
+            Kind::Words(&["exact"]),
+            "`exact`: a gateway's descriptor with exactly the entries that the rule names, in `key` and in `when`.",
+        ),
+    ],
+);
+
+pub(in crate::yaml) static CONDITION: Shape = shape(
+    "condition",
+    "A value that is there, and is not one of some.",
+    &[
+        field("is", Kind::OneOrMore(&Kind::Text), "One of these texts with `*`; any where it is absent."),
+        required("not", Kind::OneOrMore(&Kind::Text), "None of these texts with `*`."),
     ],
 );
 

@@ -1,0 +1,75 @@
+//! What cannot be imported is told with its place.
+
+use crate::importing::output;
+
+fn told(configuration: &str) -> String {
+    let output = output(configuration);
+    assert_eq!(output.status.code(), Some(1), "{configuration}");
+    assert!(output.stdout.is_empty(), "no half of a policy");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn mistakes_have_a_line_and_a_column() {
+    for (configuration, line) in [
+        ("descriptors: []\n", "stdin:1:1: error: the member `domain` is missing"),
+        ("domain: a\ndescriptor: []\n", "stdin:2:1: error: unknown key `descriptor`"),
+        ("domain: a\ndomain: b\n", "stdin:2:1: error: "),
+        ("domain: a\ndescriptors:\n  - value: x\n", "stdin:3:5: error: the member `key` is missing"),
+        ("domain: a\ndescriptors:\n  - { key: x, ratelimit: {} }\n", "stdin:3:15: error: unknown key `ratelimit`"),
+        (
+            "domain: a\ndescriptors:\n  - { key: x }\n  - { key: x }\n",
+            "stdin:4:5: error: there are two descriptors of the key `x` with the same value",
+        ),
+        (
+            "domain: a\ndescriptors: [ { key: x, descriptors: [ { key: x } ] } ]\n",
+            "stdin:2:48: error: the key `x` is nested in itself",
+        ),
+        (
+            "domain: a\ndescriptors: [ { key: x, rate_limit: { unit: fortnight, requests_per_unit: 1 } } ]\n",
+            "stdin:2:46: error: expected a `unit`",
+        ),
+        (
+            "domain: a\ndescriptors: [ { key: x, rate_limit: { unit: day, requests_per_unit: 0 } } ]\n",
+            "stdin:2:70: error: a limit of 0 refuses everybody",
+        ),
+        (
+            "domain: a\ndescriptors: [ { key: x, rate_limit: { unit: day, unlimited: true } } ]\n",
+            "stdin:2:46: error: what is unlimited has no unit",
+        ),
+        ("domain: a\ndescriptors: [ { key: x, value: a*b } ]\n", "stdin:2:33: error: only a star at the end"),
+        ("domain: a\ndescriptors: [ { key: \":path\" } ]\n", "stdin:2:23: error: an entry of the name `:path`"),
+        ("domain: a\ndescriptors: [ { key: x, quota_mode: true } ]\n", "stdin:2:26: error: `quota_mode` has no"),
+        (
+            "domain: a
+descriptors:
+  - { key: x, descriptors: [ { key: y, rate_limit: { unit: day, requests_per_unit: 1 } } ] }
+  - { key: y, descriptors: [ { key: x, rate_limit: { unit: day, requests_per_unit: 1 } } ] }
+",
+            "stdin:4:30: error: these entries have a limit in another order",
+        ),
+        ("domain: [\n", "stdin:"),
+        ("domain: a\ndescriptors: 5\n", "stdin:2:14: error: expected a list of descriptors, found `5`"),
+    ] {
+        let said = told(configuration);
+        assert!(said.starts_with(line), "{configuration}{said}");
+    }
+}
+
+#[test]
+fn two_files_are_two_domains() {
+    let directory = std::env::temp_dir();
+    let file = directory.join(format!("tollgate-import-{}.yaml", std::process::id()));
+    std::fs::write(&file, "domain: a\ndescriptors: []\n").unwrap();
+    let run = |files: [&std::path::Path; 2]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command.args(["import", "envoy"]).args(files).output().unwrap()
+    };
+    let refused = run([&file, &file]);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains(":1:9: error: the domain `a` was in another file already"), "{said}");
+    let absent = run([&file, &file]);
+    assert_eq!(absent.status.code(), Some(3));
+}

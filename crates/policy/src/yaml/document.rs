@@ -1,0 +1,121 @@
+//! Other YAML files than policies, read with the same care: each value with
+//! its place, so that what is wrong can be shown.
+
+use super::diagnostic::{Diagnostic, Said, Severity};
+use super::report::Report;
+use super::source::{Source, Span};
+use super::tree::{Node, Value};
+use super::{File, Findings, root_of};
+
+/// A YAML file of some kind.
+#[derive(Debug)]
+pub struct Document {
+    name: String,
+    text: String,
+    root: Node,
+}
+
+/// A value of a document.
+#[derive(Clone, Copy, Debug)]
+pub struct DocumentValue<'d>(&'d Node);
+
+/// Where something stands in a document.
+#[derive(Clone, Copy, Debug)]
+pub struct DocumentPlace(Span);
+
+/// Something wrong in a document.
+#[derive(Clone, Debug)]
+pub struct Mistake {
+    /// Where.
+    pub place: DocumentPlace,
+    /// What.
+    pub message: String,
+    /// How to repair it; may be empty.
+    pub hint: String,
+}
+
+impl Document {
+    /// Reads a text that is one YAML document; `file_name` is what messages call it.
+    pub fn parse(text: &str, file_name: &str) -> Result<Document, Report> {
+        if text.len() as u64 > super::MAX_FILE_BYTES {
+            return Err(super::too_large(file_name));
+        }
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut findings = Findings::default();
+        let root = root_of(text, &mut findings);
+        match root {
+            Some(root) if findings.is_empty() => {
+                Ok(Document { name: file_name.to_owned(), text: text.to_owned(), root })
+            }
+            _ => Err(File { name: file_name, source: Source::new(text) }.report(findings, Vec::new())),
+        }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn root(&self) -> DocumentValue<'_> {
+        DocumentValue(&self.root)
+    }
+
+    /// What is wrong with it, as people are told.
+    #[must_use]
+    pub fn report(&self, mistakes: Vec<Mistake>) -> Report {
+        let source = Source::new(&self.text);
+        let told = |mistake: Mistake| {
+            let span = source.within(mistake.place.0);
+            let hint = Some(mistake.hint).filter(|hint| !hint.is_empty());
+            let said = Said { severity: Severity::Error, code: "import", message: mistake.message, hint };
+            Diagnostic::new(said, &self.name, span, source.line(span.line))
+        };
+        let mut errors: Vec<Diagnostic> = mistakes.into_iter().map(told).collect();
+        errors.sort_by_key(|error| (error.line, error.column));
+        Report { errors, warnings: Vec::new(), omitted: 0 }
+    }
+}
+
+impl<'d> DocumentValue<'d> {
+    /// Its text, if it is neither a list nor a map nor nothing.
+    #[must_use]
+    pub fn text(self) -> Option<&'d str> {
+        self.0.scalar().filter(|scalar| !scalar.is_null()).map(|scalar| &*scalar.text)
+    }
+
+    /// Whether there is only its name.
+    #[must_use]
+    pub fn is_nothing(self) -> bool {
+        self.0.scalar().is_some_and(|scalar| scalar.is_null())
+    }
+
+    /// Whether it is true or false.
+    #[must_use]
+    pub fn as_bool(self) -> Option<bool> {
+        self.0.scalar()?.as_bool()
+    }
+
+    /// The items of a list.
+    pub fn items(self) -> Option<impl Iterator<Item = DocumentValue<'d>>> {
+        match &self.0.value {
+            Value::List(items) => Some(items.iter().map(DocumentValue)),
+            Value::Scalar(_) | Value::Map(_) => None,
+        }
+    }
+
+    /// The members of a map, each with its name and where that stands.
+    pub fn members(self) -> Option<impl Iterator<Item = (&'d str, DocumentPlace, DocumentValue<'d>)>> {
+        let members = self.0.members().iter();
+        let told = members.map(|member| (&*member.name, DocumentPlace(member.name_span), DocumentValue(&member.value)));
+        self.0.is_map().then_some(told)
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn place(self) -> DocumentPlace {
+        DocumentPlace(self.0.span)
+    }
+
+    /// What it is, to be put after "found".
+    #[must_use]
+    pub fn described(self) -> String {
+        self.0.described()
+    }
+}

@@ -1,0 +1,65 @@
+//! The gRPC front end: how Envoy and other gateways ask. The only part that
+//! knows protobuf. Messages are written by hand, so that nobody needs a compiler for them.
+
+mod call;
+mod health;
+mod health_messages;
+mod limits;
+mod override_limits;
+mod preface;
+mod rate_limit;
+mod reflection;
+mod reflection_files;
+mod reflection_messages;
+mod rls_messages;
+mod service;
+mod status;
+
+use std::sync::Arc;
+
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use crate::engine::Engine;
+use override_limits::OverrideLimits;
+use service::Services;
+
+/// What gateways ask, over HTTP/2.
+#[derive(Clone, Debug)]
+pub(crate) struct GrpcFrontEnd {
+    services: Services,
+    stopped: watch::Receiver<bool>,
+}
+
+impl GrpcFrontEnd {
+    pub(crate) fn new(engine: &Arc<Engine>, stopped: watch::Receiver<bool>) -> GrpcFrontEnd {
+        let overrides = Arc::new(OverrideLimits::default());
+        GrpcFrontEnd { services: Services::new(Arc::clone(engine), overrides, stopped.clone()), stopped }
+    }
+
+    /// Serves one connection until the other end has gone, or it is stopped and every call under way is answered.
+    pub(crate) async fn serve_connection(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let mut stopped = self.stopped;
+        let greeted = tokio::select! {
+            greeted = tokio::time::timeout(limits::GREETED_WITHIN, preface::greeted(io)) => greeted,
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        };
+        let Ok(Some(io)) = greeted else { return };
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(limits::MAX_CALLS_PER_CONNECTION)
+            .max_header_list_size(limits::MAX_HEADER_BYTES)
+            .keep_alive_interval(limits::PING_EVERY)
+            .keep_alive_timeout(limits::PING_ANSWERED_WITHIN)
+            .serve_connection(TokioIo::new(io), self.services);
+        tokio::pin!(connection);
+        tokio::select! {
+            // Whatever went wrong, it was the other end's, and it has gone.
+            _ = &mut connection => return,
+            _ = stopped.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+}

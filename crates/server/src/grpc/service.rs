@@ -1,0 +1,87 @@
+//! Which call is for whom.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use prost::Message;
+use tokio::sync::watch;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::Grpc;
+use tonic_prost::ProstCodec;
+
+use super::health::{Check, Watch};
+use super::limits::{CALL_WITHIN, MAX_MESSAGE_BYTES};
+use super::override_limits::OverrideLimits;
+use super::rate_limit::ShouldRateLimit;
+use super::reflection::Reflection;
+use crate::engine::Engine;
+
+/// The services, by name.
+pub(super) const SERVICES: [&str; 4] = [
+    "envoy.service.ratelimit.v3.RateLimitService",
+    "grpc.health.v1.Health",
+    "grpc.reflection.v1.ServerReflection",
+    "grpc.reflection.v1alpha.ServerReflection",
+];
+
+/// All services of the front end.
+#[derive(Clone, Debug)]
+pub(super) struct Services {
+    engine: Arc<Engine>,
+    overrides: Arc<OverrideLimits>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Services {
+    pub(super) fn new(engine: Arc<Engine>, overrides: Arc<OverrideLimits>, stopped: watch::Receiver<bool>) -> Services {
+        Services { engine, overrides, stopped }
+    }
+
+    async fn answer(self, request: Request<Incoming>) -> Response<Body> {
+        match request.uri().path() {
+            "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => {
+                let Services { engine, overrides, .. } = self;
+                in_time(grpc().unary(ShouldRateLimit { engine, overrides }, request)).await
+            }
+            "/grpc.health.v1.Health/Check" => in_time(grpc().unary(Check(self.stopped), request)).await,
+            "/grpc.health.v1.Health/Watch" => grpc().server_streaming(Watch(self.stopped), request).await,
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+            | "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" => {
+                grpc().streaming(Reflection(self.stopped), request).await
+            }
+            _ => Status::unimplemented("there is no such method").into_http(),
+        }
+    }
+}
+
+/// An answer, unless the question does not arrive.
+async fn in_time(answer: impl Future<Output = Response<Body>>) -> Response<Body> {
+    match tokio::time::timeout(CALL_WITHIN, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Status::deadline_exceeded("the message did not arrive in time").into_http(),
+    }
+}
+
+fn grpc<Q, A>() -> Grpc<ProstCodec<A, Q>>
+where
+    Q: Message + Default + 'static,
+    A: Message + 'static,
+{
+    Grpc::new(ProstCodec::default()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+impl hyper::service::Service<Request<Incoming>> for Services {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let answer = self.clone().answer(request);
+        Box::pin(async move { Ok(answer.await) })
+    }
+}

@@ -1,0 +1,10 @@
+//! The gRPC front end through its socket, on a clock that the tests move.
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
+mod bounds;
+mod descriptors;
+mod health;
+mod messages;
+mod overrides;
+mod reflection;
+mod running;

@@ -1,9 +1,10 @@
 //! A server that is gone for a while.
 
+use tokio::time::sleep;
 use tollgate_store::{OnFailure, Store};
 use tollgate_testbed::RedisServer;
 
-use crate::support::{Load, connect, eager, endless_bucket, options, standalone_options, until_exact, used};
+use crate::support::{Load, PROMPTLY, connect, eager, endless_bucket, options, standalone_options, until_exact, used};
 
 const BURST: u64 = 1_000_000;
 
@@ -39,6 +40,8 @@ async fn a_server_that_stands_still_is_waited_for_by_nobody() {
     let load = Load::start(&store, &limit, &["alice"], 8);
     load.until_admitted(200).await;
     server.pause().unwrap();
+    // Long enough that who waits for the server is found out.
+    sleep(PROMPTLY * 3 / 2).await;
     load.until_fallen_back(SHARE + 200).await;
     server.resume().unwrap();
     let back = until_exact(&store, &limit, "alice").await;

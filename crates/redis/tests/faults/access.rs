@@ -1,12 +1,11 @@
 //! A server that does not accept the password.
 
-use std::sync::Arc;
-
-use tollgate_redis::RedisStore;
 use tollgate_store::{OnFailure, Store};
 use tollgate_testbed::{RedisServer, RedisSetup};
 
-use crate::support::{Load, eager, endless_log, options, standalone_options, troubles, until, until_exact, used};
+use crate::support::{
+    Load, begin_to_connect, eager, endless_log, options, standalone_options, troubles, until, until_exact, used,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_password_is_the_stores_trouble_until_somebody_repairs_it() {
@@ -15,7 +14,7 @@ async fn a_wrong_password_is_the_stores_trouble_until_somebody_repairs_it() {
     let server = RedisServer::start_with(setup).unwrap();
     let mut redis = standalone_options(server.address());
     redis.password = Some("the store's".into());
-    let store = Arc::new(RedisStore::connect(&redis, eager(), |_| {}).unwrap());
+    let store = begin_to_connect(&redis, eager());
     let local = options(OnFailure::Local { share: (1, 100) });
     let limit = store.limit("password", endless_log(SHARE * 100), local).unwrap();
     let load = Load::start(&store, &limit, &["alice"], 8);

@@ -6,6 +6,7 @@
 mod check;
 mod child;
 mod load;
+mod panics;
 mod patience;
 mod quotas;
 mod servers;
@@ -16,5 +17,7 @@ pub(crate) use child::ChildProcess;
 pub(crate) use load::Load;
 pub(crate) use patience::{until, until_exact};
 pub(crate) use quotas::{endless_bucket, endless_log, options};
-pub(crate) use servers::{cluster_options, connect, eager, patient, slot_of, standalone_options, troubles};
+pub(crate) use servers::{
+    begin_to_connect, cluster_options, connect, eager, patient, slot_of, standalone_options, troubles,
+};
 pub(crate) use tally::Tally;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate_redis::{RedisOptions, RedisStore, StoreSettings};
 use tollgate_testbed::{RedisCluster, RedisServer, Reply};
 
+use super::panics::watch_for_panics;
 use super::patience::until;
 
 /// The settings of an operator who changed nothing.
@@ -27,9 +28,15 @@ pub(crate) fn cluster_options(cluster: &RedisCluster) -> RedisOptions {
 
 /// An instance that has reached its servers.
 pub(crate) async fn connect(options: &RedisOptions, settings: StoreSettings) -> Arc<RedisStore> {
-    let store = Arc::new(RedisStore::connect(options, settings, |_| {}).unwrap());
+    let store = begin_to_connect(options, settings);
     until("the servers are reached", || store.is_ready()).await;
     store
+}
+
+/// An instance that may not have reached its servers.
+pub(crate) fn begin_to_connect(options: &RedisOptions, settings: StoreSettings) -> Arc<RedisStore> {
+    watch_for_panics();
+    Arc::new(RedisStore::connect(options, settings, |_| {}).unwrap())
 }
 
 /// In which slot a key lives, by a server's own account: its hash tag is the key.

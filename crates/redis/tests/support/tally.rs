@@ -4,6 +4,7 @@ use tokio::time::Instant;
 use tollgate_store::Source;
 
 use super::check::{Checked, PROMPTLY};
+use super::panics::assert_no_panics;
 
 /// What many checks said.
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ impl Tally {
         self.0.iter().map(|checked| checked.took).max().unwrap_or_default()
     }
 
-    /// Every answer came promptly. What it came to is printed.
+    /// Every answer came promptly, and nothing panicked. What it came to is printed.
     pub(crate) fn report(&self, what: &str) {
         println!(
             "{what}: {} checks, {} admitted exactly, {} fell back of which {} passed, longest {:?}",
@@ -54,6 +55,7 @@ impl Tally {
             self.admitted_in_fallback(),
             self.longest(),
         );
+        assert_no_panics();
         assert!(self.longest() < PROMPTLY, "{what}: an answer after {:?}", self.longest());
     }
 

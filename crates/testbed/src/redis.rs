@@ -12,14 +12,23 @@ use crate::reply::{Reply, ask};
 
 const STARTS_WITHIN: Duration = Duration::from_secs(20);
 
-/// Which program answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Which program answers. By default it is Redis, or Valkey where the environment
+/// variable `TOLLGATE_TEST_SERVER` is `valkey`: so the same tests run on both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binary {
     /// `redis-server`.
-    #[default]
     Redis,
     /// `valkey-server`: where the environment variable `TOLLGATE_VALKEY` says, or on the path.
     Valkey,
+}
+
+impl Default for Binary {
+    fn default() -> Binary {
+        match env::var_os("TOLLGATE_TEST_SERVER") {
+            Some(name) if name == "valkey" => Binary::Valkey,
+            _ => Binary::Redis,
+        }
+    }
 }
 
 impl Binary {
@@ -69,7 +78,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts `redis-server` on a free port, with more arguments such as `--maxmemory 10mb`.
+    /// Starts the default program on a free port, with more arguments such as `--maxmemory 10mb`.
     pub fn start(arguments: &[&str]) -> io::Result<RedisServer> {
         RedisServer::start_with(RedisSetup { arguments, ..RedisSetup::default() })
     }

@@ -66,6 +66,14 @@ fn valkey_is_started_where_it_is() {
 }
 
 #[test]
+fn the_program_is_the_one_that_the_environment_names() {
+    let server = RedisServer::start(&[]).unwrap();
+    let Reply::Text(info) = server.command(&["INFO", "server"]).unwrap() else { panic!("no text") };
+    let wanted = std::env::var("TOLLGATE_TEST_SERVER").is_ok_and(|name| name == "valkey");
+    assert_eq!(info.contains("server_name:valkey"), wanted, "{info}");
+}
+
+#[test]
 fn a_cluster_moves_slots_and_replaces_the_dead() {
     let begun = Instant::now();
     let mut cluster = RedisCluster::start().unwrap();

@@ -41,8 +41,13 @@ impl ServerError {
             "READONLY" => ServerError::ReadOnly,
             "OOM" => ServerError::OutOfMemory,
             "NOAUTH" | "WRONGPASS" | "NOPERM" => ServerError::Authentication,
-            // So says a script whose user may not do what it does.
-            "ERR" if text.starts_with("ERR The user executing the script") => ServerError::Authentication,
+            // So says a script whose user may not do what it does: Redis up to 7.0, and later ones and Valkey.
+            "ERR"
+                if text.starts_with("ERR The user executing the script")
+                    || text.starts_with("ERR ACL failure in script") =>
+            {
+                ServerError::Authentication
+            }
             _ => ServerError::Other,
         }
     }
@@ -95,6 +100,11 @@ mod tests {
         let within =
             "ERR The user executing the script can't run this command or subcommand script: d8f7, on @user_script:1.";
         assert_eq!(executed(within), Executed::Unknown);
+        let by_valkey = "ERR ACL failure in script: User gate has no permissions to run the 'del' command script: on @user_script:1.";
+        for text in [within, by_valkey] {
+            let unknown = Trouble { cause: Cause::Authentication, executed: Executed::Unknown };
+            assert_eq!(ServerError::read(text).trouble(text), unknown);
+        }
         assert_eq!(executed("ERR wrong type script: d8f7, on @user_script:1."), Executed::Unknown);
         assert_eq!(executed("OOM command not allowed. script: 67ed, on @user_script:1."), Executed::No);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::smallvec;
 use tollgate_core::{Charged, Queue, Quota, Rate};
 use tollgate_store::Mode;
-use tollgate_testbed::RedisServer;
+use tollgate_testbed::{Binary, RedisServer};
 
 use super::client::Client;
 use crate::call::{Answer, Call, Line, SlotCharge, Target, Terms, TermsError};
@@ -46,7 +46,14 @@ fn length(client: &mut Client, quota: Quota, costs: &[u64], gap: u64) -> usize {
 
 /// Whether the value is kept as a number: 16 bytes less than as the shortest string.
 fn is_number(client: &mut Client) -> bool {
-    client.command(&[b"OBJECT", b"ENCODING", b"key"]) == Value::Bulk(Some(b"int".to_vec()))
+    let bulk = |text: &[u8]| Value::Bulk(Some(text.to_vec()));
+    let encoding = client.command(&[b"OBJECT", b"ENCODING", b"key"]);
+    if Binary::default() == Binary::Redis {
+        return encoding == bulk(b"int");
+    }
+    // Valkey keeps a number that a script writes as its digits.
+    let Value::Bulk(Some(digits)) = client.command(&[b"GET", b"key"]) else { return false };
+    encoding == bulk(b"embstr") && digits.iter().all(u8::is_ascii_digit) && digits.len() <= 19
 }
 
 /// The sizes up to which the server's allocator hands out 32, 48 and 64 bytes for a value.

@@ -1,0 +1,149 @@
+//! What instances admit on their own while the server fails, and what is charged for it afterwards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_redis::{RedisLimit, RedisOptions, RedisStore, StoreSettings};
+use tollgate_store::{OnFailure, Store};
+use tollgate_testbed::RedisServer;
+
+use crate::support::{
+    Tally, check, connect, endless_log, options, patient, standalone_options, until, until_exact, used,
+};
+
+const LIMIT: u64 = 100;
+/// What one instance admits on its own.
+const SHARE: u64 = LIMIT / 4;
+const INSTANCES: u64 = 2;
+
+struct Instance {
+    store: Arc<RedisStore>,
+    limit: RedisLimit,
+}
+
+impl Instance {
+    async fn connect(redis: &RedisOptions, settings: StoreSettings) -> Instance {
+        let store = connect(redis, settings).await;
+        let local = options(OnFailure::Local { share: (1, 4) });
+        let limit = store.limit("outage", endless_log(LIMIT), local).unwrap();
+        Instance { store, limit }
+    }
+
+    async fn two(redis: &RedisOptions, settings: &StoreSettings) -> [Instance; 2] {
+        [Instance::connect(redis, settings.clone()).await, Instance::connect(redis, settings.clone()).await]
+    }
+
+    async fn check(&self, times: u64, tally: &mut Tally) {
+        for _ in 0..times {
+            tally.0.push(check(&self.store, &self.limit, "alice").await);
+        }
+    }
+}
+
+/// Spends more than its share on each instance, all of it on their own.
+async fn spend_alone(instances: &[Instance]) -> Tally {
+    let mut tally = Tally::default();
+    for instance in instances {
+        instance.check(SHARE + 5, &mut tally).await;
+    }
+    assert_eq!(tally.fallen_back(), INSTANCES * (SHARE + 5));
+    assert_eq!(tally.admitted(), INSTANCES * SHARE);
+    tally.report("on their own");
+    tally
+}
+
+/// Spends what is left.
+async fn spend_the_rest(instances: &[Instance]) -> Tally {
+    let mut tally = Tally::default();
+    for instance in instances {
+        instance.check(LIMIT, &mut tally).await;
+    }
+    assert_eq!(tally.fallen_back(), 0, "{:?}", instances.iter().map(|one| one.store.stats()).collect::<Vec<_>>());
+    tally.report("afterwards");
+    tally
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restart_without_data_the_first_exact_check_charges_what_passed() {
+    let mut server = RedisServer::start(&[]).unwrap();
+    let instances = Instance::two(&standalone_options(server.address()), &patient()).await;
+    let mut before = Tally::default();
+    for instance in &instances {
+        instance.check(20, &mut before).await;
+    }
+    assert_eq!(before.exactly_admitted(), 40);
+    server.kill().unwrap();
+    for Instance { store, .. } in &instances {
+        until("the loss is noticed", || !store.is_ready()).await;
+    }
+    let alone = spend_alone(&instances).await;
+    server.restart().unwrap();
+    for (at, Instance { store, limit }) in (1..).zip(&instances) {
+        until_exact(store, limit, "alice").await;
+        // Each charges its own, once: later looks charge no more.
+        assert_eq!(used(store, limit, "alice").await, at * SHARE);
+    }
+    let after = spend_the_rest(&instances).await;
+    assert_eq!(after.admitted(), LIMIT - INSTANCES * SHARE);
+    let total = alone.admitted() + after.admitted();
+    println!("data lost: {total} admitted since the outage began, at most {}", LIMIT + INSTANCES * SHARE);
+    assert!(total <= LIMIT + INSTANCES * SHARE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_standstill_the_first_exact_check_charges_what_passed() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut redis = standalone_options(server.address());
+    // Late is not lost: all that was sent is answered in the end.
+    redis.silence = Duration::from_secs(60);
+    let settings = StoreSettings { deadline: Duration::from_millis(300), ..StoreSettings::default() };
+    let instances = Instance::two(&redis, &settings).await;
+    let mut before = Tally::default();
+    instances[0].check(15, &mut before).await;
+    instances[1].check(5, &mut before).await;
+    let kept = before.exactly_admitted();
+    server.pause().unwrap();
+    let alone = spend_alone(&instances).await;
+    server.resume().unwrap();
+    for Instance { store, limit } in &instances {
+        until_exact(store, limit, "alice").await;
+    }
+    // Answers that came late are given back in the background.
+    let expected = kept + INSTANCES * SHARE + before.admitted_in_fallback();
+    let mut counted = 0;
+    for _ in 0..1_000 {
+        counted = used(&instances[0].store, &instances[0].limit, "alice").await;
+        if counted == expected {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(counted, expected, "charged once, and all of it");
+    let after = spend_the_rest(&instances).await;
+    let total = before.admitted() + alone.admitted() + after.admitted();
+    println!("data kept: {total} admitted in all, at most {}", LIMIT + INSTANCES * SHARE);
+    assert_eq!(total, LIMIT);
+    assert!(total <= LIMIT + INSTANCES * SHARE);
+}
+
+/// What is nearly spent when the server fails is exceeded by no more than the shares.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_is_nearly_spent_is_exceeded_by_no_more_than_the_shares() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut redis = standalone_options(server.address());
+    redis.silence = Duration::from_secs(60);
+    let settings = StoreSettings { deadline: Duration::from_millis(300), ..StoreSettings::default() };
+    let instances = Instance::two(&redis, &settings).await;
+    let mut before = Tally::default();
+    instances[0].check(LIMIT - 10, &mut before).await;
+    server.pause().unwrap();
+    let alone = spend_alone(&instances).await;
+    server.resume().unwrap();
+    for Instance { store, limit } in &instances {
+        until_exact(store, limit, "alice").await;
+    }
+    let after = spend_the_rest(&instances).await;
+    let total = before.admitted() + alone.admitted() + after.admitted();
+    println!("nearly spent: {total} admitted in all, at most {}", LIMIT + INSTANCES * SHARE);
+    assert!(total <= LIMIT + INSTANCES * SHARE, "{total}");
+}

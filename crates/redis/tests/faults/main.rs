@@ -1,0 +1,15 @@
+//! What checks hear while real servers are in trouble, and what is counted afterwards.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod access;
+mod accounting;
+mod ambiguous;
+mod cluster;
+mod connections;
+mod memory;
+mod outage;
+mod scripts;
+mod sentinel;
+#[path = "../support/mod.rs"]
+mod support;

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use smallvec::smallvec;
 use tokio::time::Instant;
 
 use super::breakers::Watch;
-use super::question::{Asker, Group};
+use super::question::{Asker, Askers, Group};
 use crate::transport::Transport;
 
 const PARTS: usize = 16;
@@ -35,7 +36,7 @@ struct Lane<T: Transport> {
 pub(super) struct Journey<T: Transport> {
     pub(super) group: Group,
     pub(super) number: u64,
-    pub(super) askers: Vec<Asker<T>>,
+    pub(super) askers: Askers<T>,
 }
 
 /// A journey that nobody waits for any longer, and the one that begins instead.
@@ -68,7 +69,7 @@ impl<T: Transport> Lanes<T> {
         }
         let lane = Lane { journey: 0, ends: asker.deadline, watch: None, waiting: Vec::new() };
         part.insert(group.clone(), lane);
-        Joined::Departs(Journey { group, number: 0, askers: vec![asker] })
+        Joined::Departs(Journey { group, number: 0, askers: smallvec![asker] })
     }
 
     /// The journey is on its way.
@@ -113,7 +114,7 @@ impl<T: Transport> Lane<T> {
         // Who has given up is not charged in the first place.
         self.waiting.retain(|asker| !asker.answer.is_closed());
         let count = self.waiting.len().min(MOST_TOGETHER);
-        let askers: Vec<Asker<T>> = self.waiting.drain(..count).collect();
+        let askers: Askers<T> = self.waiting.drain(..count).collect();
         self.ends = askers.iter().map(|asker| asker.deadline).max()?;
         self.journey += 1;
         self.watch = None;

@@ -5,6 +5,8 @@ mod asking;
 mod background;
 mod breaker;
 mod breakers;
+#[cfg(test)]
+mod cost;
 mod debts;
 mod decide;
 mod failure;

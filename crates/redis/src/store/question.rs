@@ -26,6 +26,8 @@ pub(super) struct Question {
     pub(super) origins: SmallVec<[Origin; 4]>,
     /// Where each charge stands in the request.
     pub(super) positions: SmallVec<[usize; 4]>,
+    /// Filled in when it is on its way.
+    pub(super) watch: OnceLock<Arc<Watch>>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,17 +41,19 @@ impl Question {
     pub(super) fn by_slot<T: Transport>(
         transport: &T,
         charges: &[KeyedCharge<'_, RedisLimit>],
-    ) -> SmallVec<[Question; 2]> {
-        let mut questions: SmallVec<[Question; 2]> = SmallVec::new();
+    ) -> SmallVec<[Arc<Question>; 2]> {
+        let mut questions: SmallVec<[Arc<Question>; 2]> = SmallVec::new();
         for (position, asked) in charges.iter().enumerate() {
             let name = KeyName::new(&asked.limit.0.prefix_and_scope, asked.key);
             let slot = transport.slot(name.tag());
             let at = questions.iter().position(|question| question.slot == slot).unwrap_or_else(|| {
-                questions.push(Question::empty(slot));
+                questions.push(Arc::new(Question::empty(slot)));
                 questions.len() - 1
             });
             let target = Target { key: name.bytes, terms: Arc::clone(&asked.limit.0.terms) };
-            let question = &mut questions[at];
+            let Some(question) = Arc::get_mut(&mut questions[at]) else {
+                unreachable!("nobody else has a question that is not complete");
+            };
             question.charges.push(SlotCharge { target, cost: asked.cost, mode: asked.mode });
             question.origins.push(Origin { limit: asked.limit.clone(), key: asked.key.into() });
             question.positions.push(position);
@@ -58,7 +62,8 @@ impl Question {
     }
 
     fn empty(slot: Slot) -> Question {
-        Question { slot, charges: SmallVec::new(), origins: SmallVec::new(), positions: SmallVec::new() }
+        let (charges, origins, positions) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
+        Question { slot, charges, origins, positions, watch: OnceLock::new() }
     }
 
     /// What another question must be like to travel with this one.
@@ -98,11 +103,13 @@ pub(super) struct Asker<T: Transport> {
     pub(super) question: Arc<Question>,
     pub(super) answer: oneshot::Sender<SlotAnswer<T>>,
     pub(super) deadline: Instant,
-    /// Filled in when the question is on its way.
-    pub(super) watch: Arc<OnceLock<Arc<Watch>>>,
 }
 
-pub(super) type SlotAnswer<T> = Result<Answer<T>, Failure>;
+/// Those who travel together. Most travel alone.
+pub(super) type Askers<T> = SmallVec<[Asker<T>; 1]>;
+
+/// Large, and handed on several times: so it is on the heap.
+pub(super) type SlotAnswer<T> = Result<Box<Answer<T>>, Failure>;
 
 /// The answer of a slot to one of those who asked together.
 pub(super) struct Answer<T: Transport> {

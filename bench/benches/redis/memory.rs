@@ -100,7 +100,7 @@ fn weigh(keys: u64, script: Option<&Recorded>, write: impl Fn(&mut Vec<u8>, u64)
     let server = start_server();
     let mut pipeline = Pipeline::connect(&server);
     if let Some(script) = script {
-        assert_eq!(pipeline.load(script), script.name);
+        assert_eq!(pipeline.load(&script.source), script.name);
     }
     let used = || {
         let Reply::Text(text) = server.command(&["INFO", "memory"]).unwrap() else { panic!("no figures") };

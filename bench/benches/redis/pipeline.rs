@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 
 use tollgate_testbed::RedisServer;
 
-use crate::recorder::Recorded;
-
 /// A connection over which many commands travel at once.
 pub(crate) struct Pipeline {
     reader: BufReader<TcpStream>,
@@ -22,9 +20,9 @@ impl Pipeline {
     }
 
     /// Makes a script known to the server, and says under which name.
-    pub(crate) fn load(&mut self, recorded: &Recorded) -> Vec<u8> {
+    pub(crate) fn load(&mut self, source: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        write_command(&mut bytes, &[b"SCRIPT", b"LOAD", &recorded.source]);
+        write_command(&mut bytes, &[b"SCRIPT", b"LOAD", source]);
         self.send(&bytes);
         self.receive().unwrap()
     }

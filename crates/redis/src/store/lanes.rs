@@ -2,13 +2,13 @@
 //! wait until it is back. Then they travel together.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::smallvec;
 use tokio::time::Instant;
 
 use super::breakers::Watch;
+use super::part_of::part_of;
 use super::question::{Asker, Askers, Group};
 use crate::transport::Transport;
 
@@ -19,8 +19,6 @@ const MOST_TOGETHER: usize = 1_000;
 
 pub(super) struct Lanes<T: Transport> {
     parts: Vec<Mutex<HashMap<Group, Lane<T>>>>,
-    /// Chooses a part, the same in every run: tests come again as they were.
-    hasher: BuildHasherDefault<DefaultHasher>,
 }
 
 /// A lane exists while something travels on it.
@@ -55,7 +53,7 @@ pub(super) enum Joined<T: Transport> {
 
 impl<T: Transport> Lanes<T> {
     pub(super) fn new() -> Lanes<T> {
-        Lanes { parts: (0..PARTS).map(|_| Mutex::default()).collect(), hasher: BuildHasherDefault::default() }
+        Lanes { parts: (0..PARTS).map(|_| Mutex::default()).collect() }
     }
 
     pub(super) fn join(&self, asker: Asker<T>) -> Joined<T> {
@@ -104,8 +102,7 @@ impl<T: Transport> Lanes<T> {
     }
 
     fn part(&self, group: &Group) -> MutexGuard<'_, HashMap<Group, Lane<T>>> {
-        let at = self.hasher.hash_one(group) as usize % PARTS;
-        self.parts[at].lock().unwrap_or_else(PoisonError::into_inner)
+        self.parts[part_of(group.first_key(), PARTS)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -15,6 +15,7 @@ mod key_names;
 mod lanes;
 mod limit;
 mod made;
+mod part_of;
 pub(crate) mod planted;
 mod question;
 pub(crate) mod random;

@@ -1,5 +1,6 @@
 //! What is asked of one slot, and what comes back for one who asked.
 
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
@@ -84,13 +85,30 @@ impl Question {
 }
 
 /// Questions of one group are the same question.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     slot: Slot,
     charges: SmallVec<[Alike; 2]>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+impl Group {
+    /// The key of the first charge, or nothing.
+    pub(super) fn first_key(&self) -> &[u8] {
+        self.charges.first().map_or(&[], |alike| &alike.key)
+    }
+}
+
+impl Hash for Group {
+    /// What tells groups apart: the rest is the same for the same keys, or nearly always.
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        for alike in &self.charges {
+            hasher.write(&alike.key);
+            hasher.write_u64(alike.cost);
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Alike {
     key: Arc<[u8]>,
     limit: u64,

@@ -29,28 +29,6 @@ impl Callers {
         Callers { store, limits, keys: (0..keys).map(key).collect(), count }
     }
 
-    pub(crate) async fn reconnect(
-        &mut self,
-        server: &RedisServer,
-        settings: StoreSettings,
-        scopes: &[&str],
-        quota: Quota,
-        connections: usize,
-    ) {
-        let mut options = RedisOptions::standalone(server.address().to_string());
-        options.connections_per_node = connections;
-        let store = Arc::new(RedisStore::connect(&options, settings, |_| {}).unwrap());
-        for _ in 0..1_000 {
-            if store.is_ready() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let limit = |scope: &&str| store.limit(scope, quota, LimitOptions::default()).unwrap();
-        self.limits = scopes.iter().map(limit).collect();
-        self.store = store;
-    }
-
     /// Decisions a second. All of them must come from the server, and pass.
     pub(crate) async fn per_second(&self, span: Duration) -> f64 {
         let begun = Instant::now();

@@ -23,7 +23,7 @@ const OF_REDIS_BENCHMARK: f64 = 0.9;
 const THREE_RULES: f64 = 2.0;
 const TOGETHER: f64 = 10.0;
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 7] = [
     "tollgate, one rule, 64 callers",
     "redis-benchmark -c 1 -P 64, the same call",
     "redis-benchmark -c 50 -P 16, the same call",
@@ -31,7 +31,6 @@ const NAMES: [&str; 8] = [
     "tollgate, three rules in one decision, 64 callers",
     "tollgate, a hot key, 512 callers, a call each",
     "tollgate, a hot key, 512 callers, travelling together",
-    "tollgate, one rule, 64 callers, two connections",
 ];
 
 pub(crate) async fn measure(effort: Effort, goals: &mut Goals) {
@@ -45,8 +44,6 @@ pub(crate) async fn measure(effort: Effort, goals: &mut Goals) {
     };
     let together = StoreSettings { joins: true, ..alone.clone() };
     let one = Callers::connect(&server, alone.clone(), &["one"], quota, KEYS, CALLERS).await;
-    let mut two_connections = Callers::connect(&server, alone.clone(), &["one"], quota, KEYS, CALLERS).await;
-    two_connections.reconnect(&server, alone.clone(), &["one"], quota, 2).await;
     let three = Callers::connect(&server, alone.clone(), &["one", "two", "six"], quota, KEYS, CALLERS).await;
     let hot_alone = Callers::connect(&server, alone, &["hot"], quota, 1, HOT_CALLERS).await;
     let hot_together = Callers::connect(&server, together, &["hot"], quota, 1, HOT_CALLERS).await;
@@ -77,8 +74,7 @@ pub(crate) async fn measure(effort: Effort, goals: &mut Goals) {
                 3 => pipeline.per_second(&batches, CALLERS, 4, turn),
                 4 => three.per_second(turn).await,
                 5 => hot_alone.per_second(turn).await,
-                6 => hot_together.per_second(turn).await,
-                _ => two_connections.per_second(turn).await,
+                _ => hot_together.per_second(turn).await,
             };
         }
         rounds.push(figures);

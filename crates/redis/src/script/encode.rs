@@ -33,13 +33,16 @@ const ORDERS: u8 = 64;
 /// beyond every limit, and stays so as this.
 const LARGEST: u64 = 1 << 53;
 
+/// Most calls are no longer than this.
+const USUAL_LENGTH: usize = 192;
+
 /// Few keys are found faster by looking at each.
 const FEW_KEYS: usize = 16;
 
 /// Writes a call. With `now`, in microseconds, it goes by that instead of by
 /// the server's clock, and keys are kept long after their time: for tests.
 pub(crate) fn encode(call: &Call, now: Option<u64>) -> Encoded {
-    let mut writer = Writer::default();
+    let mut writer = Writer { bytes: Vec::with_capacity(USUAL_LENGTH), ..Writer::default() };
     match now {
         Some(now) => writer.number(now),
         None => writer.bytes.extend_from_slice(&(-1.0_f64).to_le_bytes()),

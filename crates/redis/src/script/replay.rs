@@ -30,23 +30,62 @@ pub(crate) fn replay(
     passed: u32,
     views: &[View],
 ) -> Result<Vec<Replayed>, ProtocolError> {
+    if let ([charge], [view]) = (charges, views)
+        && charge.is_made()
+    {
+        return replay_alone(charge, times, now, passed, view);
+    }
     let mut line = Replay::new(charges, now, views)?;
     let mut answers = Vec::with_capacity(times as usize);
     for _ in 0..passed {
         answers.push(line.request());
     }
     if answers.iter().any(|answer| !answer.passed) {
-        return Err(ProtocolError("a request passed that could not"));
+        return Err(PASSED_IN_VAIN);
     }
     if passed < times {
         // Nothing changes after the first refusal, so the rest are answered alike.
         let refused = line.request();
         if refused.passed {
-            return Err(ProtocolError("a request was refused that could pass"));
+            return Err(REFUSED_IN_VAIN);
         }
         answers.resize(times as usize, refused);
     }
     answers.iter_mut().flat_map(|answer| &mut answer.decisions).for_each(in_nanoseconds);
+    Ok(answers)
+}
+
+const PASSED_IN_VAIN: ProtocolError = ProtocolError("a request passed that could not");
+const REFUSED_IN_VAIN: ProtocolError = ProtocolError("a request was refused that could pass");
+
+/// The same for a single charge, which most requests are: nobody else is in its way.
+fn replay_alone(
+    charge: &SlotCharge,
+    times: u32,
+    now: u64,
+    passed: u32,
+    view: &View,
+) -> Result<Vec<Replayed>, ProtocolError> {
+    let mut state = State::of(view);
+    let mut act = |act: Act| act_on(&charge.target.terms.algorithm, &mut state, now, charge.cost, act);
+    let mut answers = Vec::with_capacity(times as usize);
+    for _ in 0..passed {
+        let (mut decision, note) = act(Act::Check);
+        if !decision.is_allowed() {
+            return Err(PASSED_IN_VAIN);
+        }
+        in_nanoseconds(&mut decision);
+        answers.push(Replayed { passed: true, decisions: smallvec![decision], charged: smallvec![Some(note)] });
+    }
+    if passed < times {
+        let (mut decision, _) = act(Act::Look);
+        if decision.is_allowed() {
+            return Err(REFUSED_IN_VAIN);
+        }
+        in_nanoseconds(&mut decision);
+        let refused = Replayed { passed: false, decisions: smallvec![decision], charged: smallvec![None] };
+        answers.resize(times as usize, refused);
+    }
     Ok(answers)
 }
 
@@ -185,19 +224,7 @@ impl<'a> Replay<'a> {
 
     fn act(&self, at: usize, state: &mut State, act: Act) -> (Decision, Charged) {
         let charge = &self.charges[at];
-        let (now, cost) = (self.now, charge.cost);
-        match (&charge.target.terms.algorithm, state) {
-            (Compiled::Bucket(bucket), State::Bucket(state)) => run(bucket, state, now, cost, act),
-            (Compiled::FixedWindow(window), State::Window(state)) => run(window, state, now, cost, act),
-            (Compiled::SlidingCounter(counter), State::Counter(state)) => run(counter, state, now, cost, act),
-            (Compiled::SlidingLog(log), State::Log(state)) => run(log, state, now, cost, act),
-            (Compiled::Concurrency(permits), State::Leases(state)) => run(permits, state, now, cost, act),
-            // A key belongs to one family within a call.
-            (algorithm, state) => {
-                *state = blank(algorithm);
-                self.act(at, state, act)
-            }
-        }
+        act_on(&charge.target.terms.algorithm, state, self.now, charge.cost, act)
     }
 
     /// The state of a charge's key as its own quota reads it.
@@ -211,6 +238,21 @@ impl<'a> Replay<'a> {
                 State::Bucket(own.adopt(writer, *state, self.now))
             }
             _ => state.clone(),
+        }
+    }
+}
+
+fn act_on(algorithm: &Compiled, state: &mut State, now: u64, cost: u64, act: Act) -> (Decision, Charged) {
+    match (algorithm, state) {
+        (Compiled::Bucket(bucket), State::Bucket(state)) => run(bucket, state, now, cost, act),
+        (Compiled::FixedWindow(window), State::Window(state)) => run(window, state, now, cost, act),
+        (Compiled::SlidingCounter(counter), State::Counter(state)) => run(counter, state, now, cost, act),
+        (Compiled::SlidingLog(log), State::Log(state)) => run(log, state, now, cost, act),
+        (Compiled::Concurrency(permits), State::Leases(state)) => run(permits, state, now, cost, act),
+        // A key belongs to one family within a call.
+        (algorithm, state) => {
+            *state = blank(algorithm);
+            act_on(algorithm, state, now, cost, act)
         }
     }
 }

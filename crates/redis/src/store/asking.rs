@@ -1,11 +1,11 @@
 //! The way of a question to its slot and back.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::Decision;
+use tollgate_core::{Charged, Decision};
 
 use super::Inner;
 use super::breakers::Watch;
@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::lanes::{Joined, Journey, Overdue};
 use super::made::{Made, MadeCharge};
 use super::planted::Planted;
-use super::question::{Answer, Asker, Group, Question, Seen, SlotAnswer};
+use super::question::{Answer, Asker, Askers, Group, Question, Seen, SlotAnswer};
 use super::refusals::Refusal;
 use crate::call::{self, Call, Line, Reply, SlotCharge};
 use crate::script::{Replayed, replay};
@@ -23,7 +23,7 @@ use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
 /// A question whose answer is awaited.
 pub(super) struct Pending<T: Transport> {
     answer: oneshot::Receiver<SlotAnswer<T>>,
-    watch: Arc<OnceLock<Arc<Watch>>>,
+    question: Arc<Question>,
     /// Whom it waits behind, and until when at most.
     behind: Option<(Group, Instant)>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Pending<T: Transport> {
 /// A question on its way.
 struct Flight<T: Transport> {
     question: Arc<Question>,
-    askers: Vec<Asker<T>>,
+    askers: Askers<T>,
     /// Which lane it occupies.
     lane: Option<(Group, u64)>,
     sent_at: Instant,
@@ -41,17 +41,16 @@ struct Flight<T: Transport> {
 }
 
 impl<T: Transport> Inner<T> {
-    pub(super) fn ask(self: &Arc<Self>, question: &Arc<Question>, deadline: Instant) -> Pending<T> {
+    pub(super) fn ask(self: &Arc<Self>, question: &Arc<Question>, now: Instant, deadline: Instant) -> Pending<T> {
         let (sender, answer) = oneshot::channel();
-        let watch = Arc::new(OnceLock::new());
-        let asker = Asker { question: Arc::clone(question), answer: sender, deadline, watch: Arc::clone(&watch) };
-        let mut pending = Pending { answer, watch, behind: None };
+        let asker = Asker { question: Arc::clone(question), answer: sender, deadline };
+        let mut pending = Pending { answer, question: Arc::clone(question), behind: None };
         if !self.settings.joins {
-            self.depart(Arc::clone(question), vec![asker], None);
+            self.depart(Arc::clone(question), smallvec![asker], None, now);
             return pending;
         }
         match self.lanes.join(asker) {
-            Joined::Departs(journey) => self.begin(journey),
+            Joined::Departs(journey) => self.begin(journey, now),
             Joined::Waits { group, ends } => pending.behind = Some((group, ends)),
         }
         pending
@@ -72,7 +71,7 @@ impl<T: Transport> Inner<T> {
             Ok(answer) => answer.unwrap_or(Err(Failure::Trouble(Cause::Connection))),
             Err(_) => {
                 let now = Instant::now();
-                if let Some(watch) = pending.watch.get().filter(|watch| watch.deadline <= now) {
+                if let Some(watch) = pending.question.watch.get().filter(|watch| watch.deadline <= now) {
                     self.call_failed(watch, Failure::Trouble(Cause::Timeout), now);
                 }
                 Err(Failure::Trouble(Cause::Timeout))
@@ -88,30 +87,36 @@ impl<T: Transport> Inner<T> {
             self.call_failed(&watch, Failure::Trouble(Cause::Timeout), now);
         }
         if let Some(journey) = journey {
-            self.begin(journey);
+            self.begin(journey, now);
         }
     }
 
-    fn begin(self: &Arc<Self>, journey: Journey<T>) {
+    fn begin(self: &Arc<Self>, journey: Journey<T>, now: Instant) {
         let Journey { group, number, askers } = journey;
         if let Some(first) = askers.first() {
             self.counters.joined.add(askers.len() as u64 - 1);
             // They all ask the same, so one of the questions is sent.
-            self.depart(Arc::clone(&first.question), askers, Some((group, number)));
+            self.depart(Arc::clone(&first.question), askers, Some((group, number)), now);
         }
     }
 
-    fn depart(self: &Arc<Self>, question: Arc<Question>, askers: Vec<Asker<T>>, lane: Option<(Group, u64)>) {
-        let sent_at = Instant::now();
+    /// Sends a question, not before `sent_at`: a refusal is believed from then on.
+    fn depart(
+        self: &Arc<Self>,
+        question: Arc<Question>,
+        askers: Askers<T>,
+        lane: Option<(Group, u64)>,
+        sent_at: Instant,
+    ) {
         let deadline = askers.iter().map(|asker| asker.deadline).max().unwrap_or(sent_at);
         let Some(watch) = self.admit(question.slot, sent_at, deadline) else {
             self.counters.failed(Failure::BreakerOpen);
             disappoint(askers, Failure::BreakerOpen);
-            return self.lane_is_free(lane);
+            return self.lane_is_free(lane, sent_at);
         };
         for asker in &askers {
             // Only who sends fills it in, and each is sent once.
-            let _ = asker.watch.set(Arc::clone(&watch));
+            let _ = asker.question.watch.set(Arc::clone(&watch));
         }
         if let Some((group, number)) = &lane {
             self.lanes.departed(group, *number, &watch);
@@ -148,7 +153,7 @@ impl<T: Transport> Inner<T> {
                     self.clock.heard(understood.seen.now, now);
                 }
                 self.remember(&question, &understood, sent_at, now);
-                self.hand_out(&question, askers, understood);
+                self.hand_out(askers, understood);
                 if self.is_planted(Planted::KeepDebt) {
                     self.owe_again(&debts, now);
                 }
@@ -162,14 +167,14 @@ impl<T: Transport> Inner<T> {
                 disappoint(askers, Failure::Trouble(trouble.cause));
             }
         }
-        self.lane_is_free(lane);
+        self.lane_is_free(lane, now);
     }
 
-    fn lane_is_free(self: &Arc<Self>, lane: Option<(Group, u64)>) {
+    fn lane_is_free(self: &Arc<Self>, lane: Option<(Group, u64)>, now: Instant) {
         if let Some((group, number)) = lane
             && let Some(journey) = self.lanes.arrived(&group, number)
         {
-            self.begin(journey);
+            self.begin(journey, now);
         }
     }
 
@@ -233,16 +238,16 @@ impl<T: Transport> Inner<T> {
     }
 
     /// To each its own, in the order in which they came.
-    fn hand_out(self: &Arc<Self>, question: &Question, mut askers: Vec<Asker<T>>, understood: Understood) {
+    fn hand_out(self: &Arc<Self>, mut askers: Askers<T>, understood: Understood) {
         let Understood { passed, answers, seen } = understood;
         if self.is_planted(Planted::SwapJoinedAnswers) {
             askers.reverse();
         }
         let seen = Arc::new(seen);
         for (index, (asker, replayed)) in (0..).zip(askers.into_iter().zip(answers)) {
-            let made = Made::new(Arc::clone(self), question.slot, made_charges(question, &replayed));
+            let made = Made::new(Arc::clone(self), asker.question, made_charges(&replayed));
             let answer = Answer { passed: index < passed, replayed, made, index, seen: Arc::clone(&seen) };
-            if let Err(Ok(answer)) = asker.answer.send(Ok(answer)) {
+            if let Err(Ok(answer)) = asker.answer.send(Ok(Box::new(answer))) {
                 answer.made.came_too_late();
             }
         }
@@ -275,18 +280,12 @@ fn understand(question: &Question, times: u32, forced: usize, reply: &Reply) -> 
     Ok(Understood { passed: *passed, answers, seen: Seen { now: reply.now, views: views.clone() } })
 }
 
-fn made_charges(question: &Question, replayed: &Replayed) -> SmallVec<[MadeCharge; 4]> {
-    let made = replayed.charged.iter().enumerate().filter_map(|(at, charged)| Some((at, (*charged)?)));
-    made.map(|(at, charged)| MadeCharge {
-        at,
-        origin: question.origins[at].clone(),
-        target: question.charges[at].target.clone(),
-        charged,
-    })
-    .collect()
+fn made_charges(replayed: &Replayed) -> SmallVec<[MadeCharge; 4]> {
+    let made = |(at, charged): (usize, &Option<Charged>)| Some(MadeCharge { at, charged: (*charged)? });
+    replayed.charged.iter().enumerate().filter_map(made).collect()
 }
 
-fn disappoint<T: Transport>(askers: Vec<Asker<T>>, failure: Failure) {
+fn disappoint<T: Transport>(askers: Askers<T>, failure: Failure) {
     for asker in askers {
         // Who does not wait any more has had its answer.
         let _ = asker.answer.send(Err(failure));

@@ -11,9 +11,9 @@ use super::Inner;
 use super::limit::RedisLimit;
 use super::made::MadeCharge;
 use super::planted::Planted;
-use super::question::{Answer, Question, SlotAnswer};
+use super::question::{Answer, Origin, Question, SlotAnswer};
 use super::receipt::{MadeWhere, RedisReceipt};
-use crate::transport::{Slot, Transport};
+use crate::transport::Transport;
 
 pub(super) type Charges<'a> = [KeyedCharge<'a, RedisLimit>];
 
@@ -25,12 +25,11 @@ impl<T: Transport> Inner<T> {
         if let Some(refused) = self.known_refusal(charges, now) {
             return refused;
         }
-        let questions: SmallVec<[Arc<Question>; 2]> =
-            Question::by_slot(&self.transport, charges).into_iter().map(Arc::new).collect();
+        let questions = Question::by_slot(&self.transport, charges);
         if let Some(refused) = self.refused_by_trouble(charges, &questions) {
             return refused;
         }
-        let pending: SmallVec<[_; 2]> = questions.iter().map(|question| self.ask(question, deadline)).collect();
+        let pending: SmallVec<[_; 2]> = questions.iter().map(|question| self.ask(question, now, deadline)).collect();
         let mut answers: Answers<T> = SmallVec::new();
         for (question, pending) in questions.into_iter().zip(pending) {
             answers.push((question, self.answer(pending, deadline).await));
@@ -129,16 +128,17 @@ pub(super) fn refuse<T: Transport>(
 /// The whole passed: what was charged is kept.
 pub(super) fn keep<T: Transport>(charges: &Charges<'_>, answers: Answers<T>, outcome: &mut Outcome<RedisReceipt>) {
     for (question, answer) in answers {
-        let Ok(Answer { replayed, made, .. }) = answer else { continue };
+        let Ok(answer) = answer else { continue };
+        let Answer { replayed, made, .. } = *answer;
         place(&question, &replayed.decisions, outcome);
         for charge in made.keep() {
             let at = question.positions[charge.at];
             if charges[at].receipt {
-                outcome.receipts.push((at, receipt(question.slot, charge)));
+                outcome.receipts.push((at, receipt(&question, charge)));
             }
         }
     }
-    outcome.receipts.sort_by_key(|(at, _)| *at);
+    outcome.receipts.sort_unstable_by_key(|(at, _)| *at);
 }
 
 fn place(question: &Question, decisions: &[Decision], outcome: &mut Outcome<RedisReceipt>) {
@@ -147,10 +147,12 @@ fn place(question: &Question, decisions: &[Decision], outcome: &mut Outcome<Redi
     }
 }
 
-fn receipt(slot: Slot, charge: MadeCharge) -> RedisReceipt {
-    let MadeCharge { origin, target, charged, .. } = charge;
-    let made = MadeWhere::Server { slot, charged, lease_lost: Arc::default() };
-    RedisReceipt { limit: origin.limit, key: origin.key, target, made }
+fn receipt(question: &Question, charge: MadeCharge) -> RedisReceipt {
+    let MadeCharge { at, charged } = charge;
+    let Origin { limit, key } = question.origins[at].clone();
+    let target = question.charges[at].target.clone();
+    let made = MadeWhere::Server { slot: question.slot, charged, lease_lost: Arc::default() };
+    RedisReceipt { limit, key, target, made }
 }
 
 pub(super) fn passed(charges: &Charges<'_>, source: Source) -> Outcome<RedisReceipt> {

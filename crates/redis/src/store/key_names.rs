@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 /// A key's name, and the part of it that says where it lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyName {
@@ -20,7 +22,8 @@ impl KeyName {
     pub(crate) fn new(prefix_and_scope: &[u8], key: &[u8]) -> KeyName {
         let bar = key.iter().position(|byte| *byte == b'|').unwrap_or(key.len());
         let (tag, rest) = key.split_at(bar);
-        let mut bytes = Vec::with_capacity(prefix_and_scope.len() + key.len() + 8);
+        // Most names are short, and are on the heap once they are complete.
+        let mut bytes: SmallVec<[u8; 128]> = SmallVec::new();
         bytes.extend_from_slice(prefix_and_scope);
         bytes.push(b'{');
         let tag_begins = bytes.len();
@@ -34,7 +37,7 @@ impl KeyName {
         let tag_ends = bytes.len();
         bytes.push(b'}');
         push_escaped(&mut bytes, rest);
-        KeyName { bytes: bytes.into(), tag_begins, tag_ends }
+        KeyName { bytes: Arc::from(&*bytes), tag_begins, tag_ends }
     }
 
     /// What stands between the braces.
@@ -45,14 +48,17 @@ impl KeyName {
 
 /// What the names of all keys of a scope begin with.
 pub(crate) fn prefix_and_scope(prefix: &str, scope: &str) -> Box<[u8]> {
-    let mut bytes = Vec::with_capacity(prefix.len() + scope.len() + 1);
+    let mut bytes: SmallVec<[u8; 128]> = SmallVec::new();
     push_escaped(&mut bytes, prefix.as_bytes());
     push_escaped(&mut bytes, scope.as_bytes());
     bytes.push(b':');
-    bytes.into()
+    Box::from(&*bytes)
 }
 
-fn push_escaped(bytes: &mut Vec<u8>, text: &[u8]) {
+fn push_escaped(bytes: &mut SmallVec<[u8; 128]>, text: &[u8]) {
+    if !text.iter().any(|byte| matches!(byte, b'{' | b'}' | b'\\')) {
+        return bytes.extend_from_slice(text);
+    }
     for &byte in text {
         match byte {
             b'{' => bytes.extend_from_slice(b"\\x7b"),

@@ -2,13 +2,14 @@
 //! wait until it is back. Then they travel together.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use smallvec::smallvec;
 use tokio::time::Instant;
 
 use super::breakers::Watch;
-use super::question::{Asker, Group};
+use super::part_of::part_of;
+use super::question::{Asker, Askers, Group};
 use crate::transport::Transport;
 
 const PARTS: usize = 16;
@@ -18,8 +19,6 @@ const MOST_TOGETHER: usize = 1_000;
 
 pub(super) struct Lanes<T: Transport> {
     parts: Vec<Mutex<HashMap<Group, Lane<T>>>>,
-    /// Chooses a part, the same in every run: tests come again as they were.
-    hasher: BuildHasherDefault<DefaultHasher>,
 }
 
 /// A lane exists while something travels on it.
@@ -35,7 +34,7 @@ struct Lane<T: Transport> {
 pub(super) struct Journey<T: Transport> {
     pub(super) group: Group,
     pub(super) number: u64,
-    pub(super) askers: Vec<Asker<T>>,
+    pub(super) askers: Askers<T>,
 }
 
 /// A journey that nobody waits for any longer, and the one that begins instead.
@@ -54,7 +53,7 @@ pub(super) enum Joined<T: Transport> {
 
 impl<T: Transport> Lanes<T> {
     pub(super) fn new() -> Lanes<T> {
-        Lanes { parts: (0..PARTS).map(|_| Mutex::default()).collect(), hasher: BuildHasherDefault::default() }
+        Lanes { parts: (0..PARTS).map(|_| Mutex::default()).collect() }
     }
 
     pub(super) fn join(&self, asker: Asker<T>) -> Joined<T> {
@@ -68,7 +67,7 @@ impl<T: Transport> Lanes<T> {
         }
         let lane = Lane { journey: 0, ends: asker.deadline, watch: None, waiting: Vec::new() };
         part.insert(group.clone(), lane);
-        Joined::Departs(Journey { group, number: 0, askers: vec![asker] })
+        Joined::Departs(Journey { group, number: 0, askers: smallvec![asker] })
     }
 
     /// The journey is on its way.
@@ -103,8 +102,7 @@ impl<T: Transport> Lanes<T> {
     }
 
     fn part(&self, group: &Group) -> MutexGuard<'_, HashMap<Group, Lane<T>>> {
-        let at = self.hasher.hash_one(group) as usize % PARTS;
-        self.parts[at].lock().unwrap_or_else(PoisonError::into_inner)
+        self.parts[part_of(group.first_key(), PARTS)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,7 +111,7 @@ impl<T: Transport> Lane<T> {
         // Who has given up is not charged in the first place.
         self.waiting.retain(|asker| !asker.answer.is_closed());
         let count = self.waiting.len().min(MOST_TOGETHER);
-        let askers: Vec<Asker<T>> = self.waiting.drain(..count).collect();
+        let askers: Askers<T> = self.waiting.drain(..count).collect();
         self.ends = askers.iter().map(|asker| asker.deadline).max()?;
         self.journey += 1;
         self.watch = None;

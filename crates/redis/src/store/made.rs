@@ -7,32 +7,31 @@ use tollgate_core::Charged;
 
 use super::Inner;
 use super::planted::Planted;
-use super::question::Origin;
-use crate::call::{Line, Target};
-use crate::transport::{Slot, Transport};
+use super::question::Question;
+use crate::call::Line;
+use crate::transport::Transport;
 
 /// Charges in one slot that were made for a request whose whole is not decided
 /// yet. Whoever drops them gives them back: a caller that gave up, an answer
 /// that nobody waits for any more, a request that another slot refused.
 pub(super) struct Made<T: Transport> {
     store: Arc<Inner<T>>,
-    slot: Slot,
+    /// Who they are, for the few that somebody has to name again.
+    question: Arc<Question>,
     charges: SmallVec<[MadeCharge; 4]>,
     is_kept: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct MadeCharge {
     /// Which of the slot's charges it is.
     pub(super) at: usize,
-    pub(super) origin: Origin,
-    pub(super) target: Target,
     pub(super) charged: Charged,
 }
 
 impl<T: Transport> Made<T> {
-    pub(super) fn new(store: Arc<Inner<T>>, slot: Slot, charges: SmallVec<[MadeCharge; 4]>) -> Made<T> {
-        Made { store, slot, charges, is_kept: false }
+    pub(super) fn new(store: Arc<Inner<T>>, question: Arc<Question>, charges: SmallVec<[MadeCharge; 4]>) -> Made<T> {
+        Made { store, question, charges, is_kept: false }
     }
 
     /// The whole passed.
@@ -60,13 +59,14 @@ impl<T: Transport> Drop for Made<T> {
     fn drop(&mut self) {
         if !self.is_kept && !self.charges.is_empty() {
             let charges = std::mem::take(&mut self.charges);
-            self.store.take_back(self.slot, &charges);
+            self.store.take_back(&self.question, &charges);
         }
     }
 }
 
 impl MadeCharge {
-    pub(super) fn back(&self) -> Line {
-        Line::GiveBack { target: self.target.clone(), charged: self.charged, amount: self.charged.cost }
+    pub(super) fn back(&self, question: &Question) -> Line {
+        let target = question.charges[self.at].target.clone();
+        Line::GiveBack { target, charged: self.charged, amount: self.charged.cost }
     }
 }

@@ -5,6 +5,8 @@ mod asking;
 mod background;
 mod breaker;
 mod breakers;
+#[cfg(test)]
+mod cost;
 mod debts;
 mod decide;
 mod failure;
@@ -13,6 +15,7 @@ mod key_names;
 mod lanes;
 mod limit;
 mod made;
+mod part_of;
 pub(crate) mod planted;
 mod question;
 pub(crate) mod random;

@@ -1,5 +1,6 @@
 //! What is asked of one slot, and what comes back for one who asked.
 
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
@@ -26,6 +27,8 @@ pub(super) struct Question {
     pub(super) origins: SmallVec<[Origin; 4]>,
     /// Where each charge stands in the request.
     pub(super) positions: SmallVec<[usize; 4]>,
+    /// Filled in when it is on its way.
+    pub(super) watch: OnceLock<Arc<Watch>>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,17 +42,19 @@ impl Question {
     pub(super) fn by_slot<T: Transport>(
         transport: &T,
         charges: &[KeyedCharge<'_, RedisLimit>],
-    ) -> SmallVec<[Question; 2]> {
-        let mut questions: SmallVec<[Question; 2]> = SmallVec::new();
+    ) -> SmallVec<[Arc<Question>; 2]> {
+        let mut questions: SmallVec<[Arc<Question>; 2]> = SmallVec::new();
         for (position, asked) in charges.iter().enumerate() {
             let name = KeyName::new(&asked.limit.0.prefix_and_scope, asked.key);
             let slot = transport.slot(name.tag());
             let at = questions.iter().position(|question| question.slot == slot).unwrap_or_else(|| {
-                questions.push(Question::empty(slot));
+                questions.push(Arc::new(Question::empty(slot)));
                 questions.len() - 1
             });
             let target = Target { key: name.bytes, terms: Arc::clone(&asked.limit.0.terms) };
-            let question = &mut questions[at];
+            let Some(question) = Arc::get_mut(&mut questions[at]) else {
+                unreachable!("nobody else has a question that is not complete");
+            };
             question.charges.push(SlotCharge { target, cost: asked.cost, mode: asked.mode });
             question.origins.push(Origin { limit: asked.limit.clone(), key: asked.key.into() });
             question.positions.push(position);
@@ -58,7 +63,8 @@ impl Question {
     }
 
     fn empty(slot: Slot) -> Question {
-        Question { slot, charges: SmallVec::new(), origins: SmallVec::new(), positions: SmallVec::new() }
+        let (charges, origins, positions) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
+        Question { slot, charges, origins, positions, watch: OnceLock::new() }
     }
 
     /// What another question must be like to travel with this one.
@@ -79,13 +85,30 @@ impl Question {
 }
 
 /// Questions of one group are the same question.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     slot: Slot,
     charges: SmallVec<[Alike; 2]>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+impl Group {
+    /// The key of the first charge, or nothing.
+    pub(super) fn first_key(&self) -> &[u8] {
+        self.charges.first().map_or(&[], |alike| &alike.key)
+    }
+}
+
+impl Hash for Group {
+    /// What tells groups apart: the rest is the same for the same keys, or nearly always.
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        for alike in &self.charges {
+            hasher.write(&alike.key);
+            hasher.write_u64(alike.cost);
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Alike {
     key: Arc<[u8]>,
     limit: u64,
@@ -98,11 +121,13 @@ pub(super) struct Asker<T: Transport> {
     pub(super) question: Arc<Question>,
     pub(super) answer: oneshot::Sender<SlotAnswer<T>>,
     pub(super) deadline: Instant,
-    /// Filled in when the question is on its way.
-    pub(super) watch: Arc<OnceLock<Arc<Watch>>>,
 }
 
-pub(super) type SlotAnswer<T> = Result<Answer<T>, Failure>;
+/// Those who travel together. Most travel alone.
+pub(super) type Askers<T> = SmallVec<[Asker<T>; 1]>;
+
+/// Large, and handed on several times: so it is on the heap.
+pub(super) type SlotAnswer<T> = Result<Box<Answer<T>>, Failure>;
 
 /// The answer of a slot to one of those who asked together.
 pub(super) struct Answer<T: Transport> {

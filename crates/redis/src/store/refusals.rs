@@ -1,7 +1,6 @@
 //! Refusals that still hold, so that they are answered without asking again.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +8,8 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{Decision, Verdict};
 use tollgate_store::Refusals;
+
+use super::part_of::part_of;
 
 /// What is given back elsewhere turns a refusal around. Where that can happen, it is believed for so long.
 const BRIEF: Duration = Duration::from_secs(1);
@@ -18,8 +19,6 @@ const PARTS: usize = 16;
 /// What was refused, by key and limit. Bounded: when a part is full, it begins anew.
 pub(crate) struct KnownRefusals {
     parts: Vec<Mutex<Part>>,
-    /// Chooses a part, the same in every run: tests come again as they were.
-    hasher: BuildHasherDefault<DefaultHasher>,
     keys_per_part: usize,
 }
 
@@ -57,7 +56,7 @@ pub(crate) struct Refusal<'a> {
 impl KnownRefusals {
     pub(crate) fn new(keys: usize) -> KnownRefusals {
         let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        KnownRefusals { parts, hasher: BuildHasherDefault::default(), keys_per_part: keys.div_ceil(PARTS) }
+        KnownRefusals { parts, keys_per_part: keys.div_ceil(PARTS) }
     }
 
     /// The answer to a charge that is known to be refused.
@@ -110,7 +109,7 @@ impl KnownRefusals {
     }
 
     fn part(&self, key: &[u8]) -> MutexGuard<'_, Part> {
-        locked(&self.parts[self.hasher.hash_one(key) as usize % PARTS])
+        locked(&self.parts[part_of(key, PARTS)])
     }
 }
 

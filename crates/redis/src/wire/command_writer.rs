@@ -1,5 +1,3 @@
-use std::io::Write;
-
 /// Writes a command as a server reads it: the number of its parts, and each with its length.
 pub(crate) struct CommandWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -18,6 +16,14 @@ impl<'a> CommandWriter<'a> {
         self.out.extend_from_slice(b"\r\n");
         self
     }
+
+    /// A part that is a number, in decimal.
+    pub(crate) fn number(&mut self, number: usize) -> &mut CommandWriter<'a> {
+        header(self.out, b'$', number.checked_ilog10().unwrap_or(0) as usize + 1);
+        push_decimal(self.out, number);
+        self.out.extend_from_slice(b"\r\n");
+        self
+    }
 }
 
 /// Writes a whole command.
@@ -30,13 +36,16 @@ pub(crate) fn write_command(out: &mut Vec<u8>, parts: &[&[u8]]) {
 
 fn header(out: &mut Vec<u8>, kind: u8, number: usize) {
     out.push(kind);
-    if let Ok(digit @ 0..=9) = u8::try_from(number) {
-        out.push(b'0' + digit);
-    } else {
-        // Writing to memory does not fail.
-        let _ = write!(out, "{number}");
-    }
+    push_decimal(out, number);
     out.extend_from_slice(b"\r\n");
+}
+
+/// A command has many short numbers in it, which the formatter takes its time for.
+fn push_decimal(out: &mut Vec<u8>, number: usize) {
+    if number >= 10 {
+        push_decimal(out, number / 10);
+    }
+    out.push(b'0' + (number % 10) as u8);
 }
 
 #[cfg(test)]
@@ -48,5 +57,14 @@ mod tests {
         let mut out = Vec::new();
         write_command(&mut out, &[b"SET", b"", b"0123456789\r\n"]);
         assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$0\r\n\r\n$12\r\n0123456789\r\n\r\n");
+    }
+
+    #[test]
+    fn writes_numbers_in_decimal() {
+        for number in [0, 1, 9, 10, 99, 100, 1_048_576, usize::MAX] {
+            let (mut out, text) = (Vec::new(), number.to_string());
+            CommandWriter::begin(&mut out, number).number(number);
+            assert_eq!(out, format!("*{text}\r\n${}\r\n{text}\r\n", text.len()).into_bytes());
+        }
     }
 }

@@ -15,6 +15,10 @@ use crate::transport::{Cause, Executed, Trouble};
 /// What is written at once. More stays in the queue, where it can still be withdrawn.
 const BATCH: usize = 64 * 1024;
 const PIECE: usize = 64 * 1024;
+/// So many answers are handed out at least before calls are sent again.
+const FEWEST_ANSWERS: usize = 16;
+/// And at most.
+const MOST_ANSWERS: usize = 256;
 
 /// Moves calls over one open connection, until it is lost.
 ///
@@ -41,6 +45,8 @@ pub(crate) struct Driver<'a, S> {
     is_flushed: bool,
     /// Whether others were let run since a call came.
     has_waited: bool,
+    /// Whether answers have come that were not handed out yet.
+    is_interrupted: bool,
     last_heard: Instant,
     silence: Duration,
     timer: Pin<Box<Sleep>>,
@@ -82,6 +88,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
             is_blocked: false,
             is_flushed: true,
             has_waited: false,
+            is_interrupted: false,
             last_heard: now,
             silence,
             timer: Box::pin(sleep_until(now + silence)),
@@ -97,8 +104,20 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if self.is_interrupted {
+            // Some were answered and call again. The server works on that while the others hear.
+            self.is_interrupted = false;
+            self.take(cx);
+            if let Poll::Ready(cause) = self.poll_send(cx) {
+                return Poll::Ready(End::Lost(cause));
+            }
+        }
         if let Poll::Ready(cause) = self.poll_receive(cx) {
             return Poll::Ready(End::Lost(cause));
+        }
+        if self.is_interrupted {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         let is_open = self.take(cx);
         if !self.ready.is_empty() && !self.has_waited {
@@ -125,17 +144,16 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
         is_open
     }
 
-    /// Reads all that has come. It is ready only with a loss.
+    /// Reads what has come, and hands out a part of the answers at a time. It is ready only with a loss.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
+        // A server answers a whole batch at once. It would have nothing to do until all of it is heard.
+        let mut left = (self.sent.len() / 4).clamp(FEWEST_ANSWERS, MOST_ANSWERS);
         loop {
-            let mut piece = ReadBuf::new(&mut self.piece);
-            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece)) {
-                Ok(()) if piece.filled().is_empty() => return Poll::Ready(Cause::Connection),
-                Ok(()) => self.parser.feed(piece.filled()),
-                Err(_) => return Poll::Ready(Cause::Connection),
-            }
-            self.last_heard = Instant::now();
             loop {
+                if left == 0 {
+                    self.is_interrupted = true;
+                    return Poll::Pending;
+                }
                 match self.parser.next() {
                     Ok(Some(value)) => {
                         let Some(first) = self.sent.front_mut() else {
@@ -148,11 +166,19 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
                         {
                             first.command.answered(Ok(value));
                         }
+                        left -= 1;
                     }
                     Ok(None) => break,
                     Err(_) => return Poll::Ready(Cause::Protocol),
                 }
             }
+            let mut piece = ReadBuf::new(&mut self.piece);
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece)) {
+                Ok(()) if piece.filled().is_empty() => return Poll::Ready(Cause::Connection),
+                Ok(()) => self.parser.feed(piece.filled()),
+                Err(_) => return Poll::Ready(Cause::Connection),
+            }
+            self.last_heard = Instant::now();
         }
     }
 
@@ -286,6 +312,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Driver<'a, S> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::sync::mpsc;
 
@@ -377,6 +405,55 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(10)).await;
         });
         assert!(answers.await.iter().all(|(_, trouble)| trouble.cause == Cause::Protocol));
+    }
+
+    /// Ten bytes from somebody who calls once more when answered.
+    struct CallsAgain {
+        queue: Arc<CallQueue>,
+        is_second: bool,
+    }
+
+    impl Command for CallsAgain {
+        fn deadline(&self) -> Instant {
+            Instant::now() + Duration::from_secs(60)
+        }
+
+        fn write(&self, out: &mut Vec<u8>) {
+            out.extend([b'0'; 10]);
+        }
+
+        fn replies(&self) -> usize {
+            1
+        }
+
+        fn answered(self: Box<Self>, _: Result<Value, Trouble>) {
+            if !self.is_second {
+                self.queue.push(Box::new(CallsAgain { queue: Arc::clone(&self.queue), is_second: true }));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_answered_first_calls_again_before_all_have_heard() {
+        let queue = Arc::new(CallQueue::new(100));
+        queue.set_up();
+        for _ in 0..40 {
+            queue.push(Box::new(CallsAgain { queue: Arc::clone(&queue), is_second: false }));
+        }
+        let (ours, mut theirs) = duplex(10_000);
+        let driver = Driver::new(ours, &queue, Duration::from_secs(1)).run();
+        let other_end = async {
+            let mut batch = [0; 400];
+            theirs.read_exact(&mut batch).await.unwrap();
+            theirs.write_all(&b":1\r\n".repeat(40)).await.unwrap();
+            let first = theirs.read(&mut batch).await.unwrap();
+            theirs.read_exact(&mut batch[first..]).await.unwrap();
+            theirs.write_all(&b":1\r\n".repeat(40)).await.unwrap();
+            queue.close();
+            first
+        };
+        let (end, first) = tokio::join!(driver, other_end);
+        assert_eq!((end, first), (End::Closed, FEWEST_ANSWERS * 10));
     }
 
     #[tokio::test(start_paused = true)]

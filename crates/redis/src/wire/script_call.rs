@@ -51,7 +51,7 @@ impl ScriptCall {
             ScriptForm::Name => writer.part(b"EVALSHA").part(&self.script.sha1),
             ScriptForm::Source => writer.part(b"EVAL").part(&self.script.source),
         };
-        writer.part(self.keys.len().to_string().as_bytes());
+        writer.number(self.keys.len());
         for key in &self.keys {
             writer.part(key);
         }

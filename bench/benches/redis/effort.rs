@@ -1,0 +1,47 @@
+use std::time::Duration;
+
+/// How long to measure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// To see that everything runs. Its figures scatter.
+    Quick,
+    Full,
+}
+
+impl Effort {
+    pub(crate) fn of(arguments: &[String]) -> Effort {
+        if arguments.iter().any(|argument| argument == "--quick") { Effort::Quick } else { Effort::Full }
+    }
+
+    /// Rounds in which every contestant has a turn.
+    pub(crate) fn rounds(self) -> usize {
+        match self {
+            Effort::Quick => 3,
+            Effort::Full => 15,
+        }
+    }
+
+    /// How long a turn takes.
+    pub(crate) fn turn(self) -> Duration {
+        match self {
+            Effort::Quick => Duration::from_millis(300),
+            Effort::Full => Duration::from_secs(1),
+        }
+    }
+
+    /// How long checks come at a steady pace.
+    pub(crate) fn steady(self) -> Duration {
+        match self {
+            Effort::Quick => Duration::from_secs(1),
+            Effort::Full => Duration::from_secs(10),
+        }
+    }
+
+    /// Whose keys are weighed.
+    pub(crate) fn clients(self) -> u64 {
+        match self {
+            Effort::Quick => 50_000,
+            Effort::Full => 1_000_000,
+        }
+    }
+}

@@ -255,7 +255,7 @@ fn a_failing_store_is_told() {
     assert!(text(OnFailure::Closed).ends_with("\n  while the store fails, nothing passes"));
     let local = "
     while the store fails: 15/min burst 15, at most 30 requests in any minute, 15 in any second
-  while the store fails, each instance counts on its own, besides what passed before";
+  while the store fails, each instance counts on its own: an outage adds at most that, times the number of instances";
     assert!(text(OnFailure::Local).ends_with(local), "{}", text(OnFailure::Local));
 }
 

@@ -27,7 +27,7 @@ impl fmt::Display for Promise {
             Some(OnFailure::Open) => f.write_str("\n  while the store fails, everything passes"),
             Some(OnFailure::Closed) => f.write_str("\n  while the store fails, nothing passes"),
             Some(OnFailure::Local) => {
-                f.write_str("\n  while the store fails, each instance counts on its own, besides what passed before")
+                f.write_str("\n  while the store fails, each instance counts on its own: an outage adds at most that, times the number of instances")
             }
             None => Ok(()),
         }

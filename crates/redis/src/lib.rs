@@ -1,9 +1,13 @@
 //! Counters that several instances share: on Redis, Valkey or a cluster of them.
 //!
-//! The road of a check: [`store`] groups charges by slot and decides what is
-//! sent, joined, remembered and given back; [`script`] turns a [`call::Call`]
-//! into one script call and its answer back into decisions; a
-//! [`transport::Transport`] carries it.
+//! A [`RedisStore`] is behind the same interface as the store in memory. What it
+//! promises, what it needs and what it does without its servers is told in
+//! `docs/redis.md`.
+
+// The road of a check: `store` groups charges by slot and decides what is sent,
+// joined, remembered and given back; `script` turns a `Call` into one script
+// call and its answer back into decisions; `carrier` brings it to the servers,
+// over the client in `wire`. `sim` plays all of it in virtual time.
 
 mod call;
 mod carrier;

@@ -122,15 +122,10 @@ fn plan(forwarded_by: ForwardedBy, paths: Paths) -> Plan {
 fn rule(name: &str, key: &[&str], when: When) -> Rule {
     let quota = Quota::token_bucket("100/min".parse().expect("a rate")).expect("a quota");
     Rule {
-        name: name.to_owned(),
         when,
         key: key.iter().map(|name| (*name).to_owned()).collect(),
         allowance: Allowance::Same(Grant::Limited(vec![quota])),
         cost: Cost { source: CostSource::Header { name: "X-Cost".into(), default: 1 }, max: 100, settled_by: None },
-        on_limit: None,
-        shadow: false,
-        publish: true,
-        overrides: Vec::new(),
-        on_failure: None,
+        ..Rule::new(name)
     }
 }

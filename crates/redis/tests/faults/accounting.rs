@@ -52,6 +52,14 @@ async fn spend_alone(instances: &[Instance]) -> Tally {
     tally
 }
 
+/// Two instances to whom late is not lost: all that was sent is answered in the end.
+async fn two_that_wait_for(server: &RedisServer) -> [Instance; 2] {
+    let mut redis = standalone_options(server.address());
+    redis.silence = Duration::from_secs(60);
+    let settings = StoreSettings { deadline: Duration::from_millis(300), ..StoreSettings::default() };
+    Instance::two(&redis, &settings).await
+}
+
 /// Spends what is left.
 async fn spend_the_rest(instances: &[Instance]) -> Tally {
     let mut tally = Tally::default();
@@ -93,11 +101,7 @@ async fn after_a_restart_without_data_the_first_exact_check_charges_what_passed(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_standstill_the_first_exact_check_charges_what_passed() {
     let server = RedisServer::start(&[]).unwrap();
-    let mut redis = standalone_options(server.address());
-    // Late is not lost: all that was sent is answered in the end.
-    redis.silence = Duration::from_secs(60);
-    let settings = StoreSettings { deadline: Duration::from_millis(300), ..StoreSettings::default() };
-    let instances = Instance::two(&redis, &settings).await;
+    let instances = two_that_wait_for(&server).await;
     let mut before = Tally::default();
     instances[0].check(15, &mut before).await;
     instances[1].check(5, &mut before).await;
@@ -130,10 +134,7 @@ async fn after_a_standstill_the_first_exact_check_charges_what_passed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_that_is_nearly_spent_is_exceeded_by_no_more_than_the_shares() {
     let server = RedisServer::start(&[]).unwrap();
-    let mut redis = standalone_options(server.address());
-    redis.silence = Duration::from_secs(60);
-    let settings = StoreSettings { deadline: Duration::from_millis(300), ..StoreSettings::default() };
-    let instances = Instance::two(&redis, &settings).await;
+    let instances = two_that_wait_for(&server).await;
     let mut before = Tally::default();
     instances[0].check(LIMIT - 10, &mut before).await;
     server.pause().unwrap();

@@ -38,7 +38,9 @@ pub(crate) struct QuotaFacts {
     pub(crate) policy_item: String,
     /// Its item of `RateLimit` up to the number that remains.
     pub(crate) state_item: String,
-    /// Its limit as `X-RateLimit-Limit` tells it.
+    /// The largest that can remain.
+    pub(crate) limit: u64,
+    /// The same as `X-RateLimit-Limit` tells it.
     #[cfg(feature = "tower")]
     pub(crate) limit_value: http::HeaderValue,
 }
@@ -86,6 +88,7 @@ impl QuotaFacts {
             lease_ns: quota.period_ns(),
             policy_item,
             state_item: format!("\"{name}\";r="),
+            limit,
             #[cfg(feature = "tower")]
             limit_value: http::HeaderValue::from(limit),
         }

@@ -32,6 +32,7 @@ impl PlannedAccess {
     }
 
     /// Whether the client is meant. Networks are asked about the whole address, not about its group.
+    #[inline]
     pub(super) fn means<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> bool {
         self.network(look).is_some() || self.identities.iter().any(|(id, map)| entry(look, *id, map, route).is_some())
     }

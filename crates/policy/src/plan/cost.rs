@@ -29,6 +29,7 @@ impl PlannedCost {
     }
 
     /// What the policy says is taken as it is, what a request says only between 1 and the rule's maximum.
+    #[inline]
     pub(super) fn of(&self, look: &mut Look<'_>) -> u64 {
         // Somebody who only asks is charged nothing, whatever a rule says.
         if look.request.cost == 0 {

@@ -93,6 +93,7 @@ impl Grants {
     }
 
     /// The grant for a key: an override that means it, else that of the tier, else the rule's own.
+    #[inline]
     pub(super) fn choose<'a>(
         &self,
         look: &mut Look<'a>,
@@ -179,6 +180,7 @@ fn keys_meant(patterns: &[Pattern], key: &[IdentityId], identities: &Identities)
 }
 
 /// Writes one part of a key: the value of `id`, which was found under `source`.
+#[inline]
 pub(super) fn push_part(
     keys: &mut Keys,
     at: usize,

@@ -19,6 +19,7 @@ const MAX_VALUE_BYTES: usize = 256;
 const SHOWN_BYTES: usize = 64;
 
 /// Begins another part.
+#[inline]
 pub(super) fn push_bar(keys: &mut Keys) {
     keys.push(b'|');
 }
@@ -32,6 +33,7 @@ pub(super) fn push_name(keys: &mut Keys, name: &str) {
 /// A value. A long one is its beginning, its length and its SHA-256 behind
 /// `\#`, which no escape looks like: the same on every instance, and nobody can
 /// find two values that share it.
+#[inline]
 pub(super) fn push_value(keys: &mut Keys, value: &[u8]) {
     if value.len() <= MAX_VALUE_BYTES {
         return push_escaped(keys, value);
@@ -43,6 +45,7 @@ pub(super) fn push_value(keys: &mut Keys, value: &[u8]) {
     }
 }
 
+#[inline]
 fn push_escaped(keys: &mut Keys, text: &[u8]) {
     // Without a way out of the loop it takes half the time.
     if text.iter().fold(true, |plain, byte| plain & is_plain(*byte)) {

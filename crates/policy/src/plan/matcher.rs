@@ -270,6 +270,7 @@ impl Matcher {
         smallest.map(Side::words)
     }
 
+    #[inline]
     fn others_hold<'a>(&'a self, rule: u32, conditions: &Conditions, look: &mut Look<'a>, matched: &[u32]) -> bool {
         let others = &self.others[rule as usize];
         if !others.is_empty() {
@@ -282,11 +283,13 @@ impl Matcher {
     }
 
     /// The most specific pattern of any rule.
+    #[inline]
     pub(super) fn any_route(&self, matched: &[u32]) -> Option<&[u8]> {
         matched.first().map(|number| self.routes.index.text(*number))
     }
 
     /// The pattern that matched: the rule's own, or anybody's if the rule has none.
+    #[inline]
     pub(super) fn route<'a>(&'a self, rule: u32, matched: &[u32]) -> Option<&'a [u8]> {
         let number = if self.routes.is_indifferent(rule) {
             matched.first().copied()

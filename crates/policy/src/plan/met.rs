@@ -46,6 +46,7 @@ pub struct PlannedCharge {
 impl Met {
     /// Nothing yet.
     #[must_use]
+    #[inline]
     pub fn new(access: Access) -> Met {
         Met { access, charges: SmallVec::new(), unlimited: false, replaced: SmallVec::new(), keys: SmallVec::new() }
     }
@@ -69,6 +70,7 @@ impl Met {
         self.charges.len() - 1
     }
 
+    #[inline]
     pub(super) fn replace(&mut self, rules: &[u32]) {
         self.replaced.extend_from_slice(rules);
     }
@@ -97,6 +99,7 @@ impl Met {
     /// The key of one of these charges, as text that a person can read. Empty
     /// where a rule counts everybody together.
     #[must_use]
+    #[inline]
     pub fn key(&self, charge: &PlannedCharge) -> &[u8] {
         self.keys.get(charge.key_start as usize..charge.key_end as usize).unwrap_or_default()
     }

@@ -141,6 +141,7 @@ impl Plan {
     }
 
     /// Adds what a rule charges, if its key is there.
+    #[inline]
     fn charge<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32], met: &mut Met) {
         let written = met.keys.len();
         let (start, end) = match self.written_before(rule, met) {
@@ -166,6 +167,7 @@ impl Plan {
     }
 
     /// Where the key of another rule with the same parts stands already. Most rules count by the same few identities.
+    #[inline]
     fn written_before(&self, rule: u32, met: &Met) -> Option<(usize, usize)> {
         let shape = self.bodies[rule as usize].shape?;
         let is_same = |charge: &&PlannedCharge| self.bodies[charge.rule as usize].shape == Some(shape);
@@ -175,6 +177,7 @@ impl Plan {
 
     /// Writes the key of a rule whose conditions hold. An identity that is
     /// absent means that the rule does not apply; it is the error.
+    #[inline]
     fn write_key<'a>(
         &'a self,
         rule: u32,
@@ -195,12 +198,14 @@ impl Plan {
     }
 
     /// What a rule grants to a key.
+    #[inline]
     fn grant<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32], key: &[u8]) -> Chosen<'a> {
         let body = &self.bodies[rule as usize];
         body.grants.choose(look, key, &body.key, || self.key_route(rule, matched))
     }
 
     /// The pattern that matched, where a rule's key depends on it.
+    #[inline]
     fn key_route(&self, rule: u32, matched: &[u32]) -> Option<&[u8]> {
         if self.bodies[rule as usize].uses_route { self.matcher.route(rule, matched) } else { None }
     }

@@ -2,10 +2,15 @@
 
 mod date;
 mod json;
+mod line;
 mod policy_lists;
 mod problem;
 mod response;
 
+#[cfg(feature = "tower")]
+pub(crate) use line::with_number;
 pub(crate) use policy_lists::PolicyLists;
 pub use problem::PROBLEM_JSON;
 pub use response::Field;
+#[cfg(feature = "tower")]
+pub(crate) use response::FieldValue;

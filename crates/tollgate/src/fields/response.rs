@@ -3,17 +3,14 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
-use smallvec::SmallVec;
 use tollgate_policy::model::{FieldSet, Reset};
 
+use super::line::{Line, with_number};
 use super::policy_lists::{PolicyList, Quotas};
-use crate::facts::MAX_FIELD_INTEGER;
+use crate::facts::{MAX_FIELD_INTEGER, QuotaFacts};
 use crate::verdict::{RuleState, Verdict, tightest};
 
 const S_NS: u64 = 1_000_000_000;
-
-/// Room for what a few rules say.
-type Text = SmallVec<[u8; 160]>;
 
 /// A response field that tells a client where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +42,15 @@ impl Field {
     }
 }
 
+/// What a field says.
+pub(crate) enum FieldValue<'a> {
+    Text(&'a [u8]),
+    Number(u64),
+    /// The limit that the policy gives, which is written down.
+    #[cfg_attr(not(feature = "tower"), allow(dead_code, reason = "only responses take what is written down"))]
+    Limit(&'a QuotaFacts),
+}
+
 impl Verdict {
     /// Gives the response fields to `take`, each with its value. Rules that are
     /// shadows, or that the policy does not publish, do not appear.
@@ -52,7 +58,12 @@ impl Verdict {
         let policies = |list: &PolicyList| take(Field::RateLimitPolicy, &list.text);
         self.policy_list(policies);
         // Names and numbers are plain text.
-        self.changing_fields(|field, text| take(field, std::str::from_utf8(text).unwrap_or_default()));
+        let mut text = |field, bytes: &[u8]| take(field, std::str::from_utf8(bytes).unwrap_or_default());
+        self.changing_fields(|field, value| match value {
+            FieldValue::Text(bytes) => text(field, bytes),
+            FieldValue::Number(number) => with_number(number, |bytes| text(field, bytes)),
+            FieldValue::Limit(quota) => with_number(quota.limit, |bytes| text(field, bytes)),
+        });
     }
 
     /// Shows the list of the policies that it met to `read`, if clients are told.
@@ -70,7 +81,7 @@ impl Verdict {
     }
 
     /// Gives the fields that are another at every request to `take`, each with its value.
-    pub(crate) fn changing_fields(&self, mut take: impl FnMut(Field, &[u8])) {
+    pub(crate) fn changing_fields(&self, mut take: impl FnMut(Field, FieldValue<'_>)) {
         let settings = self.told.facts.plan.fields();
         let jitter_ns = self.jitter_ns();
         for set in &settings.sets {
@@ -83,7 +94,7 @@ impl Verdict {
             self.warning(&mut take);
         }
         if let Some(seconds) = self.retry_after_s(jitter_ns) {
-            number(Field::RetryAfter, seconds, &mut take);
+            take(Field::RetryAfter, FieldValue::Number(seconds));
         }
     }
 
@@ -102,34 +113,33 @@ impl Verdict {
         }
     }
 
-    /// What `X-RateLimit-Limit` usually says, written down once.
-    #[cfg(feature = "tower")]
-    pub(crate) fn limit_value(&self) -> Option<&http::HeaderValue> {
-        self.told().map(|state| &self.told.facts.quotas[state.quota as usize].limit_value)
-    }
-
-    fn ratelimit(&self, jitter_ns: u64, take: &mut impl FnMut(Field, &[u8])) {
-        let mut text = Text::new();
+    fn ratelimit(&self, jitter_ns: u64, take: &mut impl FnMut(Field, FieldValue<'_>)) {
+        let mut line = Line::new();
         for state in self.published() {
-            separate(&mut text);
-            text.extend_from_slice(self.told.facts.quotas[state.quota as usize].state_item.as_bytes());
-            push_number(&mut text, state.decision.remaining.min(MAX_FIELD_INTEGER));
+            if !line.is_empty() {
+                line.push(b", ");
+            }
+            line.push(self.told.facts.quotas[state.quota as usize].state_item.as_bytes());
+            line.push_number(state.decision.remaining.min(MAX_FIELD_INTEGER));
             let more_ns = state.decision.next_after;
             if more_ns > 0 {
                 let later_ns = if state.decision.is_allowed() { 0 } else { jitter_ns };
-                text.extend_from_slice(b";t=");
-                push_number(&mut text, ceil_s(more_ns.saturating_add(later_ns)));
+                line.push(b";t=");
+                line.push_number(ceil_s(more_ns.saturating_add(later_ns)));
             }
         }
-        if !text.is_empty() {
-            take(Field::RateLimit, &text);
+        if !line.is_empty() {
+            take(Field::RateLimit, FieldValue::Text(line.as_bytes()));
         }
     }
 
-    fn x_ratelimit(&self, reset: Reset, take: &mut impl FnMut(Field, &[u8])) {
+    fn x_ratelimit(&self, reset: Reset, take: &mut impl FnMut(Field, FieldValue<'_>)) {
         let Some(state) = self.told() else { return };
-        number(Field::XRateLimitLimit, state.decision.limit, take);
-        number(Field::XRateLimitRemaining, state.decision.remaining, take);
+        let known = &self.told.facts.quotas[state.quota as usize];
+        let is_known = state.decision.limit == known.limit;
+        let limit = if is_known { FieldValue::Limit(known) } else { FieldValue::Number(state.decision.limit) };
+        take(Field::XRateLimitLimit, limit);
+        take(Field::XRateLimitRemaining, FieldValue::Number(state.decision.remaining));
         let after_ns = state.decision.reset_after;
         // Nobody knows when a permit without a lease comes back.
         if after_ns < u64::MAX {
@@ -137,17 +147,19 @@ impl Verdict {
                 Reset::Epoch => self.told.now_ns.saturating_add(after_ns),
                 Reset::Delta => after_ns,
             };
-            number(Field::XRateLimitReset, ceil_s(reset_ns), take);
+            take(Field::XRateLimitReset, FieldValue::Number(ceil_s(reset_ns)));
         }
     }
 
-    fn warning(&self, take: &mut impl FnMut(Field, &[u8])) {
-        let mut text = Text::new();
+    fn warning(&self, take: &mut impl FnMut(Field, FieldValue<'_>)) {
+        let mut line = Line::new();
         for rule in self.told.warned.iter().filter(|rule| self.told.facts.rules[**rule as usize].publish) {
-            separate(&mut text);
-            text.extend_from_slice(self.told.facts.plan.rules()[*rule as usize].name.as_bytes());
+            if !line.is_empty() {
+                line.push(b", ");
+            }
+            line.push(self.told.facts.plan.rules()[*rule as usize].name.as_bytes());
         }
-        take(Field::XRateLimitWarning, &text);
+        take(Field::XRateLimitWarning, FieldValue::Text(line.as_bytes()));
     }
 
     /// Whole seconds, rounded up, at least 1, and never before `t`.
@@ -171,71 +183,6 @@ impl Verdict {
     }
 }
 
-fn separate(list: &mut Text) {
-    if !list.is_empty() {
-        list.extend_from_slice(b", ");
-    }
-}
-
 fn ceil_s(ns: u64) -> u64 {
     ns.div_ceil(S_NS).min(MAX_FIELD_INTEGER)
-}
-
-fn number(field: Field, number: u64, take: &mut impl FnMut(Field, &[u8])) {
-    take(field, Digits::of(number).as_bytes());
-}
-
-fn push_number(text: &mut Text, number: u64) {
-    text.extend_from_slice(Digits::of(number).as_bytes());
-}
-
-/// A number as `write!` would write it, at a fraction of its price: every response has several of them.
-struct Digits {
-    digits: [u8; Digits::LEN],
-    start: usize,
-}
-
-impl Digits {
-    /// As long as the longest.
-    const LEN: usize = 20;
-
-    fn of(mut number: u64) -> Digits {
-        let mut digits = [b'0'; Digits::LEN];
-        let mut start = Digits::LEN;
-        while number >= 100 {
-            start -= 2;
-            digits[start..start + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
-            number /= 100;
-        }
-        start -= 2;
-        digits[start..start + 2].copy_from_slice(&PAIRS[number as usize]);
-        Digits { digits, start: start + usize::from(number < 10) }
-    }
-
-    fn as_bytes(&self) -> &[u8] {
-        &self.digits[self.start..]
-    }
-}
-
-/// `00` to `99`.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[0; 2]; 100];
-    let mut number = 0;
-    while number < 100 {
-        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
-        number += 1;
-    }
-    pairs
-};
-
-#[cfg(test)]
-mod tests {
-    use super::Digits;
-
-    #[test]
-    fn numbers_are_written_as_ever() {
-        for value in [0, 7, 10, 99, 100, 12_345_678_901, u64::MAX] {
-            assert_eq!(Digits::of(value).as_bytes(), value.to_string().as_bytes());
-        }
-    }
 }

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
 
 use super::body::TollgateBody;
-use crate::fields::{Field, PROBLEM_JSON};
+use crate::fields::{Field, FieldValue, PROBLEM_JSON, with_number};
 use crate::verdict::{Action, Verdict};
 
 /// The fields that tell of one limit only.
@@ -38,14 +38,14 @@ const USUAL_FIELDS: usize = 5;
 
 fn each_field(verdict: &Verdict, mut take: impl FnMut(Field, HeaderValue)) {
     verdict.policy_list(|list| take(Field::RateLimitPolicy, list.value.clone()));
-    verdict.changing_fields(|field, text| {
-        // The limit is nearly always that of the policy, which is written down.
-        let known = if field == Field::XRateLimitLimit { verdict.limit_value() } else { None };
+    verdict.changing_fields(|field, value| {
+        let value = match value {
+            FieldValue::Text(text) => HeaderValue::from_bytes(text),
+            FieldValue::Number(number) => with_number(number, HeaderValue::from_bytes),
+            FieldValue::Limit(quota) => Ok(quota.limit_value.clone()),
+        };
         // Names and numbers are always printable; what were not would be left out.
-        match known.filter(|known| known.as_bytes() == text) {
-            Some(known) => take(field, known.clone()),
-            None => drop(HeaderValue::from_bytes(text).map(|value| take(field, value))),
-        }
+        drop(value.map(|value| take(field, value)));
     });
 }
 

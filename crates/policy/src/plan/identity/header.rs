@@ -7,6 +7,7 @@ use crate::request::Headers;
 /// The value of a header, trimmed. Several lines are one list, as HTTP has it:
 /// a second line cannot hide or replace the first. Empty lines do not count;
 /// a header without a value is absent.
+#[inline]
 pub(crate) fn value<'a>(headers: &'a dyn Headers, name: &str) -> Option<Cow<'a, [u8]>> {
     let (first, more) = headers.first_line(name)?;
     if !more {

@@ -87,6 +87,7 @@ impl<'a> Look<'a> {
     }
 
     /// The value of an identity, if it is present. `route` is the pattern that matched for the rule that asks.
+    #[inline]
     pub(crate) fn find(&mut self, id: IdentityId, route: Option<&'a [u8]>) -> Option<Found<'a>> {
         if let Slot::Known(found) = self.slots[id.0 as usize] {
             return found;
@@ -103,6 +104,7 @@ impl<'a> Look<'a> {
     }
 
     /// The text of a value that was found.
+    #[inline]
     pub(crate) fn text(&self, found: Found<'a>) -> &[u8] {
         match found.place {
             Place::Elsewhere(text) => text,
@@ -117,6 +119,7 @@ impl<'a> Look<'a> {
     }
 
     /// The whole address of the client.
+    #[inline]
     pub(crate) fn client(&mut self) -> Option<IpAddr> {
         if let Some(known) = self.client {
             return known;
@@ -140,6 +143,7 @@ impl<'a> Look<'a> {
     }
 
     /// The number of the tier: one that the policy knows, else its default.
+    #[inline]
     pub(crate) fn tier(&mut self) -> Option<u32> {
         if let Some(known) = self.tier {
             return known;
@@ -150,6 +154,7 @@ impl<'a> Look<'a> {
     }
 
     /// What a caller set directly. An address and a tier need more than to be copied, so they are read elsewhere.
+    #[inline]
     pub(crate) fn set_by_caller(&self, id: IdentityId) -> Option<&'a [u8]> {
         let known = self.identities.known(id);
         if self.request.identities.is_empty()
@@ -195,6 +200,7 @@ impl<'a> Look<'a> {
         self.keep(id, text)
     }
 
+    #[inline]
     fn keep(&mut self, id: IdentityId, text: Cow<'a, [u8]>) -> Option<Found<'a>> {
         if text.is_empty() {
             return None;
@@ -210,6 +216,7 @@ impl<'a> Look<'a> {
         Some(Found { id, place })
     }
 
+    #[inline]
     fn write_address(&mut self, id: IdentityId, address: IpAddr) -> Found<'a> {
         let start = self.written.len();
         push_client(&mut self.written, address, self.identities.prefixes);
@@ -217,6 +224,7 @@ impl<'a> Look<'a> {
     }
 
     /// What was written from here on. A request has fewer than 2^32 bytes.
+    #[inline]
     fn since(&self, start: usize) -> Place<'a> {
         let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         Place::Here { start: position(start), end: position(self.written.len()) }

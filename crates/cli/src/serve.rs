@@ -1,3 +1,4 @@
+mod admin;
 mod connections;
 #[cfg(feature = "tls")]
 mod encryption;
@@ -12,24 +13,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::sync::mpsc;
 use tollgate::policy::Loaded;
 use tollgate::policy::model::StoreSettings;
 use tollgate::{LimiterError, RealClock};
 #[cfg(feature = "tls")]
 use tollgate_server::Tls;
-use tollgate_server::{BindError, ConnectionLimits, Drained, Engine, Listener, Listeners, Server};
+use tollgate_server::{
+    AdminAccess, AdminToken, BindError, ConnectionLimits, Drained, Engine, Listener, Listeners, ReloadRequest, Server,
+};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::listen_address::ListenAddress;
 use crate::policy_file;
 use crate::talk::say;
+use admin::AdminArguments;
 use connections::ConnectionArguments;
 #[cfg(feature = "tls")]
 use encryption::{TlsArguments, WatchedTls};
 use notify::{Progress, notify};
 use policy_watch::WatchedPolicy;
 use signals::{Signals, Wanted};
+
+/// More operators than that need not wait at once for a policy to be read again.
+const WAITING_RELOADS: usize = 4;
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -56,13 +64,16 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380")]
     resp: ListenAddress,
 
-    /// Where operators look; a loopback address
+    /// Where operators look; a loopback address, unless there is an admin token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     admin: ListenAddress,
 
     /// How many threads work; by default one for each processor
     #[arg(long, value_name = "NUMBER")]
     threads: Option<NonZeroUsize>,
+
+    #[command(flatten)]
+    admin_access: AdminArguments,
 
     #[command(flatten)]
     connections: ConnectionArguments,
@@ -99,6 +110,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         engine,
         file: arguments.file.clone(),
         listeners,
+        admin_token: arguments.admin_access.token()?,
         connections: arguments.connections.limits(),
         #[cfg(feature = "tls")]
         tls: arguments.tls.load()?,
@@ -144,6 +156,7 @@ struct Service {
     engine: Engine,
     file: Option<PathBuf>,
     listeners: Listeners,
+    admin_token: Option<AdminToken>,
     connections: ConnectionLimits,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
@@ -157,9 +170,13 @@ impl Service {
         // Taken before the listeners are announced: whoever has seen them may stop us at once.
         let mut signals =
             Signals::take().map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
-        let server = Server::bind(self.listeners, self.engine).await.map_err(unbound)?.with_limits(self.connections);
+        let (reloads, wanted_reloads) = mpsc::channel(WAITING_RELOADS);
+        let admin = AdminAccess { token: self.admin_token, reloads: Some(reloads) };
+        let server = Server::bind_with(self.listeners, admin, self.engine).await.map_err(unbound)?;
+        let server = server.with_limits(self.connections);
         #[cfg_attr(not(feature = "tls"), allow(unused_mut))]
         let mut watched = Watched {
+            wanted_reloads,
             policy: WatchedPolicy::new(server.engine(), self.file.as_deref()),
             #[cfg(feature = "tls")]
             tls: None,
@@ -193,6 +210,8 @@ impl Service {
 
 /// What is read again when its files change.
 struct Watched {
+    /// What operators ask for over HTTP.
+    wanted_reloads: mpsc::Receiver<ReloadRequest>,
     policy: WatchedPolicy,
     #[cfg(feature = "tls")]
     tls: Option<WatchedTls>,
@@ -207,16 +226,26 @@ impl Watched {
             tokio::select! {
                 wanted = signals.next() => match wanted {
                     Wanted::Stop => return,
-                    Wanted::Reload => {
-                        notify(Progress::Reloading);
-                        self.policy.reload();
-                        self.look();
-                        notify(Progress::Ready);
-                    }
+                    // How it went has been said.
+                    Wanted::Reload => drop(self.reload()),
                 },
+                // The server holds the other end.
+                Some(request) = self.wanted_reloads.recv() => {
+                    let outcome = self.reload();
+                    request.answer(outcome);
+                }
                 _ = looks.tick() => self.look(),
             }
         }
+    }
+
+    /// Reads everything again, and says how it went with the policy.
+    fn reload(&mut self) -> Result<String, String> {
+        notify(Progress::Reloading);
+        let outcome = self.policy.reload();
+        self.look();
+        notify(Progress::Ready);
+        outcome
     }
 
     fn look(&mut self) {
@@ -258,8 +287,9 @@ fn unbound(error: BindError) -> Failure {
         BindError::Address { listener, source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
             Failure::failed(what).with_hint(in_use_hint(listener))
         }
-        BindError::AdminExposed(_) => Failure::wrong_usage(what)
-            .with_hint("to let another machine read the metrics, open --http: it has /metrics as well"),
+        BindError::AdminExposed(_) => Failure::wrong_usage(what).with_hint(
+            "give it --admin-token-file FILE; to let another machine read the metrics, --http has /metrics as well",
+        ),
         _ => Failure::failed(what),
     }
 }

@@ -7,6 +7,7 @@
 mod builder;
 mod check;
 mod checked;
+mod duration;
 pub mod model;
 mod plan;
 mod problem;
@@ -21,6 +22,7 @@ mod yaml;
 pub use builder::{PolicyBuilder, RuleBuilder, rule};
 pub use check::codes::{ERROR_CODES, WARNING_CODES};
 pub use checked::{CheckedPolicy, PolicyErrors};
+pub use duration::parse_duration;
 pub use model::Policy;
 pub use plan::{
     Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, Plan, PlannedCharge, PlannedQuota,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tollgate::policy::model::StoreSettings;
+use tollgate::policy::promise::{Promise, promises};
 use tollgate::policy::published::Published;
 use tollgate::redis::StoreEvent;
 use tollgate::{
@@ -37,6 +38,7 @@ pub struct Engine {
 /// What follows from the policy beside the limiter itself, and is replaced with it.
 struct InForce {
     published: Published,
+    promises: Vec<Promise>,
     counters: DecisionCounters,
     /// Whether a rule limits how many are under way.
     has_permits: bool,
@@ -178,6 +180,11 @@ impl Engine {
         read(&self.in_force.load().published)
     }
 
+    /// Shows what each rule promises to `read`.
+    pub fn with_promises<R>(&self, read: impl FnOnce(&[Promise]) -> R) -> R {
+        read(&self.in_force.load().promises)
+    }
+
     /// The counters for connections of one listener.
     pub(crate) fn connection_metrics(&self, listener: &'static str) -> ListenerMetrics {
         self.metrics.connections.of_listener(listener)
@@ -265,6 +272,7 @@ impl InForce {
         let plan = limiter.plan();
         InForce {
             published: Published::of(policy),
+            promises: promises(policy),
             counters: metrics.counters(&plan),
             has_permits: plan.quotas().iter().any(|planned| planned.quota.kind() == AlgorithmKind::Concurrency),
             store: policy.store.clone(),

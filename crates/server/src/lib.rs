@@ -27,8 +27,8 @@ mod throttle;
 
 pub use engine::{Engine, Reload, ReloadError};
 pub use front_end::FrontEnd;
-pub use http::LimitsBody;
+pub use http::{AdminToken, LimitsBody, PromiseBody, ReloadRequest, TokenError};
 pub use listen::ConnectionLimits;
 #[cfg(feature = "tls")]
 pub use listen::{Reloaded, Tls, TlsError, TlsFiles};
-pub use server::{BindError, Drained, Listener, Listeners, Server};
+pub use server::{AdminAccess, BindError, Drained, Listener, Listeners, Server};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::engine::Engine;
 use crate::grpc::GrpcFrontEnd;
-use crate::http;
+use crate::http::{self, Admin, AdminToken, ReloadRequest};
 use crate::listen::{Accepting, ConnectionLimits, Encryption, accept};
 use crate::resp::{self, RespLimits};
 
@@ -27,7 +27,7 @@ pub struct Listeners {
     pub grpc: Option<SocketAddr>,
     /// Where clients of Redis ask.
     pub resp: Option<SocketAddr>,
-    /// Where operators look. It asks nobody who they are, so it must be a loopback address.
+    /// Where operators look. Without a token it must be a loopback address.
     pub admin: Option<SocketAddr>,
 }
 
@@ -68,6 +68,16 @@ pub struct Server {
     bound: Vec<(Listener, SocketAddr, TcpListener)>,
     limits: ConnectionLimits,
     encryption: Encryption,
+    admin: AdminAccess,
+}
+
+/// Who may use the admin listener, and what for.
+#[derive(Debug, Default)]
+pub struct AdminAccess {
+    /// What must be brought. Without it, whoever is on this machine may.
+    pub token: Option<AdminToken>,
+    /// Who reads the policy again when an operator asks for it.
+    pub reloads: Option<mpsc::Sender<ReloadRequest>>,
 }
 
 /// How serving ended.
@@ -83,7 +93,13 @@ impl Server {
     /// Opens the listeners. From here on connections are accepted; they are
     /// answered once the service runs.
     pub async fn bind(listeners: Listeners, engine: Engine) -> Result<Server, BindError> {
-        if let Some(address) = listeners.admin.filter(|address| !address.ip().to_canonical().is_loopback()) {
+        Server::bind_with(listeners, AdminAccess::default(), engine).await
+    }
+
+    /// Like [`Server::bind`], with an admin listener that may be open to other machines.
+    pub async fn bind_with(listeners: Listeners, admin: AdminAccess, engine: Engine) -> Result<Server, BindError> {
+        let exposed = listeners.admin.filter(|address| !address.ip().to_canonical().is_loopback());
+        if let Some(address) = exposed.filter(|_| admin.token.is_none()) {
             return Err(BindError::AdminExposed(address));
         }
         let mut bound = Vec::new();
@@ -100,7 +116,7 @@ impl Server {
             bound.push((listener, address, socket));
         }
         let (limits, encryption) = (ConnectionLimits::default(), Encryption::default());
-        Ok(Server { engine: Arc::new(engine), bound, limits, encryption })
+        Ok(Server { engine: Arc::new(engine), bound, limits, encryption, admin })
     }
 
     /// What decides, for whoever replaces its policy.
@@ -145,9 +161,10 @@ impl Server {
                 (listener, accepting)
             })
             .collect();
+        let admin = Admin { engine: self.engine, token: self.admin.token.map(Arc::new), reloads: self.admin.reloads };
         let mut listeners = JoinSet::new();
         for (listener, accepting) in accepting {
-            listeners.spawn(serve_listener(listener, accepting, Arc::clone(&self.engine), stopped.clone()));
+            listeners.spawn(serve_listener(listener, accepting, admin.clone(), stopped.clone()));
         }
         stop.await;
         stopper.send_replace(true);
@@ -164,11 +181,12 @@ async fn bind(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
 }
 
 /// Gives each connection of a listener to its front end.
-async fn serve_listener(listener: Listener, accepting: Accepting, engine: Arc<Engine>, stopped: watch::Receiver<bool>) {
+async fn serve_listener(listener: Listener, accepting: Accepting, admin: Admin, stopped: watch::Receiver<bool>) {
     let limits = accepting.limits;
+    let engine = Arc::clone(&admin.engine);
     let router = match listener {
         Listener::Http => http::public_router(&engine),
-        Listener::Admin => http::admin_router(&engine),
+        Listener::Admin => http::admin_router(admin),
         Listener::Grpc => {
             let front_end = GrpcFrontEnd::new(&engine, stopped.clone());
             return accept(accepting, stopped, move |visitor| front_end.clone().serve_connection(visitor.stream)).await;
@@ -217,7 +235,10 @@ impl fmt::Display for BindError {
                 write!(f, "cannot listen on {address} for {}: {source}", listener.name())
             }
             BindError::AdminExposed(address) => {
-                write!(f, "cannot listen on {address} for admin: it must be a loopback address such as 127.0.0.1:9090")
+                write!(
+                    f,
+                    "cannot listen on {address} for admin: it must be a loopback address such as 127.0.0.1:9090, unless there is an admin token"
+                )
             }
         }
     }

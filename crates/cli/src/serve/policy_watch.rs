@@ -35,45 +35,69 @@ impl WatchedPolicy {
             return;
         };
         if self.seen.replace(now) == Some(now) && self.read != Some(now) {
-            self.reload();
+            // How it went has been said.
+            drop(self.reload());
         }
     }
 
-    /// Reads the file again. Where it is wrong, the policy that held still holds.
-    pub(super) fn reload(&mut self) {
+    /// Reads the file again, says how it went, and returns it too. Where the
+    /// file is wrong, the policy that held still holds.
+    pub(super) fn reload(&mut self) -> Result<String, String> {
+        let outcome = self.read_again();
+        match &outcome {
+            Ok(message) => message.lines().for_each(say),
+            Err(NotReloaded { message, why }) => {
+                say(message);
+                why.iter().for_each(|error| warn([error]));
+            }
+        }
+        outcome.map_err(|refused| match refused.why {
+            Some(why) => format!("{}\n{why}", refused.message),
+            None => refused.message,
+        })
+    }
+
+    fn read_again(&mut self) -> Result<String, NotReloaded> {
         let Some(file) = self.file.as_deref() else {
-            return say("there is no policy file to be read again: the starter policy holds");
+            return Err("there is no policy file to be read again: the starter policy holds".to_owned().into());
         };
         let name = policy_file::name_of(file);
         if policy_file::is_stdin(file) {
-            return say(format_args!("the policy of {name} cannot be read again: it still holds"));
+            return Err(format!("the policy of {name} cannot be read again: it still holds").into());
         }
         // Before the file is read: what changes meanwhile is read again.
         self.read = content(file);
-        match policy_file::read(file) {
-            Err(error) => {
-                self.engine.count_unread_policy();
-                refuse(&name, &error);
-            }
-            Ok(loaded) => match self.engine.reload(&loaded.policy) {
-                Err(error) => say(format_args!("{name} was not put in force, and the old policy still holds: {error}")),
-                Ok(reload) => {
-                    say(format_args!("{name} was read again and is in force"));
-                    if reload.store_stays {
-                        say(format_args!("{name} describes its store in another way: that holds from the next start"));
-                    }
-                    if let count @ 1.. = loaded.warnings.len() {
-                        say(warnings(file, count));
-                    }
-                }
-            },
+        let loaded = policy_file::read(file).map_err(|error| {
+            self.engine.count_unread_policy();
+            let message = format!("{name} was not put in force, and the old policy still holds:");
+            NotReloaded { message, why: Some(error) }
+        })?;
+        let reload = self
+            .engine
+            .reload(&loaded.policy)
+            .map_err(|error| format!("{name} was not put in force, and the old policy still holds: {error}"))?;
+        let mut message = format!("{name} was read again and is in force");
+        if reload.store_stays {
+            message += &format!("\n{name} describes its store in another way: that holds from the next start");
         }
+        if let count @ 1.. = loaded.warnings.len() {
+            message += &format!("\n{}", warnings(file, count));
+        }
+        Ok(message)
     }
 }
 
-fn refuse(name: &str, error: &LoadError) {
-    say(format_args!("{name} was not put in force, and the old policy still holds:"));
-    warn([error]);
+/// Why the old policy still holds.
+struct NotReloaded {
+    message: String,
+    /// What is wrong with the file, which is told with its places.
+    why: Option<LoadError>,
+}
+
+impl From<String> for NotReloaded {
+    fn from(message: String) -> NotReloaded {
+        NotReloaded { message, why: None }
+    }
 }
 
 /// What is in the file, as a number that is another when that is. Links are

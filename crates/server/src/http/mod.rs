@@ -1,5 +1,6 @@
 //! The HTTP front end: the only part that knows HTTP and JSON.
 
+mod admin;
 mod answer_body;
 mod body;
 mod check;
@@ -12,6 +13,7 @@ mod limits_body;
 mod members;
 mod openapi;
 mod problem;
+mod promise_body;
 mod receipt;
 
 use std::sync::Arc;
@@ -23,10 +25,13 @@ use axum::routing::{MethodRouter, any, get, post};
 use axum::{Extension, Json, Router};
 
 use crate::engine::Engine;
+pub(crate) use admin::{Admin, admin_router};
+pub use admin::{AdminToken, ReloadRequest, TokenError};
 use connection::Caller;
 pub(crate) use connection::serve_connection;
 pub use limits_body::LimitsBody;
 use problem::Problem;
+pub use promise_body::PromiseBody;
 
 /// The format in which metrics are written.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -57,11 +62,6 @@ fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
         // Also here, so that a scrape from another machine needs no admin listener that is open to it.
         ("/metrics", get(metrics)),
     ]
-}
-
-/// What operators see.
-pub(crate) fn admin_router(engine: &Arc<Engine>) -> Router {
-    finish(Router::new().route("/metrics", get(metrics)), engine)
 }
 
 fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {

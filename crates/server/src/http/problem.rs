@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
@@ -86,6 +86,36 @@ impl Problem {
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
     }
 
+    pub(super) fn no_token() -> Problem {
+        Problem::unauthorized("this needs the admin token: send `Authorization: Bearer TOKEN`")
+    }
+
+    pub(super) fn wrong_token() -> Problem {
+        Problem::unauthorized("this is not the admin token, which is sent as `Authorization: Bearer TOKEN`")
+    }
+
+    fn unauthorized(detail: &str) -> Problem {
+        Problem::new(StatusCode::UNAUTHORIZED, detail.to_owned())
+    }
+
+    pub(super) fn from_another_site() -> Problem {
+        let detail = "a page of another site must not ask here: open the admin interface by its own address";
+        Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
+    }
+
+    pub(super) fn called_by_a_name() -> Problem {
+        let detail = "without an admin token this answers only where it is called by an address or as localhost: others could give any other name to it";
+        Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
+    }
+
+    pub(super) fn not_reloaded(why: &str) -> Problem {
+        Problem::new(StatusCode::CONFLICT, why.to_owned())
+    }
+
+    pub(super) fn nothing_to_reload() -> Problem {
+        Problem::new(StatusCode::CONFLICT, "there is no policy file to be read again".to_owned())
+    }
+
     fn new(status: StatusCode, detail: String) -> Problem {
         Problem { status, detail, member: None }
     }
@@ -101,6 +131,10 @@ impl IntoResponse for Problem {
             member: self.member.as_deref(),
         };
         let json = serde_json::to_vec(&body).unwrap_or_else(|error| unreachable!("strings are JSON: {error}"));
-        (self.status, [(header::CONTENT_TYPE, PROBLEM_JSON)], json).into_response()
+        let mut response = (self.status, [(header::CONTENT_TYPE, PROBLEM_JSON)], json).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
     }
 }

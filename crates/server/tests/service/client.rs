@@ -31,7 +31,7 @@ impl Connection {
 
     pub(crate) fn request(&mut self, method: &str, path: &str, body: &str) -> Response {
         self.send(&format!(
-            "{method} {path} HTTP/1.1\r\nhost: tollgate\r\ncontent-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         ));
         self.response()

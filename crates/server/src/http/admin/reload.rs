@@ -1,0 +1,39 @@
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::Admin;
+use crate::http::problem::Problem;
+
+/// Somebody wants the policy to be read again, and waits to hear how it went.
+#[derive(Debug)]
+pub struct ReloadRequest {
+    answer: oneshot::Sender<Result<String, String>>,
+}
+
+impl ReloadRequest {
+    /// Says how it went, in words: what is in force now, or why the old policy still is.
+    pub fn answer(self, outcome: Result<String, String>) {
+        // Who asked may have gone away.
+        let _ = self.answer.send(outcome);
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct ReloadedBody {
+    reloaded: bool,
+    message: String,
+}
+
+/// `POST /api/reload`: reads the policy again, as SIGHUP does.
+pub(super) async fn reload(State(admin): State<Admin>) -> Result<Json<ReloadedBody>, Problem> {
+    let requests = admin.reloads.as_ref().ok_or_else(Problem::nothing_to_reload)?;
+    let (answer, answered) = oneshot::channel();
+    requests.send(ReloadRequest { answer }).await.map_err(|_| Problem::nothing_to_reload())?;
+    match answered.await {
+        Ok(Ok(message)) => Ok(Json(ReloadedBody { reloaded: true, message })),
+        Ok(Err(why)) => Err(Problem::not_reloaded(&why)),
+        Err(_) => Err(Problem::nothing_to_reload()),
+    }
+}

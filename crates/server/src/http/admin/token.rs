@@ -1,0 +1,90 @@
+use std::fmt;
+use std::hint::black_box;
+
+/// What an operator must bring to be let in.
+#[derive(Clone)]
+pub struct AdminToken(Box<[u8]>);
+
+/// Why something cannot be a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// It can be guessed.
+    TooShort,
+    /// It has something in it that an `Authorization` field cannot carry.
+    NotPrintable,
+}
+
+impl AdminToken {
+    /// Fewer bytes can be tried out.
+    pub const SHORTEST: usize = 16;
+
+    /// Takes a token as it stands in a file or a variable, with or without a line end.
+    pub fn new(text: &str) -> Result<AdminToken, TokenError> {
+        let text = text.trim_end_matches(['\r', '\n']);
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(TokenError::NotPrintable);
+        }
+        if text.len() < AdminToken::SHORTEST {
+            return Err(TokenError::TooShort);
+        }
+        Ok(AdminToken(text.as_bytes().into()))
+    }
+
+    /// Whether somebody brought it. The time it takes depends on what they
+    /// brought, and not on how much of it is right.
+    pub(super) fn is(&self, brought: &[u8]) -> bool {
+        let mut difference = u8::from(brought.len() != self.0.len());
+        for (at, byte) in brought.iter().enumerate() {
+            difference |= black_box(byte ^ self.0[at % self.0.len()]);
+        }
+        black_box(difference) == 0
+    }
+}
+
+/// Never the token.
+impl fmt::Debug for AdminToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AdminToken")
+    }
+}
+
+impl fmt::Display for TokenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TokenError::TooShort => write!(f, "an admin token must have at least {} characters", AdminToken::SHORTEST),
+            TokenError::NotPrintable => {
+                f.write_str("an admin token must be one line of letters, digits and signs, without spaces")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TokenError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "0123456789abcdef";
+
+    #[test]
+    fn only_the_whole_token_is_it() {
+        let token = AdminToken::new(TEXT).unwrap();
+        assert!(token.is(TEXT.as_bytes()));
+        for wrong in ["", "0", "0123456789abcde", "0123456789abcdeF", "0123456789abcdef0", &TEXT.repeat(2)] {
+            assert!(!token.is(wrong.as_bytes()), "{wrong}");
+        }
+        assert!(AdminToken::new(&format!("{TEXT}\r\n")).unwrap().is(TEXT.as_bytes()));
+        assert_eq!(format!("{token:?}"), "AdminToken");
+    }
+
+    #[test]
+    fn what_can_be_guessed_or_not_be_sent_is_none() {
+        assert_eq!(AdminToken::new("").err(), Some(TokenError::TooShort));
+        assert_eq!(AdminToken::new("0123456789abcde").err(), Some(TokenError::TooShort));
+        assert_eq!(AdminToken::new("0123456789 abcdef").err(), Some(TokenError::NotPrintable));
+        assert_eq!(AdminToken::new("0123456789abcdef\nx").err(), Some(TokenError::NotPrintable));
+        assert_eq!(AdminToken::new("0123456789äbcdef").err(), Some(TokenError::NotPrintable));
+    }
+}

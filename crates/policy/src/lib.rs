@@ -23,8 +23,8 @@ pub use check::codes::{ERROR_CODES, WARNING_CODES};
 pub use checked::{CheckedPolicy, PolicyErrors};
 pub use model::Policy;
 pub use plan::{
-    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, Plan, PlannedCharge, PlannedQuota,
-    PlannedRule, RuleOutcome,
+    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, NotALimit, Plan, PlannedCharge,
+    PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome,
 };
 pub use problem::{Place, Problem, Step};
 pub use request::{Descriptor, Headers, Request};

@@ -49,6 +49,11 @@ pub trait Algorithm {
     /// store may forget it.
     fn untouched_at(&self, state: &Self::State) -> u64;
 
+    /// Makes the state that of a key never seen.
+    fn forget(&self, state: &mut Self::State) {
+        *state = Self::State::default();
+    }
+
     /// Replaces an estimated cost by the true one.
     fn settle(&self, state: &mut Self::State, now: u64, charged: &Charged, true_cost: u64) -> Settled {
         if true_cost <= charged.cost {

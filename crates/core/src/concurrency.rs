@@ -157,6 +157,11 @@ impl Algorithm for Concurrency {
         Charged { at: now, cost, mark: leases.last_id, part: 0 }
     }
 
+    /// The last id stays: whoever was forgotten must not let go of somebody else's permit.
+    fn forget(&self, leases: &mut Leases) {
+        leases.holders = Vec::new();
+    }
+
     fn untouched_at(&self, leases: &Leases) -> u64 {
         leases.holders.iter().map(|holder| holder.until).max().unwrap_or(0)
     }

@@ -25,8 +25,8 @@ pub use checked::{CheckedPolicy, PolicyErrors};
 pub use duration::parse_duration;
 pub use model::Policy;
 pub use plan::{
-    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, Plan, PlannedCharge, PlannedQuota,
-    PlannedRule, RuleOutcome,
+    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, NotALimit, Plan, PlannedCharge,
+    PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome,
 };
 pub use problem::{Place, Problem, Step};
 pub use request::{Descriptor, Headers, Request};

@@ -27,6 +27,8 @@ mod table;
 
 // The rest does not touch the primitives that loom replaces.
 #[cfg(not(loom))]
+mod board;
+#[cfg(not(loom))]
 mod charge;
 #[cfg(not(loom))]
 mod locked_table;
@@ -61,6 +63,7 @@ pub use tollgate_core::{
 pub use timer::TokioTimer;
 #[cfg(not(loom))]
 pub use {
+    board::{Board, ChangeError, MOST_NOTICES, Notice},
     charge::{Charge, Mode},
     memory::{MemoryStore, Stats},
     receipt::Receipt,

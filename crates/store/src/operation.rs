@@ -199,7 +199,7 @@ impl Operation for Reset {
         false
     }
 
-    fn run<A: Algorithm>(&self, _: &A, state: &mut A::State, _: u64) {
-        *state = A::State::default();
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, _: u64) {
+        algorithm.forget(state);
     }
 }

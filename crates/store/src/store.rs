@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Settled};
 
+use crate::board::{Board, ChangeError, Notice};
 use crate::charge::Mode;
 
 /// Where counters live: the interface that every front end and every limiter
@@ -71,6 +72,32 @@ pub trait Store: Send + Sync + 'static {
 
     /// The time by which this store decides, in nanoseconds since 1970.
     fn now_ns(&self) -> u64;
+
+    /// Makes keys as if untouched, for everybody who shares the store. Permits
+    /// that are held are forgotten too: who holds one goes on, and letting go of
+    /// it then does nothing. It may be asked for again.
+    fn reset(&self, keys: &[(&Self::Limit, &[u8])]) -> impl Future<Output = Result<(), ChangeError>> + Send {
+        let _ = keys;
+        async { Err(ChangeError::NotOffered) }
+    }
+
+    /// The notices of those who share the store, if it has a board for them.
+    #[inline]
+    fn board(&self) -> Option<&Board> {
+        None
+    }
+
+    /// Puts up a notice for everybody who shares the store. It may be asked for again.
+    fn post(&self, notice: Notice) -> impl Future<Output = Result<(), ChangeError>> + Send {
+        let _ = notice;
+        async { Err(ChangeError::NotOffered) }
+    }
+
+    /// Takes a notice down for everybody who shares the store. It may be asked for again.
+    fn remove(&self, name: &str) -> impl Future<Output = Result<(), ChangeError>> + Send {
+        let _ = name;
+        async { Err(ChangeError::NotOffered) }
+    }
 }
 
 /// A store in this process: the futures of its calls are ready when they are
@@ -244,6 +271,23 @@ impl<S: Store> Store for Arc<S> {
 
     fn now_ns(&self) -> u64 {
         (**self).now_ns()
+    }
+
+    fn reset(&self, keys: &[(&S::Limit, &[u8])]) -> impl Future<Output = Result<(), ChangeError>> + Send {
+        (**self).reset(keys)
+    }
+
+    #[inline]
+    fn board(&self) -> Option<&Board> {
+        (**self).board()
+    }
+
+    fn post(&self, notice: Notice) -> impl Future<Output = Result<(), ChangeError>> + Send {
+        (**self).post(notice)
+    }
+
+    fn remove(&self, name: &str) -> impl Future<Output = Result<(), ChangeError>> + Send {
+        (**self).remove(name)
     }
 }
 

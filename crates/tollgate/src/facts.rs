@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, Quota, Tick};
-use tollgate_policy::Plan;
 use tollgate_policy::model::FieldSet;
+use tollgate_policy::{Plan, PlannedQuota};
 
 use crate::fields::PolicyLists;
 
@@ -11,6 +11,8 @@ use crate::fields::PolicyLists;
 pub(crate) struct Facts {
     pub(crate) plan: Arc<Plan>,
     pub(crate) rules: Vec<RuleFacts>,
+    /// The quotas that were set by hand, whose positions are behind those of the plan.
+    by_hand: Vec<PlannedQuota>,
     pub(crate) quotas: Vec<QuotaFacts>,
     /// Whether charges may have to be given back or settled: permits, places in a queue, estimates.
     #[cfg_attr(not(feature = "tower"), allow(dead_code))]
@@ -51,16 +53,17 @@ const S_NS: u64 = 1_000_000_000;
 pub(crate) const MAX_FIELD_INTEGER: u64 = 999_999_999_999_999;
 
 impl Facts {
-    pub(crate) fn new(plan: Plan) -> Facts {
+    pub(crate) fn new(plan: Arc<Plan>, by_hand: Vec<PlannedQuota>) -> Facts {
         let rules = plan.rules().iter().map(|rule| RuleFacts {
             shadow: rule.shadow,
             publish: rule.publish && !rule.shadow,
             variable_cost: rule.variable_cost,
             own_cost: rule.own_cost,
         });
-        let quotas = plan.quotas().iter().map(|planned| QuotaFacts::new(&planned.scope, &planned.quota));
+        let all = || plan.quotas().iter().chain(&by_hand);
+        let quotas = all().map(|planned| QuotaFacts::new(&planned.scope, &planned.quota));
         let held = |kind| matches!(kind, AlgorithmKind::Concurrency | AlgorithmKind::LeakyQueue);
-        let needs_receipts = plan.quotas().iter().any(|planned| held(planned.quota.kind()))
+        let needs_receipts = all().any(|planned| held(planned.quota.kind()))
             || plan.rules().iter().any(|rule| rule.variable_cost || rule.settled_by.is_some());
         Facts {
             rules: rules.collect(),
@@ -68,8 +71,20 @@ impl Facts {
             needs_receipts,
             tells_ietf: plan.fields().sets.contains(&FieldSet::Ietf),
             policy_lists: PolicyLists::new(),
-            plan: Arc::new(plan),
+            by_hand,
+            plan,
         }
+    }
+
+    /// The quota at a position, if there is one.
+    pub(crate) fn try_quota(&self, at: u32) -> Option<&PlannedQuota> {
+        let (at, planned) = (at as usize, self.plan.quotas());
+        planned.get(at).or_else(|| self.by_hand.get(at - planned.len()))
+    }
+
+    /// The quota of a charge.
+    pub(crate) fn quota(&self, at: u32) -> &PlannedQuota {
+        self.try_quota(at).unwrap_or_else(|| unreachable!("charges are of quotas that are in force"))
     }
 }
 

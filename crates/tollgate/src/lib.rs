@@ -73,7 +73,10 @@ mod verdict;
 #[cfg(feature = "redis")]
 pub use connect::{ConnectError, redis_store};
 pub use fields::{Field, PROBLEM_JSON};
-pub use limiter::{AskedTogether, Limiter, LimiterBuilder, LimiterError, Part, Together, memory_store};
+pub use limiter::{
+    AskedTogether, KeyCounter, KeyError, KeyOverride, KeyReport, Limiter, LimiterBuilder, LimiterError, Part, Together,
+    memory_store,
+};
 pub use permit::Permit;
 pub use receipt::Receipt;
 pub use tollgate_core::{
@@ -88,8 +91,9 @@ pub use tollgate_redis::{self as redis, RedisStore};
 #[cfg(feature = "tokio")]
 pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{
-    Acquired, Asked, BuildError, Capacity, Charge, Clock, Key, KeyHasher, KeyedCharge, Limit, LimitError, LimitOptions,
-    LocalStore, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired, OnFailure, Outcome, RealClock,
-    Receipt as ChargeReceipt, Refusals, Source, Stats, Store, Timer, Wait, WhenFull,
+    Acquired, Asked, Board, BuildError, Capacity, ChangeError, Charge, Clock, Key, KeyHasher, KeyedCharge, Limit,
+    LimitError, LimitOptions, LocalStore, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired,
+    Notice, OnFailure, Outcome, RealClock, Receipt as ChargeReceipt, Refusals, Source, Stats, Store, Timer, Wait,
+    WhenFull,
 };
 pub use verdict::{Action, RuleState, Verdict};

@@ -228,13 +228,13 @@ impl Verdict {
     /// with the period where a rule has several limits.
     #[must_use]
     pub fn limit_name(&self, state: &RuleState) -> &str {
-        &self.told.facts.plan.quotas()[state.quota as usize].scope
+        &self.told.facts.quota(state.quota).scope
     }
 
     /// The quota of a state's limit.
     #[must_use]
     pub fn quota(&self, state: &RuleState) -> &Quota {
-        &self.told.facts.plan.quotas()[state.quota as usize].quota
+        &self.told.facts.quota(state.quota).quota
     }
 
     /// The names of the rules that let it pass with a warning.

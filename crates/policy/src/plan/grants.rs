@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use super::GrantSource;
 use super::identity::{Identities, IdentityId, Look};
 use super::key::{self, Keys};
 use super::scopes::Scopes;
 use super::texts::Pattern;
 use super::tier::Tiers;
+use super::{GrantSource, PossibleGrant};
 use crate::model::{Allowance, Grant, Override, Rule};
 
 /// All grants of a rule.
@@ -142,6 +142,29 @@ impl Grants {
             From::Tier(tier) => GrantSource::Tier(tiers.name(tier).to_owned()),
             From::Override(number) => GrantSource::Override(self.overrides[number as usize].text.clone()),
         }
+    }
+
+    /// The grants that a key may have: an exact override for it is the only one.
+    pub(super) fn possible(&self, key: &[u8], tiers: &Tiers) -> Vec<PossibleGrant> {
+        let overriding = |number: &u32| {
+            let PlannedOverride { text, quotas } = &self.overrides[*number as usize];
+            PossibleGrant { source: GrantSource::Override(text.clone()), quotas: quotas.clone() }
+        };
+        if let Some(number) = self.exact.get(key) {
+            return vec![overriding(number)];
+        }
+        let mut possible: Vec<PossibleGrant> = match &self.base {
+            Base::Same(quotas) => vec![PossibleGrant { source: GrantSource::Rule, quotas: quotas.clone() }],
+            Base::Tiers { grants, .. } => {
+                let of_tier = |(tier, quotas): &(u32, Vec<u32>)| PossibleGrant {
+                    source: GrantSource::Tier(tiers.name(*tier).to_owned()),
+                    quotas: quotas.clone(),
+                };
+                grants.iter().map(of_tier).collect()
+            }
+        };
+        possible.extend(self.wild.iter().map(|(_, number)| overriding(number)));
+        possible
     }
 
     pub(super) fn uses_tiers(&self) -> bool {

@@ -11,6 +11,7 @@ mod access;
 mod address;
 mod address_text;
 mod bits;
+mod by_hand;
 mod compile;
 mod conditions;
 mod cost;
@@ -36,6 +37,7 @@ mod texts;
 mod tier;
 mod words;
 
+pub use by_hand::{NotALimit, PossibleGrant};
 pub use error::CompileError;
 pub use explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 pub use met::{Access, Met, PlannedCharge};
@@ -107,6 +109,14 @@ impl Plan {
     /// What a request meets.
     #[must_use]
     pub fn meet(&self, request: &Request<'_>) -> Met {
+        self.meet_with(request, |_, _| None)
+    }
+
+    /// Like [`meet`](Plan::meet), where `by_hand` may know quotas for a rule and
+    /// a key that hold instead of what the rule grants: none of them is
+    /// unlimited. They need not be positions among [`Plan::quotas`].
+    #[must_use]
+    pub fn meet_with<'h>(&self, request: &Request<'_>, by_hand: impl Fn(u32, &[u8]) -> Option<&'h [u32]>) -> Met {
         let seen = Seen::new(request, &self.identities);
         let mut look = Look::new(&self.identities, request, &seen);
         let matched = self.matched(&seen);
@@ -115,7 +125,7 @@ impl Plan {
             return met;
         }
         self.matcher.each(&self.conditions, &mut look, &matched, |look, rule| {
-            self.charge(rule, look, &matched, &mut met);
+            self.charge(rule, look, &matched, &mut met, &by_hand);
         });
         if self.replaces {
             met.without_replaced();
@@ -142,7 +152,14 @@ impl Plan {
 
     /// Adds what a rule charges, if its key is there.
     #[inline]
-    fn charge<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32], met: &mut Met) {
+    fn charge<'a, 'h>(
+        &'a self,
+        rule: u32,
+        look: &mut Look<'a>,
+        matched: &[u32],
+        met: &mut Met,
+        by_hand: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+    ) {
         let written = met.keys.len();
         let (start, end) = match self.written_before(rule, met) {
             Some(key) => key,
@@ -154,14 +171,18 @@ impl Plan {
             }
         };
         met.replace(&self.bodies[rule as usize].replaces);
-        let chosen = self.grant(rule, look, matched, &met.keys[start..end]);
-        if chosen.quotas.is_empty() {
+        let key = &met.keys[start..end];
+        let quotas = match by_hand(rule, key) {
+            Some(quotas) => quotas,
+            None => self.grant(rule, look, matched, key).quotas,
+        };
+        if quotas.is_empty() {
             met.unlimited = true;
             return met.keys.truncate(written);
         }
         let cost = self.bodies[rule as usize].cost.of(look);
         let (key_start, key_end) = (position(start), position(end));
-        for quota in chosen.quotas {
+        for quota in quotas {
             met.charges.push(PlannedCharge { rule, quota: *quota, cost, key_start, key_end });
         }
     }

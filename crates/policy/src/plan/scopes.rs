@@ -19,6 +19,12 @@ pub(super) struct Scopes {
 }
 
 impl Scopes {
+    /// Nothing collected, with the scopes belonging to the rules that these quotas say.
+    pub(super) fn owned_as(quotas: &[PlannedQuota]) -> Scopes {
+        let owners = quotas.iter().map(|planned| (planned.scope.clone(), planned.rule)).collect();
+        Scopes { owners, ..Scopes::default() }
+    }
+
     /// The positions of a grant's quotas; none if it is unlimited.
     pub(super) fn add(&mut self, rule: u32, name: &str, grant: &Grant) -> Vec<u32> {
         let Grant::Limited(quotas) = grant else { return Vec::new() };

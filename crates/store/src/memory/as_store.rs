@@ -7,6 +7,7 @@ use tollgate_core::{Quota, Settled};
 
 use super::MemoryStore;
 use super::joint::{UNANSWERED, receipt};
+use crate::board::{Board, ChangeError, Notice};
 use crate::charge::Charge;
 use crate::clock::Clock;
 use crate::limit::Limit;
@@ -45,6 +46,25 @@ impl<C: Clock + 'static> Store for MemoryStore<C> {
 
     fn now_ns(&self) -> u64 {
         self.clock.now_ns()
+    }
+
+    async fn reset(&self, keys: &[(&Limit, &[u8])]) -> Result<(), ChangeError> {
+        keys.iter().for_each(|(limit, key)| MemoryStore::reset(self, limit, *key));
+        Ok(())
+    }
+
+    #[inline]
+    fn board(&self) -> Option<&Board> {
+        Some(&self.board)
+    }
+
+    async fn post(&self, notice: Notice) -> Result<(), ChangeError> {
+        self.board.post(notice, self.clock.now_ns())
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), ChangeError> {
+        self.board.remove(name);
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Charged, Decision, Quota, Settled, Verdict};
 
+use crate::board::Board;
 use crate::cell::Cell;
 use crate::charge::{Charge, Mode};
 use crate::clock::{Clock, RealClock};
@@ -38,6 +39,7 @@ pub struct MemoryStore<C = RealClock> {
     pub(crate) waiting: WaitLists,
     id: u64,
     refused_full: AtomicU64,
+    board: Board,
 }
 
 /// What a store holds and had to do.
@@ -93,6 +95,7 @@ impl<C: Clock> MemoryStore<C> {
             waiting: WaitLists::new(),
             id: STORES.fetch_add(1, Ordering::Relaxed),
             refused_full: AtomicU64::new(0),
+            board: Board::default(),
         })
     }
 

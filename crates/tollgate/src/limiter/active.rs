@@ -3,24 +3,30 @@ use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Quota, QuotaError, Rate};
 use tollgate_policy::model::{self, OnLimit};
-use tollgate_policy::{CheckedPolicy, Plan, PlannedQuota, PlannedRule};
-use tollgate_store::{LimitOptions, OnFailure, Refusals, Store};
+use tollgate_policy::{CheckedPolicy, Met, Plan, PlannedQuota, PlannedRule, Request};
+use tollgate_store::{LimitOptions, Notice, OnFailure, Refusals, Store};
 
 use super::LimiterError;
+use super::by_hand::ByHand;
 use crate::facts::Facts;
 
 /// The policy in force, made ready for one store.
 pub(super) struct Active<L> {
     pub(super) facts: Arc<Facts>,
-    /// For each quota of the plan, its limit.
+    /// For each quota of the plan, and behind them those set by hand, its limit.
     pub(super) limits: Vec<L>,
     /// For each rule of the plan, how it deals with violations.
     pub(super) graduated: Vec<Option<Graduated<L>>>,
     /// Whether any rule can block.
     pub(super) blocks: bool,
+    /// The limits that were set by hand.
+    pub(super) by_hand: ByHand,
+    /// The version of the store's board that they are from.
+    pub(super) board_version: u64,
 }
 
 /// How a rule deals with those who go on beyond its limit.
+#[derive(Clone)]
 pub(super) struct Graduated<L> {
     pub(super) warn_first: u64,
     /// Counts violations; what it refuses is too many of them.
@@ -30,7 +36,7 @@ pub(super) struct Graduated<L> {
     pub(super) block_ns: u64,
 }
 
-impl<L> Active<L> {
+impl<L: Clone> Active<L> {
     pub(super) fn prepare<S: Store<Limit = L>>(policy: &CheckedPolicy, store: &S) -> Result<Active<L>, LimiterError> {
         let plan = Plan::compile(policy).map_err(LimiterError::Compile)?;
         let limit = |scope: &str, quota: Quota, options: LimitOptions| {
@@ -48,7 +54,41 @@ impl<L> Active<L> {
             .map(|rule| rule.on_limit.map(|on_limit| Graduated::prepare(&rule.name, &on_limit, &limit)).transpose())
             .collect::<Result<Vec<_>, _>>()?;
         let blocks = graduated.iter().flatten().any(|graduated| graduated.block.is_some());
-        Ok(Active { facts: Arc::new(Facts::new(plan)), limits, graduated, blocks })
+        let facts = Arc::new(Facts::new(Arc::new(plan), Vec::new()));
+        let active = Active { facts, limits, graduated, blocks, by_hand: ByHand::default(), board_version: 0 };
+        Ok(active.with_board(store))
+    }
+
+    /// The same policy with the limits that stand on the store's board now.
+    pub(super) fn with_board<S: Store<Limit = L>>(&self, store: &S) -> Active<L> {
+        let (board_version, notices): (u64, Arc<[Notice]>) =
+            store.board().map_or_else(|| (0, Arc::default()), tollgate_store::Board::read);
+        let plan = &self.facts.plan;
+        let mut limits = self.limits[..plan.quotas().len()].to_vec();
+        let (by_hand, quotas) = ByHand::read(plan, &notices, store.now_ns(), |planned| {
+            // What the store does not take was told to whoever set it.
+            self.prepare_by_hand(planned, store).map(|limit| limits.push(limit)).is_ok()
+        });
+        let facts = Arc::new(Facts::new(Arc::clone(plan), quotas));
+        Active { facts, limits, graduated: self.graduated.clone(), blocks: self.blocks, by_hand, board_version }
+    }
+
+    pub(super) fn prepare_by_hand<S: Store<Limit = L>>(
+        &self,
+        planned: &PlannedQuota,
+        store: &S,
+    ) -> Result<L, Box<dyn std::error::Error + Send + Sync>> {
+        let rule = &self.facts.plan.rules()[planned.rule as usize];
+        store.limit(&planned.scope, planned.quota, options(rule, planned))
+    }
+
+    /// What a request meets.
+    pub(super) fn meet<S: Store<Limit = L>>(&self, request: &Request<'_>, store: &S) -> Met {
+        if self.by_hand.is_empty() {
+            return self.facts.plan.meet(request);
+        }
+        let now_ns = store.now_ns();
+        self.facts.plan.meet_with(request, |rule, key| self.by_hand.find(rule, key, now_ns))
     }
 }
 

@@ -50,13 +50,13 @@ impl<'a, L> Laid<'a, L> {
 
 impl<S: Store> Limiter<S> {
     pub(super) async fn ask(&self, request: &Request<'_>, asking: Asking) -> (Verdict, Receipt<S>) {
-        let active = self.shared.active.load();
+        let active = self.active();
         let asking = match asking {
             Asking::AdmitWhereNeeded if active.facts.needs_receipts => Asking::Admit,
             Asking::AdmitWhereNeeded => Asking::Check,
             asking => asking,
         };
-        let met = active.facts.plan.meet(request);
+        let met = active.meet(request, &self.shared.store);
         self.decide_met(&active, &met, asking, &[]).await
     }
 

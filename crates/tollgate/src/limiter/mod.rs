@@ -1,20 +1,24 @@
 mod active;
 mod admit;
 mod builder;
+mod by_hand;
 mod immediate;
+mod key_report;
+mod keys;
 mod together;
 mod violations;
 
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use tollgate_policy::model::{MemorySettings, StoreSettings, WhenFull as WhenFullSetting};
 use tollgate_policy::{CheckedPolicy, CompileError, Plan, PolicyErrors, Request};
 use tollgate_store::{
-    BuildError, Capacity, Clock, LocalStore, MemoryOptions, MemoryStore, RealClock, Settled, Store, Timer, WhenFull,
+    Board, BuildError, Capacity, Clock, LocalStore, MemoryOptions, MemoryStore, RealClock, Settled, Store, Timer,
+    WhenFull,
 };
 
 use crate::permit::Permit;
@@ -25,6 +29,8 @@ use admit::Asking;
 pub(crate) use immediate::immediately;
 
 pub use builder::LimiterBuilder;
+pub use by_hand::KeyOverride;
+pub use key_report::{KeyCounter, KeyError, KeyReport};
 pub use together::{AskedTogether, Part, Together};
 
 /// A policy and the counters behind it: may this request pass?
@@ -53,6 +59,8 @@ pub struct Limiter<S: Store = MemoryStore> {
 struct Shared<S: Store> {
     store: S,
     active: ArcSwap<Active<S::Limit>>,
+    /// Held by whoever replaces what is active.
+    changing: Mutex<()>,
 }
 
 /// Why a limiter cannot be made, or cannot take a policy.
@@ -136,13 +144,16 @@ impl<S: Store> Limiter<S> {
     /// A limiter over a store of one's own.
     pub fn with_store(policy: &CheckedPolicy, store: S) -> Result<Limiter<S>, LimiterError> {
         let active = Active::prepare(policy, &store)?;
-        Ok(Limiter { shared: Arc::new(Shared { store, active: ArcSwap::from_pointee(active) }) })
+        let active = ArcSwap::from_pointee(active);
+        Ok(Limiter { shared: Arc::new(Shared { store, active, changing: Mutex::new(()) }) })
     }
 
     /// Replaces the policy for this limiter and all its clones, between two
     /// requests. Counters stay: a rule of the same name goes on where it was,
-    /// under its new limit. (The store's settings are those it was made with.)
+    /// under its new limit, and limits that were set by hand stay. (The store's
+    /// settings are those it was made with.)
     pub fn set_policy(&self, policy: &CheckedPolicy) -> Result<(), LimiterError> {
+        let _changing = self.changing();
         let active = Active::prepare(policy, &self.shared.store)?;
         self.shared.active.store(Arc::new(active));
         Ok(())
@@ -269,6 +280,32 @@ impl<S: Store> Limiter<S> {
         // Not `all`: those after a lost one are renewed too.
         let lost = receipt.permits().filter(|held| !self.shared.store.renew(held)).count();
         lost == 0
+    }
+
+    /// What is in force now.
+    #[inline]
+    fn active(&self) -> Guard<Arc<Active<S::Limit>>> {
+        let active = self.shared.active.load();
+        if self.board_version() == active.board_version { active } else { self.active_after_change() }
+    }
+
+    /// Somebody has set a limit by hand, or ended one.
+    #[cold]
+    fn active_after_change(&self) -> Guard<Arc<Active<S::Limit>>> {
+        let _changing = self.changing();
+        let active = self.shared.active.load();
+        if self.board_version() != active.board_version {
+            self.shared.active.store(Arc::new(active.with_board(&self.shared.store)));
+        }
+        self.shared.active.load()
+    }
+
+    fn board_version(&self) -> u64 {
+        self.shared.store.board().map_or(0, Board::version)
+    }
+
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether anything depends on where a request comes from.

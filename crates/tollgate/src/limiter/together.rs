@@ -52,10 +52,10 @@ struct Member {
 
 impl<S: Store> Limiter<S> {
     pub(super) async fn ask_together(&self, asked: &[AskedTogether<'_, S::Limit>]) -> Together {
-        let active = self.shared.active.load();
+        let active = self.active();
         let mut joint = Met::new(Access::Rules);
         let mut instead = SmallVec::<[KeyedCharge<'_, S::Limit>; 2]>::new();
-        let mut mets: Vec<Met> = asked.iter().map(|one| active.facts.plan.meet(&one.request)).collect();
+        let mut mets: Vec<Met> = asked.iter().map(|one| active.meet(&one.request, &self.shared.store)).collect();
         let replaced = replaced_by(&mets);
         mets.iter_mut().for_each(|met| met.without_replaced_by(&replaced));
         let joined = |(one, met)| join(&active, one, met, &mut joint, &mut instead);

@@ -5,6 +5,7 @@ mod all_or_nothing;
 mod checking;
 mod giving_back;
 mod graduated;
+mod keys;
 mod permits;
 mod policy_change;
 mod support;

@@ -1,3 +1,7 @@
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use tollgate::policy::model::{MemorySettings, StoreSettings};
 use tollgate::{Limiter, LimiterBuilder, ManualClock, MemoryStore, Policy, Request, RuleBuilder};
 
@@ -41,4 +45,12 @@ pub(crate) fn costing(cost: u64) -> Request<'static> {
 /// What remains of each rule.
 pub(crate) fn remaining(limiter: &Manual) -> Vec<u64> {
     limiter.peek(&costing(0)).states().iter().map(|state| state.decision.remaining).collect()
+}
+
+/// The result of a future over a store in memory, which waits for nothing.
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("a store in memory does not wait"),
+    }
 }

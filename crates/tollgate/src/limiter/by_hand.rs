@@ -1,0 +1,104 @@
+//! Limits that an operator has set for single keys, for a time.
+
+use std::collections::HashMap;
+
+use tollgate_policy::{Plan, PlannedQuota};
+use tollgate_store::Notice;
+
+/// What names of notices begin with that are limits for keys. Neither rules nor keys have a line feed in them.
+const OVERRIDE: &str = "override";
+
+/// Another limit for one key, set by hand, until it ends by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyOverride {
+    /// The rule's name.
+    pub rule: String,
+    /// The key, as `explain` shows it.
+    pub key: String,
+    /// The limit, as a policy would say it.
+    pub limit: String,
+    /// When it ends, by the store's clock: in nanoseconds since 1970.
+    pub until_ns: u64,
+}
+
+impl KeyOverride {
+    pub(super) fn name_of(rule: &str, key: &str) -> String {
+        format!("{OVERRIDE}\n{rule}\n{key}")
+    }
+
+    pub(super) fn notice(&self) -> Notice {
+        let name = KeyOverride::name_of(&self.rule, &self.key).into();
+        Notice { name, text: self.limit.as_str().into(), until_ns: self.until_ns }
+    }
+
+    /// `None` for a notice about something else.
+    pub(super) fn read(notice: &Notice) -> Option<KeyOverride> {
+        let mut parts = notice.name.splitn(3, '\n');
+        let (OVERRIDE, rule, key) = (parts.next()?, parts.next()?, parts.next()?) else { return None };
+        Some(KeyOverride {
+            rule: rule.to_owned(),
+            key: key.to_owned(),
+            limit: notice.text.to_string(),
+            until_ns: notice.until_ns,
+        })
+    }
+}
+
+/// The limits by hand that concern a plan, ready to be met.
+#[derive(Debug, Default)]
+pub(super) struct ByHand {
+    /// For each rule of the plan, by key. Empty where there is none at all.
+    rules: Vec<HashMap<Box<[u8]>, Standing>>,
+}
+
+/// What stands for one key.
+#[derive(Debug)]
+struct Standing {
+    until_ns: u64,
+    /// Positions behind those of the plan's quotas; none is unlimited.
+    quotas: Vec<u32>,
+}
+
+impl ByHand {
+    /// Reads what is set under a plan, with the quotas that it takes. What no
+    /// rule of the plan can be granted is left out: `is_taken` says whether the
+    /// store takes a quota.
+    pub(super) fn read(
+        plan: &Plan,
+        notices: &[Notice],
+        now_ns: u64,
+        mut is_taken: impl FnMut(&PlannedQuota) -> bool,
+    ) -> (ByHand, Vec<PlannedQuota>) {
+        let (mut by_hand, mut quotas) = (ByHand::default(), Vec::<PlannedQuota>::new());
+        for set in notices.iter().filter(|notice| notice.until_ns > now_ns).filter_map(KeyOverride::read) {
+            let Some(rule) = plan.rule_named(&set.rule) else { continue };
+            let Ok(grant) = plan.read_grant(rule, &set.limit) else { continue };
+            let granted = plan.quotas_by_hand(rule, &grant);
+            let mut positions = Vec::with_capacity(granted.len());
+            for quota in granted {
+                let at = quotas.iter().position(|known| *known == quota).or_else(|| {
+                    is_taken(&quota).then(|| {
+                        quotas.push(quota);
+                        quotas.len() - 1
+                    })
+                });
+                positions.push(at.and_then(|at| u32::try_from(plan.quotas().len() + at).ok()));
+            }
+            let Some(positions) = positions.into_iter().collect::<Option<Vec<u32>>>() else { continue };
+            by_hand.rules.resize_with(plan.rules().len(), HashMap::new);
+            let standing = Standing { until_ns: set.until_ns, quotas: positions };
+            by_hand.rules[rule as usize].insert(set.key.into_bytes().into(), standing);
+        }
+        (by_hand, quotas)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The quotas that stand for a key of a rule.
+    pub(super) fn find(&self, rule: u32, key: &[u8], now_ns: u64) -> Option<&[u32]> {
+        let standing = self.rules.get(rule as usize)?.get(key)?;
+        (now_ns < standing.until_ns).then_some(&standing.quotas)
+    }
+}

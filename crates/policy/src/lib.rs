@@ -24,7 +24,7 @@ pub use checked::{CheckedPolicy, PolicyErrors};
 pub use model::Policy;
 pub use plan::{
     Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, Plan, PlannedCharge, PlannedQuota,
-    PlannedRule, RuleOutcome,
+    PlannedRule, RuleOutcome, sha256,
 };
 pub use problem::{Place, Problem, Step};
 pub use request::{Descriptor, Headers, Request};

@@ -73,7 +73,7 @@ mod verdict;
 #[cfg(feature = "redis")]
 pub use connect::{ConnectError, redis_store};
 pub use fields::{Field, PROBLEM_JSON};
-pub use limiter::{AskedTogether, Limiter, LimiterBuilder, LimiterError, Part, Together, memory_store};
+pub use limiter::{AskedTogether, Limiter, LimiterBuilder, LimiterError, Part, Together, Watched, memory_store};
 pub use permit::Permit;
 pub use receipt::Receipt;
 pub use tollgate_core::{

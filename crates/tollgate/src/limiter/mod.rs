@@ -4,6 +4,7 @@ mod builder;
 mod immediate;
 mod together;
 mod violations;
+mod watched;
 
 use std::error::Error;
 use std::fmt;
@@ -26,6 +27,7 @@ pub(crate) use immediate::immediately;
 
 pub use builder::LimiterBuilder;
 pub use together::{AskedTogether, Part, Together};
+pub use watched::Watched;
 
 /// A policy and the counters behind it: may this request pass?
 ///
@@ -239,7 +241,7 @@ impl<S: Store> Limiter<S> {
     /// the largest cost. Rules that hold permits do not apply, because nobody
     /// would give them back. Where one request is denied, none is charged.
     pub async fn decide_together(&self, asked: &[AskedTogether<'_, S::Limit>]) -> Together {
-        self.ask_together(asked).await
+        self.ask_together(asked, |_, _| {}).await
     }
 
     /// Gives back everything that a receipt is for.

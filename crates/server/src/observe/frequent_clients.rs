@@ -202,9 +202,9 @@ mod tests {
     }
 
     #[test]
-    fn a_heavy_client_stays_among_a_million_others() {
+    fn a_heavy_client_stays_among_many_others() {
         let mut frequent = FrequentClients::new(128);
-        for other in 0..1_000_000 {
+        for other in 0..200_000 {
             frequent.count(fingerprint(other + 1), 1, other);
             if other % 20 == 0 {
                 frequent.count(fingerprint(0), 1, other);
@@ -212,8 +212,8 @@ mod tests {
         }
         let heavy = frequent.tracked().max_by_key(|tracked| tracked.count).unwrap();
         assert_eq!(heavy.fingerprint, fingerprint(0));
-        assert!(heavy.count - heavy.error <= 50_000 && 50_000 <= heavy.count);
-        assert!(heavy.error <= 2 * 1_050_000 / 128);
+        assert!(heavy.count - heavy.error <= 10_000 && 10_000 <= heavy.count);
+        assert!(heavy.error <= 2 * 210_000 / 128);
         assert_eq!(frequent.slots.len(), 256);
     }
 }

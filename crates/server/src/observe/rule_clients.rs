@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::frequent_clients::Tracked;
-use super::line_budget::Left;
+use super::line_budget::{LineKind, Spent};
 use super::windows::Windows;
 
 const S_NS: u64 = 1_000_000_000;
@@ -40,19 +40,10 @@ pub(super) struct Sighting {
     pub(super) is_near: bool,
     /// Chosen for the sample of all requests.
     pub(super) is_sampled: bool,
+    /// Refused by a rule that is only watched.
+    pub(super) is_watched: bool,
     /// Something that deserves a line.
     pub(super) is_violation: bool,
-}
-
-/// Whether a line is to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
-    /// None.
-    No,
-    /// One about a client that is new in this window.
-    First,
-    /// One about a client that has had one perhaps.
-    Repeated,
 }
 
 impl RuleClients {
@@ -66,8 +57,14 @@ impl RuleClients {
         }
     }
 
-    /// Counts a request. `name` gives a client its name, if there is time for it.
-    pub(super) fn see(&mut self, sighting: Sighting, left: Left, mut name: impl FnMut() -> Option<Arc<str>>) -> Line {
+    /// Counts a request, and says which line is to be written of it, if any.
+    /// `name` gives a client its name, if there is time for it.
+    pub(super) fn see(
+        &mut self,
+        sighting: Sighting,
+        spent: Spent,
+        mut name: impl FnMut() -> Option<Arc<str>>,
+    ) -> Option<LineKind> {
         let Sighting { fingerprint, now_ns, .. } = sighting;
         let mut is_first = false;
         let mut give_name = |tracked: &mut Tracked| {
@@ -86,15 +83,18 @@ impl RuleClients {
         if sighting.is_sampled {
             give_name(self.traffic.count(fingerprint, SAMPLED_ONE_IN, now_ns).1);
         }
-        match (sighting.is_violation, left, is_first) {
-            (false, ..) => Line::No,
-            (true, Left::ForAll | Left::ForFirst, true) => Line::First,
-            (true, Left::ForAll, false) => Line::Repeated,
-            (true, ..) => {
-                self.left_out += 1;
-                Line::No
-            }
+        if !sighting.is_violation {
+            return None;
         }
+        let kind = match (sighting.is_refused, sighting.is_watched) {
+            (_, true) => LineKind::Watched,
+            (true, false) if is_first => LineKind::First,
+            (true, false) => LineKind::Repeated,
+            (false, false) => LineKind::Other,
+        };
+        let is_written = spent.allows(kind);
+        self.left_out += u64::from(!is_written);
+        is_written.then_some(kind)
     }
 
     pub(super) fn forget_clients(&mut self) {

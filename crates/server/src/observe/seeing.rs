@@ -7,9 +7,9 @@ use tollgate::policy::Met;
 use tollgate::{Action, Request, RuleState, Verdict};
 
 use super::event::Event;
-use super::line_budget::Left;
+use super::line_budget::LineKind;
 use super::observer::Observer;
-use super::rule_clients::{Line, Sighting};
+use super::rule_clients::Sighting;
 use super::sample::is_drawn;
 use super::violation;
 use crate::front_end::FrontEnd;
@@ -72,33 +72,34 @@ impl Observer {
             now_ns,
             // That the store fails is not the client's doing.
             is_refused: is_refused && !seen.verdict.is_trouble(),
-            is_near: !is_refused && is_near(state),
+            is_near: matches!(action, Action::Allow | Action::Delay) && !state.shadow && is_near(state),
             is_sampled,
+            is_watched: state.shadow,
             is_violation: is_refused || matches!(action, Action::Warn | Action::Delay),
         };
-        let left = self.budget.left(now_ns / S_NS);
+        let spent = self.budget.spent(now_ns / S_NS);
         let rules = seen.verdict.plan().rules();
-        let line = self.shards.see(rules, state.rule_position(), sighting, left, || self.names.name(key));
-        if line != Line::No {
-            self.take_line(now_ns, line == Line::First, || violation::under_rule(seen, state, self.names.name(key)));
+        let line = self.shards.see(rules, state.rule_position(), sighting, spent, || self.names.name(key));
+        if let Some(kind) = line {
+            self.take_line(now_ns, kind, || violation::under_rule(seen, state, self.names.name(key)));
         }
     }
 
     /// Sees what a list or a caller's own limit refused.
     fn see_without_rule(&self, seen: Seen<'_>) {
         let now_ns = seen.verdict.decided_at_ns();
-        if self.budget.left(now_ns / S_NS) == Left::Nothing {
+        if !self.budget.spent(now_ns / S_NS).allows(LineKind::Other) {
             self.left_out.fetch_add(1, Relaxed);
             return;
         }
-        self.take_line(now_ns, false, || {
+        self.take_line(now_ns, LineKind::Other, || {
             let address = seen.verdict.plan().client_address(seen.request);
             violation::without_rule(seen, address.map(|address| self.names.name(address.to_string().as_bytes())))
         });
     }
 
-    fn take_line(&self, now_ns: u64, is_first: bool, event: impl FnOnce() -> Event) {
-        if self.budget.take(now_ns / S_NS, is_first) {
+    fn take_line(&self, now_ns: u64, kind: LineKind, event: impl FnOnce() -> Event) {
+        if self.budget.take(now_ns / S_NS, kind) {
             self.tell(event());
         } else {
             self.left_out.fetch_add(1, Relaxed);

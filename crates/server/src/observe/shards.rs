@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use tollgate::policy::PlannedRule;
 
-use super::line_budget::Left;
-use super::rule_clients::{Line, RuleClients, Sighting};
+use super::line_budget::{LineKind, Spent};
+use super::rule_clients::{RuleClients, Sighting};
 use super::tally::Tally;
 
 /// The most clients that a thread tracks for one rule.
@@ -69,19 +69,18 @@ impl Shards {
         Shards { shards: (0..count).map(|_| Shard::default()).collect() }
     }
 
-    /// Counts a request under the rule at that position, and says whether a line is to be written.
+    /// Counts a request under the rule at that position, and says which line is to be written.
     pub(super) fn see(
         &self,
         rules: &[PlannedRule],
         rule: usize,
         sighting: Sighting,
-        left: Left,
+        spent: Spent,
         name: impl Fn() -> Arc<str>,
-    ) -> Line {
+    ) -> Option<LineKind> {
         let mut tables = self.lock_any();
         let Tables { rules: tracked, naming_s, names_given } = &mut *tables;
-        let Some(clients) = clients_of(tracked, rules, rule) else { return Line::No };
-        clients.see(sighting, left, || {
+        clients_of(tracked, rules, rule)?.see(sighting, spent, || {
             let now_s = sighting.now_ns / S_NS;
             if *naming_s != now_s {
                 (*naming_s, *names_given) = (now_s, 0);

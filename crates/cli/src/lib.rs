@@ -39,8 +39,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Import(arguments) => import::import(&arguments),
         Command::Schema => schema::schema(),
     };
-    match done {
+    let exit = match done {
         Ok(exit) => exit,
         Err(failure) => talk::failure(&failure),
-    }
+    };
+    talk::finish();
+    exit
 }

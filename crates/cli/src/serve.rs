@@ -3,6 +3,7 @@ mod connections;
 #[cfg(feature = "tls")]
 mod encryption;
 mod notify;
+mod observing;
 mod policy_watch;
 mod signals;
 
@@ -16,7 +17,8 @@ use clap::Args;
 use tokio::sync::mpsc;
 use tollgate::policy::Loaded;
 use tollgate::policy::model::StoreSettings;
-use tollgate::{LimiterError, RealClock};
+use tollgate::policy::promise::{Promise, promises};
+use tollgate::{Clock, LimiterError, RealClock};
 #[cfg(feature = "tls")]
 use tollgate_server::Tls;
 use tollgate_server::{
@@ -33,6 +35,7 @@ use connections::ConnectionArguments;
 #[cfg(feature = "tls")]
 use encryption::{TlsArguments, WatchedTls};
 use notify::{Progress, notify};
+use observing::{LogArguments, Observing};
 use policy_watch::WatchedPolicy;
 use signals::{Signals, Wanted};
 
@@ -78,6 +81,9 @@ pub(crate) struct ServeArguments {
     #[command(flatten)]
     connections: ConnectionArguments,
 
+    #[command(flatten)]
+    log: LogArguments,
+
     #[cfg(feature = "tls")]
     #[command(flatten)]
     tls: TlsArguments,
@@ -99,11 +105,14 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         Some(file) => policy_file::read_valid(file)?,
         None => policy_file::starter(),
     };
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+    let observer = arguments.log.start(&clock)?;
     let runtime =
         runtime(arguments.threads).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
     // A shared store keeps its connections on the runtime.
     let entered = runtime.enter();
-    let engine = Engine::telling(&loaded.policy, Arc::new(RealClock::new()), say)
+    let (seen_by, told_to) = (Arc::clone(&observer), observer);
+    let engine = Engine::observed(&loaded.policy, clock, seen_by, move |event| told_to.say_of_store(event))
         .map_err(|error| unserved(arguments, &error))?;
     drop(entered);
     let service = Service {
@@ -115,6 +124,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         #[cfg(feature = "tls")]
         tls: arguments.tls.load()?,
         remarks: remarks(arguments, &loaded),
+        promises: promises(&loaded.policy),
     };
     runtime.block_on(service.run())?;
     Ok(Exit::Done)
@@ -162,6 +172,8 @@ struct Service {
     tls: Option<Tls>,
     /// What is worth saying once it listens.
     remarks: Vec<String>,
+    /// What its rules promise.
+    promises: Vec<Promise>,
 }
 
 impl Service {
@@ -178,6 +190,7 @@ impl Service {
         let mut watched = Watched {
             wanted_reloads,
             policy: WatchedPolicy::new(server.engine(), self.file.as_deref()),
+            observing: Observing::new(Arc::clone(server.engine().observer())),
             #[cfg(feature = "tls")]
             tls: None,
         };
@@ -195,6 +208,7 @@ impl Service {
             say(format_args!("{} listening on {scheme}://{address}", listener.name()));
         }
         self.remarks.iter().for_each(say);
+        self.promises.iter().for_each(|promise| watched.observing.introduce(promise));
         notify(Progress::Ready);
         serve_until_stopped(server, &mut signals, watched).await;
         Ok(())
@@ -213,6 +227,7 @@ struct Watched {
     /// What operators ask for over HTTP.
     wanted_reloads: mpsc::Receiver<ReloadRequest>,
     policy: WatchedPolicy,
+    observing: Observing,
     #[cfg(feature = "tls")]
     tls: Option<WatchedTls>,
 }
@@ -250,6 +265,7 @@ impl Watched {
 
     fn look(&mut self) {
         self.policy.look();
+        self.observing.look();
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
             tls.look();

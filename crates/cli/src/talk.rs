@@ -2,33 +2,64 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tollgate_server::observe::{Level, LogFormat, Observer};
 
 use crate::colours::Colours;
 use crate::exit::Exit;
 use crate::failure::{Failure, What};
 
+/// The log of a service that runs. Whatever is said then is a line of it.
+static LOG: OnceLock<(Arc<Observer>, LogFormat)> = OnceLock::new();
+
+/// How long the program waits at its end for somebody to read what it said.
+const READ_WITHIN: Duration = Duration::from_secs(2);
+
+/// From now on everything goes through the log.
+pub(crate) fn through(observer: &Arc<Observer>, format: LogFormat) {
+    // A program runs one service; a second log would be that of a test.
+    let _ = LOG.set((Arc::clone(observer), format));
+}
+
+/// Waits until everything that was said is written.
+pub(crate) fn finish() {
+    if let Some((log, _)) = LOG.get() {
+        log.flush(READ_WITHIN);
+    }
+}
+
 /// Says one line.
 pub(crate) fn say(line: impl Display) {
-    write_line(format_args!("tollgate: {line}"));
+    match LOG.get() {
+        Some((log, _)) => log.say(Level::Info, line),
+        None => write_line(format_args!("tollgate: {line}")),
+    }
 }
 
 /// Says what is likely wrong: blocks of lines, with an empty line after each.
 pub(crate) fn warn(blocks: impl IntoIterator<Item = impl Display>) {
     for block in blocks {
-        write_line(Colours::of_stderr().message(&block.to_string()));
-        write_line("");
+        match LOG.get() {
+            Some((log, LogFormat::Json)) => log.say(Level::Warning, block),
+            _ => write_report(Level::Warning, &format!("{}\n", Colours::of_stderr().message(&block.to_string()))),
+        }
     }
 }
 
 /// Says what went wrong, with a hint if there is one.
 pub(crate) fn failure(failure: &Failure) -> Exit {
-    let colours = Colours::of_stderr();
-    match &failure.what {
-        What::Sentence(sentence) => write_line(colours.message(&format!("error: {sentence}"))),
-        What::Report(report) => write_line(colours.message(report)),
-    }
+    let mut report = match &failure.what {
+        What::Sentence(sentence) => format!("error: {sentence}"),
+        What::Report(report) => report.clone(),
+    };
     if let Some(hint) = &failure.hint {
-        write_line(colours.message(&format!("hint: {hint}")));
+        report.push_str(&format!("\nhint: {hint}"));
+    }
+    match LOG.get() {
+        Some((log, LogFormat::Json)) => log.say(Level::Error, report),
+        _ => write_report(Level::Error, &Colours::of_stderr().message(&report)),
     }
     failure.exit
 }
@@ -38,6 +69,14 @@ pub(crate) fn usage(answer: &clap::Error) -> Exit {
     // Nobody is left to tell that nobody could be told.
     let _ = answer.print();
     if answer.use_stderr() { Exit::WrongUsage } else { Exit::Done }
+}
+
+/// Lines that say themselves what they are.
+fn write_report(level: Level, report: &str) {
+    match LOG.get() {
+        Some((log, _)) => log.say(level, report),
+        None => write_line(report),
+    }
 }
 
 /// A service goes on when nobody reads what it says, where `eprintln!` would panic.

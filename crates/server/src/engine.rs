@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tollgate::policy::Met;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::promise::{Promise, promises};
 use tollgate::policy::published::Published;
@@ -18,6 +19,7 @@ use crate::decision_counters::DecisionCounters;
 use crate::front_end::FrontEnd;
 use crate::listen::ListenerMetrics;
 use crate::metrics::Metrics;
+use crate::observe::{LogKeyError, Observer, ObserverSettings};
 use crate::receipts::{ReceiptName, Receipts};
 use crate::service_store::{ServiceLimit, ServiceStore as Store};
 use crate::throttle::Throttle;
@@ -31,6 +33,7 @@ pub struct Engine {
     receipts: Arc<Receipts>,
     throttle: Arc<Throttle>,
     metrics: Metrics,
+    observer: Arc<Observer>,
     /// Held while a policy is replaced, so that its parts are replaced together.
     replacing: Mutex<()>,
 }
@@ -80,13 +83,24 @@ impl Engine {
         clock: Arc<dyn Clock>,
         on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<Engine, LimiterError> {
+        let observer = Observer::new(ObserverSettings::default(), Arc::clone(&clock)).map_err(unobserved)?;
+        Engine::observed(policy, clock, Arc::new(observer), on_change)
+    }
+
+    /// Like [`Engine::telling`], with an observer of one's own, who sees every decision.
+    pub fn observed(
+        policy: &CheckedPolicy,
+        clock: Arc<dyn Clock>,
+        observer: Arc<Observer>,
+        on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
+    ) -> Result<Engine, LimiterError> {
         let store = Store::open(policy, &clock, Box::new(on_change))?;
         let limiter = Limiter::with_store(policy, store)?;
         let receipts = Arc::new(Receipts::new());
         let throttle = Arc::new(Throttle::new(policy, limiter.plan().quotas().len()));
-        let metrics = Metrics::new(&limiter, &receipts, &throttle);
+        let metrics = Metrics::new(&limiter, &receipts, &throttle, &observer);
         let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
-        Ok(Engine { limiter, clock, in_force, receipts, throttle, metrics, replacing: Mutex::default() })
+        Ok(Engine { limiter, clock, in_force, receipts, throttle, metrics, observer, replacing: Mutex::default() })
     }
 
     /// Replaces the policy between two requests. Counters stay: a rule of the
@@ -120,7 +134,8 @@ impl Engine {
 
     /// Decides one request, and counts it. Permits are looked at and not taken.
     pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
-        self.counted(front_end, request, async { (self.limiter.decide(request).await, ()) }).await.0
+        let seen = |verdict: &Verdict, met: &Met| self.observer.see(front_end, request, verdict, met);
+        self.counted(front_end, request, async { (self.limiter.watched(seen).decide(request).await, ()) }).await.0
     }
 
     /// Decides one request for a caller who can bring a receipt back. One is
@@ -136,7 +151,8 @@ impl Engine {
         if !takes_something {
             return (self.decide(front_end, request).await, None);
         }
-        let (verdict, permit) = self.counted(front_end, request, self.limiter.admit(request)).await;
+        let seen = |verdict: &Verdict, met: &Met| self.observer.see(front_end, request, verdict, met);
+        let (verdict, permit) = self.counted(front_end, request, self.limiter.watched(seen).admit(request)).await;
         let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt));
         (verdict, receipt)
     }
@@ -149,7 +165,8 @@ impl Engine {
         front_end: FrontEnd,
         request: &Request<'_>,
     ) -> (Verdict, Option<Permit<Store>>) {
-        self.counted(front_end, request, self.limiter.admit_rates(request)).await
+        let seen = |verdict: &Verdict, met: &Met| self.observer.see(front_end, request, verdict, met);
+        self.counted(front_end, request, self.limiter.watched(seen).admit_rates(request)).await
     }
 
     /// Gives back everything that a receipt is for.
@@ -215,10 +232,16 @@ impl Engine {
         asked: &[AskedTogether<'_, ServiceLimit>],
     ) -> Together {
         let begun_ns = self.now_ns();
-        let together = self.limiter.decide_together(asked).await;
-        let taken_ns = self.now_ns().saturating_sub(begun_ns);
         // What takes nothing is a peek only if none of them takes anything.
-        if let Some(largest) = asked.iter().max_by_key(|one| one.request.cost) {
+        let largest = asked.iter().max_by_key(|one| one.request.cost);
+        let seen = |verdict: &Verdict, met: &Met| {
+            if let Some(largest) = largest {
+                self.observer.see(front_end, &largest.request, verdict, met);
+            }
+        };
+        let together = self.limiter.watched(seen).decide_together(asked).await;
+        let taken_ns = self.now_ns().saturating_sub(begun_ns);
+        if let Some(largest) = largest {
             self.in_force.load().counters.count(front_end, &largest.request, &together.overall);
             self.metrics.durations.observe(front_end, taken_ns);
         }
@@ -228,6 +251,12 @@ impl Engine {
     /// Prepares a limit that is no rule's, for a caller who brings one. Its scope must be no rule's either.
     pub(crate) fn limit(&self, scope: &str, quota: Quota) -> Option<ServiceLimit> {
         tollgate::Store::limit(self.limiter.store(), scope, quota, LimitOptions::default()).ok()
+    }
+
+    /// What sees every decision: who is refused most often, and what happens.
+    #[must_use]
+    pub fn observer(&self) -> &Arc<Observer> {
+        &self.observer
     }
 
     /// The metrics in Prometheus' text format.
@@ -304,4 +333,9 @@ impl std::error::Error for ReloadError {
             ReloadError::Limiter(error) => Some(error),
         }
     }
+}
+
+/// Without random numbers no client could be told of without being named.
+fn unobserved(error: LogKeyError) -> LimiterError {
+    LimiterError::Limit { scope: "the key of the log".to_owned(), error: Box::new(error) }
 }

@@ -14,6 +14,7 @@ mod grpc;
 mod http;
 mod listen;
 mod metrics;
+pub mod observe;
 mod outcome;
 mod receipts;
 mod reload_metrics;

@@ -13,6 +13,7 @@ use tollgate::{Limiter, Store as _};
 use crate::decision_counters::{DecisionCounters, Decisions, ThrottleCounters};
 use crate::duration_histogram::DurationHistogram;
 use crate::listen::ConnectionMetrics;
+use crate::observe::{Observer, ObserverMetrics};
 use crate::receipts::Receipts;
 use crate::reload_metrics::ReloadMetrics;
 use crate::service_store::ServiceStore as Store;
@@ -37,7 +38,12 @@ struct BuildLabels {
 }
 
 impl Metrics {
-    pub(crate) fn new(limiter: &Limiter<Store>, receipts: &Arc<Receipts>, throttle: &Arc<Throttle>) -> Metrics {
+    pub(crate) fn new(
+        limiter: &Limiter<Store>,
+        receipts: &Arc<Receipts>,
+        throttle: &Arc<Throttle>,
+        observer: &Arc<Observer>,
+    ) -> Metrics {
         let mut registry = Registry::with_prefix("tollgate");
         let decisions = Decisions::default();
         registry.register("decisions", "Requests decided, by rule and outcome", decisions.clone());
@@ -55,6 +61,7 @@ impl Metrics {
         let store =
             StoreMetrics { limiter: limiter.clone(), receipts: Arc::clone(receipts), throttle: Arc::clone(throttle) };
         registry.register_collector(Box::new(store));
+        registry.register_collector(Box::new(ObserverMetrics(Arc::clone(observer))));
         let connections = ConnectionMetrics::default();
         connections.register(&mut registry);
         let reloads = ReloadMetrics::new(limiter.store().now_ns());

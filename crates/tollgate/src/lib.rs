@@ -75,7 +75,7 @@ pub use connect::{ConnectError, redis_store};
 pub use fields::{Field, PROBLEM_JSON};
 pub use limiter::{
     AskedTogether, KeyCounter, KeyError, KeyOverride, KeyReport, Limiter, LimiterBuilder, LimiterError, Part, Together,
-    memory_store,
+    Watched, memory_store,
 };
 pub use permit::Permit;
 pub use receipt::Receipt;

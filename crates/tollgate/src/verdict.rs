@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Verdict as CoreVerdict};
+use tollgate_policy::Plan;
 use tollgate_store::Source;
 
 use crate::facts::Facts;
@@ -166,6 +167,20 @@ pub struct RuleState {
     pub shadow: bool,
 }
 
+impl RuleState {
+    /// The position of its rule among [`Plan::rules`].
+    #[must_use]
+    pub fn rule_position(&self) -> usize {
+        self.rule as usize
+    }
+
+    /// The position of its charge among those that the request met.
+    #[must_use]
+    pub fn charge_position(&self) -> usize {
+        self.charge as usize
+    }
+}
+
 impl Action {
     /// Its name in answers and metrics.
     #[must_use]
@@ -216,6 +231,18 @@ impl Verdict {
     #[must_use]
     pub fn states(&self) -> &[RuleState] {
         &self.told.states
+    }
+
+    /// The policy under which it was decided.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.told.facts.plan
+    }
+
+    /// When it was decided by the store's clock, in nanoseconds since 1970.
+    #[must_use]
+    pub fn decided_at_ns(&self) -> u64 {
+        self.told.now_ns
     }
 
     /// The name of a state's rule.

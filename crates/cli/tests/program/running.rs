@@ -70,8 +70,19 @@ impl Running {
         Running { child, stderr, http, resp, admin }
     }
 
-    /// The next line it says.
+    /// The next line it says of itself, and not of rules or requests.
     pub(crate) fn line(&mut self) -> String {
+        loop {
+            let line = self.any_line();
+            let is_of = |what: &str| line.starts_with(&format!("tollgate: {what} "));
+            if !["rule", "violation", "left_out", "burst"].into_iter().any(is_of) {
+                return line;
+            }
+        }
+    }
+
+    /// The next line it says; empty if there will be none.
+    pub(crate) fn any_line(&mut self) -> String {
         line(&mut self.stderr)
     }
 

@@ -42,6 +42,7 @@ pub use error::CompileError;
 pub use explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
+pub use sha256::sha256;
 
 use std::net::IpAddr;
 
@@ -131,6 +132,25 @@ impl Plan {
             met.without_replaced();
         }
         met
+    }
+
+    /// The path pattern that a request matches: the most specific of this
+    /// rule's own, or of anybody's where no rule is given or the rule has none.
+    #[must_use]
+    pub fn route(&self, rule: Option<usize>, request: &Request<'_>) -> Option<&str> {
+        let matched = self.matched(&Seen::new(request, &self.identities));
+        let route = match rule {
+            Some(rule) => self.matcher.route(position(rule), &matched),
+            None => self.matcher.any_route(&matched),
+        };
+        route.and_then(|route| str::from_utf8(route).ok())
+    }
+
+    /// The address of the client: that of the peer, or what a trusted proxy says.
+    #[must_use]
+    pub fn client_address(&self, request: &Request<'_>) -> Option<IpAddr> {
+        let seen = Seen::new(request, &self.identities);
+        Look::new(&self.identities, request, &seen).client()
     }
 
     /// The path patterns that a request matches.

@@ -1,4 +1,5 @@
-//! SHA-256 (FIPS 180-4), for the few values that are too long to be keys.
+//! SHA-256 (FIPS 180-4), for the few values that are too long to be keys, and for
+//! clients that are told of without being named.
 //!
 //! Two clients must not be able to find values that share a counter, and every
 //! instance of a fleet must find the same key, so it takes a cryptographic hash
@@ -19,8 +20,9 @@ const ROUNDS: [u32; 64] = [
 const START: [u32; 8] =
     [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
 
-/// The hash of a message.
-pub(super) fn sha256(message: &[u8]) -> [u8; 32] {
+/// The SHA-256 of a message.
+#[must_use]
+pub fn sha256(message: &[u8]) -> [u8; 32] {
     let mut state = START;
     let (blocks, rest) = message.as_chunks::<64>();
     for block in blocks {

@@ -50,6 +50,16 @@ impl<'a, L> Laid<'a, L> {
 
 impl<S: Store> Limiter<S> {
     pub(super) async fn ask(&self, request: &Request<'_>, asking: Asking) -> (Verdict, Receipt<S>) {
+        self.ask_watched(request, asking, |_, _| {}).await
+    }
+
+    /// Like `ask`, with somebody who looks at what was met once it is decided.
+    pub(super) async fn ask_watched(
+        &self,
+        request: &Request<'_>,
+        asking: Asking,
+        watch: impl FnOnce(&Verdict, &Met),
+    ) -> (Verdict, Receipt<S>) {
         let active = self.active();
         let asking = match asking {
             Asking::AdmitWhereNeeded if active.facts.needs_receipts => Asking::Admit,
@@ -57,7 +67,9 @@ impl<S: Store> Limiter<S> {
             asking => asking,
         };
         let met = active.meet(request, &self.shared.store);
-        self.decide_met(&active, &met, asking, &[]).await
+        let (verdict, receipt) = self.decide_met(&active, &met, asking, &[]).await;
+        watch(&verdict, &met);
+        (verdict, receipt)
     }
 
     /// Decides what was met, together with charges `besides`.

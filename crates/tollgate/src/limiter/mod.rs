@@ -7,6 +7,7 @@ mod key_report;
 mod keys;
 mod together;
 mod violations;
+mod watched;
 
 use std::error::Error;
 use std::fmt;
@@ -32,6 +33,7 @@ pub use builder::LimiterBuilder;
 pub use by_hand::KeyOverride;
 pub use key_report::{KeyCounter, KeyError, KeyReport};
 pub use together::{AskedTogether, Part, Together};
+pub use watched::Watched;
 
 /// A policy and the counters behind it: may this request pass?
 ///
@@ -250,7 +252,7 @@ impl<S: Store> Limiter<S> {
     /// the largest cost. Rules that hold permits do not apply, because nobody
     /// would give them back. Where one request is denied, none is charged.
     pub async fn decide_together(&self, asked: &[AskedTogether<'_, S::Limit>]) -> Together {
-        self.ask_together(asked).await
+        self.ask_together(asked, |_, _| {}).await
     }
 
     /// Gives back everything that a receipt is for.

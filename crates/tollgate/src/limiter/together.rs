@@ -51,7 +51,11 @@ struct Member {
 }
 
 impl<S: Store> Limiter<S> {
-    pub(super) async fn ask_together(&self, asked: &[AskedTogether<'_, S::Limit>]) -> Together {
+    pub(super) async fn ask_together(
+        &self,
+        asked: &[AskedTogether<'_, S::Limit>],
+        watch: impl FnOnce(&Verdict, &Met),
+    ) -> Together {
         let active = self.active();
         let mut joint = Met::new(Access::Rules);
         let mut instead = SmallVec::<[KeyedCharge<'_, S::Limit>; 2]>::new();
@@ -78,6 +82,7 @@ impl<S: Store> Limiter<S> {
                 each[at] = self.given_back(&active, &member.met, overall.is_allowed()).await;
             }
         }
+        watch(&overall, &joint);
         Together { overall, each }
     }
 

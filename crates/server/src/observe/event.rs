@@ -1,0 +1,128 @@
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::timestamp::Timestamp;
+
+/// Something that an operator may want to know. It is a line of the log, and
+/// what somebody who [subscribes](super::Observer::subscribe) is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Event {
+    /// A request met its limit.
+    Violation(Violation),
+    /// A client asks far more often than it used to.
+    Burst(Burst),
+    /// Violations that had no line of their own.
+    LeftOut(LeftOut),
+    /// A rule that holds, told at the start.
+    Rule(RuleInForce),
+    /// What the service says of itself.
+    Notice(Notice),
+}
+
+/// A request that met its limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// When.
+    pub time: Timestamp,
+    /// The rule that decided; none where a list or a caller's own limit did.
+    pub rule: Option<Arc<str>>,
+    /// What became of the request: reject, block, deny, warn or delay.
+    pub action: &'static str,
+    /// Whether the rule is only watched: the request was not refused by it, but would have been.
+    pub shadow: bool,
+    /// The most that can remain under the rule.
+    pub limit: Option<u64>,
+    /// How the rule counts.
+    pub algorithm: Option<&'static str>,
+    /// By which way it came.
+    pub front_end: &'static str,
+    /// The method, if it is one that is known.
+    pub method: Option<&'static str>,
+    /// The pattern that the path matches. The path itself may name somebody.
+    pub route: Option<Arc<str>>,
+    /// When to come back, rounded up; none if nobody knows, or never.
+    pub retry_after_ms: Option<u64>,
+    /// The client, as the settings want it told.
+    pub client: Option<Arc<str>>,
+    /// Where the answer comes from, if not from exact counters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<&'static str>,
+}
+
+/// A client that asks far more often than it used to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Burst {
+    /// When it was noticed.
+    pub time: Timestamp,
+    /// The rule under which it was counted.
+    pub rule: Arc<str>,
+    /// The client, as the settings want it told.
+    pub client: Arc<str>,
+    /// About how many requests there were in the last window.
+    pub requests: u64,
+    /// About how many there used to be.
+    pub usual: u64,
+    /// How long a window is.
+    pub window_s: u64,
+}
+
+/// Violations that had no line of their own, lately.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// When they were added up.
+    pub time: Timestamp,
+    /// How many.
+    pub violations: u64,
+    /// How many of each rule, beginning with the most; only the first few.
+    pub by_rule: Vec<(Arc<str>, u64)>,
+    /// Lines that were lost because nobody took them, since the start.
+    pub lines_dropped: u64,
+}
+
+/// A rule that holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RuleInForce {
+    /// When it was put in force.
+    pub time: Timestamp,
+    /// Its name.
+    pub rule: String,
+    /// How it counts; several where grants differ.
+    pub algorithms: Vec<String>,
+    /// What it promises, in words.
+    pub promise: String,
+}
+
+/// What the service says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Notice {
+    /// When.
+    pub time: Timestamp,
+    /// How grave it is.
+    pub level: Level,
+    /// What is said.
+    pub message: String,
+}
+
+/// How grave something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Good to know.
+    Info,
+    /// Likely a mistake.
+    Warning,
+    /// It did not work.
+    Error,
+}
+
+impl Event {
+    /// It as one line of JSON, without a line end.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Nothing in it is a map whose keys are no text, which is all that could fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}

@@ -1,0 +1,209 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use foldhash::quality::FixedState;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use tollgate::Clock;
+use tollgate::policy::promise::{Promise, algorithm_words};
+
+use super::client_names::{ClientNames, Identities};
+use super::event::{Event, Level, Notice, RuleInForce};
+use super::feed::{Feed, Subscription};
+use super::line_budget::LineBudget;
+use super::log::Log;
+use super::log_key::LogKeyError;
+use super::periodic::Periodic;
+use super::shards::{Shards, Which};
+use super::store_notices::StoreNotices;
+use super::tally::{FrequentClient, Tally};
+use super::timestamp::Timestamp;
+
+const S_NS: u64 = 1_000_000_000;
+
+/// How clients are told of, and who writes it down.
+#[derive(Debug, Default)]
+pub struct ObserverSettings {
+    /// How clients are told of.
+    pub identities: Identities,
+    /// A file with the key for hashes, of at least 16 bytes. Without it the key is random, and another after every start.
+    pub key_file: Option<PathBuf>,
+    /// Who writes events down, if anybody.
+    pub log: Option<Log>,
+}
+
+/// Sees every decision, and tells of those that matter: who is refused, who is
+/// near a limit, and who suddenly asks far more than before.
+///
+/// What it knows takes bounded memory, and what it writes is bounded too,
+/// whatever clients do. Under the default settings it keeps and tells a keyed
+/// hash of a client, never the client.
+pub struct Observer {
+    pub(super) is_on: bool,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Tells clients apart in memory. Random, so that nobody can choose who is taken for whom.
+    pub(super) hasher: FixedState,
+    pub(super) names: ClientNames,
+    pub(super) shards: Shards,
+    pub(super) budget: LineBudget,
+    /// Violations whose line somebody else was faster to take, or that no rule decided.
+    pub(super) left_out: AtomicU64,
+    store_notices: StoreNotices,
+    feed: Feed,
+    log: Option<Log>,
+    periodic: Mutex<Periodic>,
+    pub(super) bursts: Family<RuleLabel, Counter>,
+}
+
+/// A label of metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RuleLabel {
+    pub(super) rule: Arc<str>,
+}
+
+impl Observer {
+    /// One that goes by this clock.
+    pub fn new(settings: ObserverSettings, clock: Arc<dyn Clock>) -> Result<Observer, LogKeyError> {
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).map_err(|_| LogKeyError::NoRandom)?;
+        let names = ClientNames::new(settings.identities, settings.key_file)?;
+        let periodic = Periodic::from(clock.now_ns());
+        Ok(Observer {
+            is_on: true,
+            clock,
+            hasher: FixedState::with_seed(u64::from_ne_bytes(seed)),
+            names,
+            shards: Shards::new(),
+            budget: LineBudget::default(),
+            left_out: AtomicU64::new(0),
+            store_notices: StoreNotices::default(),
+            feed: Feed::new(),
+            log: settings.log,
+            periodic: Mutex::new(periodic),
+            bursts: Family::default(),
+        })
+    }
+
+    /// The same, but it sees no decision: to measure what seeing costs.
+    #[must_use]
+    pub fn seeing_nothing(self) -> Observer {
+        Observer { is_on: false, ..self }
+    }
+
+    /// The clients that this rule refused most often in the last 30 to 60
+    /// seconds; of a shadow, those that it would have refused.
+    #[must_use]
+    pub fn top(&self, rule: &str, at_most: usize) -> Vec<FrequentClient> {
+        self.shards.tally(rule, Which::Refused, self.clock.now_ns()).top(at_most)
+    }
+
+    /// The clients that most often passed with at most a tenth of this rule's limit left.
+    #[must_use]
+    pub fn near_limit(&self, rule: &str, at_most: usize) -> Vec<FrequentClient> {
+        self.shards.tally(rule, Which::Near, self.clock.now_ns()).top(at_most)
+    }
+
+    /// How many requests the rule refused in the same time, whoever asked.
+    #[must_use]
+    pub fn refusals(&self, rule: &str) -> u64 {
+        self.shards.tally(rule, Which::Refused, self.clock.now_ns()).total()
+    }
+
+    /// The latest events, the oldest first.
+    #[must_use]
+    pub fn recent_events(&self) -> Vec<Arc<Event>> {
+        self.feed.recent()
+    }
+
+    /// Everything that happens from now on.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription {
+        self.feed.subscribe()
+    }
+
+    /// Says something to people.
+    pub fn say(&self, level: Level, message: impl fmt::Display) {
+        let message = message.to_string();
+        self.tell(Event::Notice(Notice { time: self.now(), level, message }));
+    }
+
+    /// Says what the store is at, but not more often than somebody can read it.
+    pub fn say_of_store(&self, message: impl fmt::Display) {
+        if self.store_notices.take(self.clock.now_ns() / S_NS) {
+            self.say(Level::Info, message);
+        } else {
+            self.left_out.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Tells what a rule that was put in force promises.
+    pub fn introduce(&self, promise: &Promise) {
+        let limits = promise.grants.iter().flat_map(|grant| &grant.limits);
+        let mut algorithms: Vec<String> = limits.map(|limit| algorithm_words(&limit.quota)).collect();
+        algorithms.sort();
+        algorithms.dedup();
+        let promised: Vec<String> = promise.to_string().lines().map(|line| line.trim().to_owned()).collect();
+        self.tell(Event::Rule(RuleInForce {
+            time: self.now(),
+            rule: promise.rule.clone(),
+            algorithms,
+            promise: promised.join("; "),
+        }));
+    }
+
+    /// Reads the key's file again, and returns the id of the key if it is a new
+    /// one. Clients are then counted anew, under their new names.
+    pub fn reread_key(&self) -> Result<Option<String>, LogKeyError> {
+        let id = self.names.reread_key()?;
+        if id.is_some() {
+            self.shards.forget_clients();
+            self.periodic().bursts.forget_clients();
+        }
+        Ok(id)
+    }
+
+    /// Waits until everything so far is written, but not longer than that.
+    pub fn flush(&self, at_most: Duration) {
+        if let Some(log) = &self.log {
+            log.flush(at_most);
+        }
+    }
+
+    pub(super) fn tell(&self, event: Event) {
+        let event = Arc::new(event);
+        self.feed.tell(&event);
+        if let Some(log) = &self.log {
+            log.write(&event);
+        }
+    }
+
+    /// Lines that were lost because nobody took them.
+    pub(super) fn lines_dropped(&self) -> u64 {
+        self.log.as_ref().map_or(0, Log::dropped)
+    }
+
+    /// Who was refused lately, by rule.
+    pub(super) fn refused(&self) -> HashMap<Arc<str>, Tally> {
+        self.shards.tallies(Which::Refused, self.clock.now_ns())
+    }
+
+    pub(super) fn periodic(&self) -> MutexGuard<'_, Periodic> {
+        self.periodic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(self.clock.now_ns())
+    }
+}
+
+/// Nothing of any client.
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").field("is_on", &self.is_on).field("names", &self.names).finish_non_exhaustive()
+    }
+}

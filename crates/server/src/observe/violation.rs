@@ -1,0 +1,105 @@
+//! What is told of a request that met its limit.
+
+use std::sync::Arc;
+
+use tollgate::{AlgorithmKind, RuleState, Source};
+
+use super::event::{Event, Violation};
+use super::seeing::Seen;
+use super::timestamp::Timestamp;
+
+/// Names of rules and routes beyond this are cut: they are the operator's own, and a line has an end.
+const MAX_SHOWN_BYTES: usize = 128;
+
+/// Methods that are told. What else a client calls a method may be anything.
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
+
+/// What such a method is called.
+const OTHER_METHOD: &str = "other";
+
+const MS_NS: u128 = 1_000_000;
+
+/// A rule that decided, or one that is only watched and would have.
+pub(super) fn under_rule(seen: Seen<'_>, state: &RuleState, client: Arc<str>) -> Event {
+    let verdict = seen.verdict;
+    let retry_after_ms = if state.shadow {
+        state.decision.retry_after().map(|ns| ms(u128::from(ns)))
+    } else {
+        verdict.retry_after().map(|wait| ms(wait.as_nanos()))
+    };
+    let of_rule = Some(state.rule_position());
+    Event::Violation(Violation {
+        rule: Some(shown(verdict.rule_name(state))),
+        action: if state.shadow { "reject" } else { verdict.action().name() },
+        shadow: state.shadow,
+        limit: Some(state.decision.limit),
+        algorithm: Some(algorithm(verdict.quota(state).kind())),
+        route: verdict.plan().route(of_rule, seen.request).map(shown),
+        retry_after_ms,
+        client: Some(client),
+        ..plain(seen)
+    })
+}
+
+/// A list, or a limit that the caller brought along.
+pub(super) fn without_rule(seen: Seen<'_>, client: Option<Arc<str>>) -> Event {
+    let verdict = seen.verdict;
+    Event::Violation(Violation {
+        route: verdict.plan().route(None, seen.request).map(shown),
+        retry_after_ms: verdict.retry_after().map(|wait| ms(wait.as_nanos())),
+        client,
+        ..plain(seen)
+    })
+}
+
+fn plain(seen: Seen<'_>) -> Violation {
+    Violation {
+        time: Timestamp(seen.verdict.decided_at_ns()),
+        rule: None,
+        action: seen.verdict.action().name(),
+        shadow: false,
+        limit: None,
+        algorithm: None,
+        front_end: seen.front_end.name(),
+        method: method(seen.request.method),
+        route: None,
+        retry_after_ms: None,
+        client: None,
+        source: source(seen.verdict.source()),
+    }
+}
+
+fn method(method: &str) -> Option<&'static str> {
+    if method.is_empty() {
+        return None;
+    }
+    let known = METHODS.into_iter().find(|known| known.eq_ignore_ascii_case(method));
+    Some(known.unwrap_or(OTHER_METHOD))
+}
+
+fn source(source: Source) -> Option<&'static str> {
+    (source != Source::Exact).then(|| source.name())
+}
+
+const fn algorithm(kind: AlgorithmKind) -> &'static str {
+    match kind {
+        AlgorithmKind::TokenBucket => "token-bucket",
+        AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => "leaky-bucket",
+        AlgorithmKind::FixedWindow => "fixed-window",
+        AlgorithmKind::SlidingWindowCounter => "sliding-window-counter",
+        AlgorithmKind::SlidingWindowLog => "sliding-window-log",
+        AlgorithmKind::Concurrency => "concurrency",
+    }
+}
+
+/// What the policy calls something, in characters that take one byte each, and not too many.
+fn shown(text: &str) -> Arc<str> {
+    let is_plain = |character: &char| matches!(character, ' '..='~' if !matches!(character, '"' | '\\'));
+    let shown = text.chars().take(MAX_SHOWN_BYTES);
+    shown.map(|character| if is_plain(&character) { character } else { '?' }).collect::<String>().into()
+}
+
+/// Rounds up: who comes back after that many milliseconds does not come too early.
+fn ms(ns: u128) -> u64 {
+    u64::try_from(ns.div_ceil(MS_NS)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,93 @@
+//! A service on all its listeners, and one way to ask on each.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use http::uri::PathAndQuery;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tollgate::ManualClock;
+use tollgate_server::observe::{Identities, LogFormat};
+use tollgate_server::{Drained, Engine, Listener, Listeners, Server};
+use tonic::client::Grpc;
+use tonic::transport::Endpoint;
+use tonic_prost::ProstCodec;
+
+use crate::client::{Connection, Response, request};
+use crate::messages::{Answer as Told, Ask, ask, descriptor};
+use crate::observed::{Observed, Written, log_of};
+use crate::resp_client::{Answer, RespClient};
+
+pub(crate) struct Served {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) clock: ManualClock,
+    written: Written,
+    http: SocketAddr,
+    grpc: SocketAddr,
+    resp: SocketAddr,
+    runtime: Arc<Runtime>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Drained>>,
+}
+
+impl Served {
+    pub(crate) fn under(policy: &str, identities: Identities, format: LogFormat) -> Served {
+        let (engine, clock, written) = Observed::engine(policy, identities, format);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = Arc::new(runtime);
+        let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let listeners = Listeners { http: any_port, grpc: any_port, resp: any_port, ..Listeners::default() };
+        let server = runtime.block_on(Server::bind(listeners, engine)).unwrap();
+        let engine = server.engine();
+        let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
+        let (http, grpc, resp) = (address(Listener::Http), address(Listener::Grpc), address(Listener::Resp));
+        let (stop, stopped) = oneshot::channel();
+        let serve = server.serve(async {
+            let _ = stopped.await;
+        });
+        let serving = Arc::clone(&runtime);
+        let thread = std::thread::spawn(move || serving.block_on(serve));
+        Served { engine, clock, written, http, grpc, resp, runtime, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        log_of(self.engine.observer(), &self.written)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &str) -> Response {
+        request(self.http, "POST", path, body)
+    }
+
+    pub(crate) fn forward_auth(&self, fields: &[(&str, &str)]) -> Response {
+        let mut connection = Connection::open(self.http);
+        let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        connection.send(&format!("GET /v1/forward-auth HTTP/1.1\r\nhost: tollgate\r\n{fields}\r\n"));
+        connection.response()
+    }
+
+    pub(crate) fn resp(&self, command: &str) -> Answer {
+        RespClient::open(self.resp).call(command)
+    }
+
+    pub(crate) fn grpc(&self, entries: &[(&str, &str)]) -> Told {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.grpc)).unwrap();
+        let question = ask(&[descriptor(entries)]);
+        self.runtime.block_on(async {
+            let mut client = Grpc::new(endpoint.connect().await.unwrap());
+            client.ready().await.unwrap();
+            let path = PathAndQuery::from_static("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
+            let codec = ProstCodec::<Ask, Told>::default();
+            client.unary(tonic::Request::new(question), path, codec).await.unwrap().into_inner()
+        })
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

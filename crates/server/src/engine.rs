@@ -197,6 +197,11 @@ impl Engine {
         read(&self.in_force.load().published)
     }
 
+    /// What decides, for operators.
+    pub(crate) fn limiter(&self) -> &Limiter<Store> {
+        &self.limiter
+    }
+
     /// Shows what each rule promises to `read`.
     pub fn with_promises<R>(&self, read: impl FnOnce(&[Promise]) -> R) -> R {
         read(&self.in_force.load().promises)

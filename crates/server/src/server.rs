@@ -161,7 +161,11 @@ impl Server {
                 (listener, accepting)
             })
             .collect();
-        let admin = Admin { engine: self.engine, token: self.admin.token.map(Arc::new), reloads: self.admin.reloads };
+        let admin = Admin {
+            token: self.admin.token.map(Arc::new),
+            reloads: self.admin.reloads,
+            ..Admin::new(self.engine, stopped.clone())
+        };
         let mut listeners = JoinSet::new();
         for (listener, accepting) in accepting {
             listeners.spawn(serve_listener(listener, accepting, admin.clone(), stopped.clone()));

@@ -3,6 +3,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tollgate::KeyError;
 
 const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -106,6 +107,28 @@ impl Problem {
     pub(super) fn called_by_a_name() -> Problem {
         let detail = "without an admin token this answers only where it is called by an address or as localhost: others could give any other name to it";
         Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
+    }
+
+    pub(super) fn bad_path(detail: &str) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, detail.to_owned())
+    }
+
+    pub(super) fn no_such_rule(rule: &str) -> Problem {
+        Problem::of_key(&KeyError::NoSuchRule(rule.to_owned()))
+    }
+
+    /// Why an operator cannot have a key looked at or changed.
+    pub(super) fn of_key(error: &KeyError) -> Problem {
+        let status = match error {
+            KeyError::NoSuchRule(_) => StatusCode::NOT_FOUND,
+            KeyError::Change(_) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Problem::new(status, error.to_string())
+    }
+
+    pub(super) fn too_many_listeners(most: usize) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("{most} listen already, and more may not"))
     }
 
     pub(super) fn not_reloaded(why: &str) -> Problem {

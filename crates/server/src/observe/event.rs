@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -20,6 +21,8 @@ pub enum Event {
     Rule(RuleInForce),
     /// What the service says of itself.
     Notice(Notice),
+    /// An operator changed something, or tried to.
+    Change(Change),
 }
 
 /// A request that met its limit.
@@ -106,6 +109,52 @@ pub struct Notice {
     pub message: String,
 }
 
+/// What an operator did over the admin interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// When.
+    pub time: Timestamp,
+    /// What it was.
+    pub change: ChangeKind,
+    /// The rule, where one was meant.
+    pub rule: Option<String>,
+    /// The client whose key was meant, as the settings want it told.
+    pub client: Option<Arc<str>>,
+    /// The limit that was set.
+    pub limit: Option<String>,
+    /// Whether it was done.
+    pub done: bool,
+    /// Where the operator's call came from.
+    pub from: IpAddr,
+}
+
+/// What operators can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// A key was made as if untouched.
+    Reset,
+    /// A key was given another limit for a time.
+    Override,
+    /// Such a limit was ended.
+    EndOverride,
+    /// The policy was read again.
+    Reload,
+}
+
+impl ChangeKind {
+    /// Its name in the log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ChangeKind::Reset => "reset",
+            ChangeKind::Override => "override",
+            ChangeKind::EndOverride => "end_override",
+            ChangeKind::Reload => "reload",
+        }
+    }
+}
+
 /// How grave something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -119,6 +168,19 @@ pub enum Level {
 }
 
 impl Event {
+    /// The kind of event, as its JSON says it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Event::Violation(_) => "violation",
+            Event::Burst(_) => "burst",
+            Event::LeftOut(_) => "left_out",
+            Event::Rule(_) => "rule",
+            Event::Notice(_) => "notice",
+            Event::Change(_) => "change",
+        }
+    }
+
     /// It as one line of JSON, without a line end.
     #[must_use]
     pub fn to_json(&self) -> String {

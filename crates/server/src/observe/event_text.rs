@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 
-use super::event::{Burst, Event, LeftOut, Level, Notice, Violation};
+use super::event::{Burst, Change, Event, LeftOut, Level, Notice, Violation};
 
 /// An event as a line of text, or as several if it is a report; without the last line end.
 pub(super) fn text(event: &Event) -> String {
@@ -15,6 +15,7 @@ pub(super) fn text(event: &Event) -> String {
         Event::Violation(violation) => write_violation(&mut text, violation),
         Event::Burst(burst) => write_burst(&mut text, burst),
         Event::LeftOut(left_out) => write_left_out(&mut text, left_out),
+        Event::Change(change) => write_change(&mut text, change),
         Event::Rule(rule) => write!(text, "tollgate: rule {}", one_line(&rule.promise)),
         Event::Notice(Notice { level: Level::Info, message, .. }) => write!(text, "tollgate: {}", one_line(message)),
         // Reports have lines, with a caret under what is wrong.
@@ -55,6 +56,14 @@ fn write_left_out(line: &mut String, left_out: &LeftOut) -> fmt::Result {
         write!(line, " {}={count}", quoted(rule))?;
     }
     field(line, "lines_dropped", Some(left_out.lines_dropped))
+}
+
+fn write_change(line: &mut String, change: &Change) -> fmt::Result {
+    write!(line, "tollgate: change time={} change={}", change.time, change.change.name())?;
+    field(line, "rule", change.rule.as_deref())?;
+    field(line, "client", change.client.as_deref())?;
+    field(line, "limit", change.limit.as_deref())?;
+    write!(line, " done={} from={}", change.done, change.from)
 }
 
 fn field(line: &mut String, name: &str, value: Option<impl Display>) -> fmt::Result {

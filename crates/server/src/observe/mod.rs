@@ -32,7 +32,7 @@ mod violation;
 mod windows;
 
 pub use client_names::Identities;
-pub use event::{Burst, Event, LeftOut, Level, Notice, RuleInForce, Violation};
+pub use event::{Burst, Change, ChangeKind, Event, LeftOut, Level, Notice, RuleInForce, Violation};
 pub use feed::{Delivery, Subscription};
 pub use log::{Log, LogFormat};
 pub use log_key::LogKeyError;

@@ -13,7 +13,7 @@ use tollgate::Clock;
 use tollgate::policy::promise::{Promise, algorithm_words};
 
 use super::client_names::{ClientNames, Identities};
-use super::event::{Event, Level, Notice, RuleInForce};
+use super::event::{Change, Event, Level, Notice, RuleInForce};
 use super::feed::{Feed, Subscription};
 use super::line_budget::LineBudget;
 use super::log::Log;
@@ -196,7 +196,17 @@ impl Observer {
         self.periodic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> Timestamp {
+    /// What a client is called whose key under a rule this is.
+    pub(crate) fn client_name(&self, key: &[u8]) -> Arc<str> {
+        self.names.name(key)
+    }
+
+    /// Writes down what an operator did. It is never left out.
+    pub(crate) fn note_change(&self, change: Change) {
+        self.tell(Event::Change(change));
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
         Timestamp(self.clock.now_ns())
     }
 }

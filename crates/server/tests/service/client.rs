@@ -46,6 +46,18 @@ impl Connection {
         assert_eq!(self.line(), "");
     }
 
+    /// A field of the head of a response whose body goes on for ever.
+    pub(crate) fn head_field(&mut self, name: &str) -> Option<String> {
+        let lines: Vec<String> = std::iter::from_fn(|| Some(self.line()).filter(|line| !line.is_empty())).collect();
+        let fields = lines.iter().filter_map(|line| line.split_once(": "));
+        fields.filter(|(known, _)| *known == name).map(|(_, value)| value.to_owned()).next()
+    }
+
+    /// The next line in which something stands.
+    pub(crate) fn line_with(&mut self, text: &str) -> String {
+        (0..1_000).map(|_| self.line()).find(|line| line.contains(text)).unwrap()
+    }
+
     pub(crate) fn send(&mut self, bytes: &str) {
         self.0.get_mut().write_all(bytes.as_bytes()).unwrap();
     }

@@ -1,6 +1,7 @@
 //! The service through its sockets, on a clock that the tests move.
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
+mod admin;
 mod bad_requests;
 mod batch;
 mod check;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tollgate::policy::{STARTER, parse};
 use tollgate::{Clock, ManualClock};
-use tollgate_server::{ConnectionLimits, Drained, Engine, Listener, Listeners, Server};
+use tollgate_server::{AdminAccess, ConnectionLimits, Drained, Engine, Listener, Listeners, Server};
 
 use crate::client;
 
@@ -44,13 +44,22 @@ impl Running {
         Running::with(STARTER, |server| server.with_limits(limits))
     }
 
+    /// With an admin listener for whoever brings something.
+    pub(crate) fn open_to(policy: &str, admin: AdminAccess) -> Running {
+        Running::with_admin(policy, admin, |server| server)
+    }
+
     pub(crate) fn with(policy: &str, change: impl FnOnce(Server) -> Server) -> Running {
+        Running::with_admin(policy, AdminAccess::default(), change)
+    }
+
+    fn with_admin(policy: &str, admin: AdminAccess, change: impl FnOnce(Server) -> Server) -> Running {
         let clock = ManualClock::at(1_700_000_000_000_000_000);
         let engine = engine(policy, Arc::new(clock.clone()));
         let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listeners = Listeners { http: any_port, resp: any_port, admin: any_port, ..Listeners::default() };
-        let server = runtime.block_on(Server::bind(listeners, engine)).unwrap();
+        let server = runtime.block_on(Server::bind_with(listeners, admin, engine)).unwrap();
         let server = change(server);
         let engine = server.engine();
         let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;

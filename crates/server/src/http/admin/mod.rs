@@ -1,17 +1,22 @@
 //! What operators see and do.
 
+mod events;
 mod gate;
+mod key_body;
+mod key_name;
+mod keys;
 mod reload;
 mod rules;
 mod token;
+mod top;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::FromRef;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
-use tokio::sync::mpsc;
+use axum::routing::{delete, get, post};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::engine::Engine;
 pub use reload::ReloadRequest;
@@ -25,6 +30,16 @@ pub(crate) struct Admin {
     pub(crate) token: Option<Arc<AdminToken>>,
     /// Where requests go to read the policy again, if somebody takes them.
     pub(crate) reloads: Option<mpsc::Sender<ReloadRequest>>,
+    /// Whether the service is about to end, which ends what would go on for ever.
+    pub(crate) stopped: watch::Receiver<bool>,
+    /// Places for those who listen to events.
+    pub(crate) listeners: Arc<Semaphore>,
+}
+
+impl Admin {
+    pub(crate) fn new(engine: Arc<Engine>, stopped: watch::Receiver<bool>) -> Admin {
+        Admin { engine, token: None, reloads: None, stopped, listeners: Arc::new(Semaphore::new(events::LISTENERS)) }
+    }
 }
 
 impl FromRef<Admin> for Arc<Engine> {
@@ -39,6 +54,11 @@ pub(crate) fn admin_router(admin: Admin) -> Router {
     Router::new()
         .route("/metrics", get(super::metrics))
         .route("/api/rules", get(rules::rules))
+        .route("/api/top", get(top::top))
+        .route("/api/events", get(events::events))
+        .route("/api/keys/{*key}", get(keys::inspect).put(keys::set).delete(keys::reset))
+        .route("/api/overrides", get(keys::overrides))
+        .route("/api/overrides/{*key}", delete(keys::end_override))
         .route("/api/reload", post(reload::reload))
         .fallback(super::no_such_path)
         .method_not_allowed_fallback(super::wrong_method)

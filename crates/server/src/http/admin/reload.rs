@@ -1,10 +1,12 @@
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::Admin;
+use crate::http::connection::Caller;
 use crate::http::problem::Problem;
+use crate::observe::ChangeKind;
 
 /// Somebody wants the policy to be read again, and waits to hear how it went.
 #[derive(Debug)]
@@ -27,12 +29,21 @@ pub(super) struct ReloadedBody {
 }
 
 /// `POST /api/reload`: reads the policy again, as SIGHUP does.
-pub(super) async fn reload(State(admin): State<Admin>) -> Result<Json<ReloadedBody>, Problem> {
+pub(super) async fn reload(
+    State(admin): State<Admin>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<ReloadedBody>, Problem> {
+    let outcome = ask(&admin).await;
+    admin.note(caller, ChangeKind::Reload, None, None, &outcome);
+    outcome.map(|message| Json(ReloadedBody { reloaded: true, message }))
+}
+
+async fn ask(admin: &Admin) -> Result<String, Problem> {
     let requests = admin.reloads.as_ref().ok_or_else(Problem::nothing_to_reload)?;
     let (answer, answered) = oneshot::channel();
     requests.send(ReloadRequest { answer }).await.map_err(|_| Problem::nothing_to_reload())?;
     match answered.await {
-        Ok(Ok(message)) => Ok(Json(ReloadedBody { reloaded: true, message })),
+        Ok(Ok(message)) => Ok(message),
         Ok(Err(why)) => Err(Problem::not_reloaded(&why)),
         Err(_) => Err(Problem::nothing_to_reload()),
     }

@@ -1,0 +1,125 @@
+//! An operator's hand on single keys.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::{Extension, Json};
+use serde::Serialize;
+use serde_json::Value;
+use tollgate::policy::parse_duration;
+
+use super::Admin;
+use super::key_body::{KeyBody, OverrideBody};
+use super::key_name::KeyName;
+use crate::http::body;
+use crate::http::connection::Caller;
+use crate::http::members::Members;
+use crate::http::problem::Problem;
+use crate::observe::{Change, ChangeKind};
+
+const KEYS: &str = "/api/keys/";
+const OVERRIDES: &str = "/api/overrides/";
+
+/// A limit and how long it lasts.
+const MAX_OVERRIDE_BYTES: usize = 4 << 10;
+
+/// What a caller may say of an override.
+const OVERRIDE_MEMBERS: [&str; 2] = ["limit", "for"];
+
+#[derive(Serialize)]
+pub(super) struct OverridesBody {
+    overrides: Vec<OverrideBody>,
+}
+
+#[derive(Serialize)]
+pub(super) struct DoneBody {
+    done: bool,
+}
+
+/// `GET /api/keys/RULE/KEY`: how a key stands. Nothing is charged.
+pub(super) async fn inspect(State(admin): State<Admin>, uri: Uri) -> Result<Json<KeyBody>, Problem> {
+    let name = KeyName::behind(KEYS, &uri)?;
+    let report =
+        admin.engine.limiter().inspect_key(&name.rule, &name.key).await.map_err(|error| Problem::of_key(&error))?;
+    let client = admin.engine.observer().client_name(name.key.as_bytes());
+    Ok(Json(KeyBody::new(&report, &client)))
+}
+
+/// `DELETE /api/keys/RULE/KEY`: the key is as if untouched.
+pub(super) async fn reset(
+    State(admin): State<Admin>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Json<DoneBody>, Problem> {
+    let name = KeyName::behind(KEYS, &uri)?;
+    let outcome =
+        admin.engine.limiter().reset_key(&name.rule, &name.key).await.map_err(|error| Problem::of_key(&error));
+    admin.note(caller, ChangeKind::Reset, Some(&name), None, &outcome);
+    outcome.map(|()| Json(DoneBody { done: true }))
+}
+
+/// `PUT /api/keys/RULE/KEY`: another limit for this key, for a time.
+pub(super) async fn set(
+    State(admin): State<Admin>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+    body: Body,
+) -> Result<Json<OverrideBody>, Problem> {
+    let name = KeyName::behind(KEYS, &uri)?;
+    let members = Members::parse(&body::read(body, MAX_OVERRIDE_BYTES, caller).await?, &OVERRIDE_MEMBERS)?;
+    let limit = members.get("limit").and_then(Value::as_str);
+    let limit = limit.ok_or_else(|| Problem::bad_member("limit", "a limit such as \"200/min\" or \"unlimited\""))?;
+    let lasts = members.get("for").and_then(Value::as_str).and_then(|text| parse_duration(text).ok());
+    let lasts = lasts.ok_or_else(|| Problem::bad_member("for", "how long it lasts, such as \"10min\" or \"1day\""))?;
+    let lasts = Duration::from_nanos(lasts);
+    let outcome = admin.engine.limiter().override_key(&name.rule, &name.key, limit, lasts).await;
+    let outcome = outcome.map_err(|error| Problem::of_key(&error));
+    admin.note(caller, ChangeKind::Override, Some(&name), Some(limit), &outcome);
+    outcome.map(|set| Json(OverrideBody::from(&set)))
+}
+
+/// `GET /api/overrides`: the limits that stand by hand.
+pub(super) async fn overrides(State(admin): State<Admin>) -> Json<OverridesBody> {
+    let standing = admin.engine.limiter().key_overrides();
+    Json(OverridesBody { overrides: standing.iter().map(OverrideBody::from).collect() })
+}
+
+/// `DELETE /api/overrides/RULE/KEY`: the policy's limit holds again.
+pub(super) async fn end_override(
+    State(admin): State<Admin>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Json<DoneBody>, Problem> {
+    let name = KeyName::behind(OVERRIDES, &uri)?;
+    let outcome =
+        admin.engine.limiter().end_override(&name.rule, &name.key).await.map_err(|error| Problem::of_key(&error));
+    admin.note(caller, ChangeKind::EndOverride, Some(&name), None, &outcome);
+    outcome.map(|()| Json(DoneBody { done: true }))
+}
+
+impl Admin {
+    /// Writes down who changed what, and whether it was done.
+    pub(super) fn note<T>(
+        &self,
+        caller: Caller,
+        kind: ChangeKind,
+        name: Option<&KeyName>,
+        limit: Option<&str>,
+        outcome: &Result<T, Problem>,
+    ) {
+        let observer = self.engine.observer();
+        let is_known = |rule: &&String| self.engine.limiter().plan().rule_named(rule).is_some();
+        observer.note_change(Change {
+            time: observer.now(),
+            change: kind,
+            // What is no rule may be anything, a client's name too.
+            rule: name.map(|name| &name.rule).filter(is_known).cloned(),
+            client: name.map(|name| observer.client_name(name.key.as_bytes())),
+            limit: limit.map(str::to_owned),
+            done: outcome.is_ok(),
+            from: caller.address,
+        });
+    }
+}

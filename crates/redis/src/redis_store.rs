@@ -73,6 +73,10 @@ impl Store for RedisStore {
         self.shared.give_back(receipt);
     }
 
+    fn credit(&self, limit: &RedisLimit, key: &[u8], cost: u64) {
+        self.shared.credit(limit, key, cost);
+    }
+
     async fn settle(&self, receipt: RedisReceipt, true_cost: u64) -> Settled {
         self.shared.settle(receipt, true_cost).await
     }

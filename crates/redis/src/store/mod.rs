@@ -208,10 +208,29 @@ impl<T: Transport> Store for SharedStore<T> {
                 self.inner.loosen(slot, vec![line], vec![key], |_, _| {});
             }
             MadeWhere::Here { receipt } => {
-                self.inner.debts.reduce(&target.key, receipt.cost());
+                let _ = self.inner.debts.reduce(&target.key, receipt.cost());
                 self.inner.fallback.refund(receipt);
             }
-            MadeWhere::Nowhere { cost } => self.inner.debts.reduce(&target.key, cost),
+            MadeWhere::Nowhere { cost } => {
+                let _ = self.inner.debts.reduce(&target.key, cost);
+            }
+        }
+    }
+
+    /// What passed uncounted while the store failed is given back first: it is not known to the server yet.
+    fn credit(&self, limit: &RedisLimit, key: &[u8], cost: u64) {
+        if cost == 0 || limit.is_concurrency() {
+            return;
+        }
+        let (slot, target) = self.target(limit, key);
+        let owed = self.inner.debts.reduce(&target.key, cost);
+        if let Some(fallback) = limit.0.fallback.as_ref().filter(|_| owed > 0) {
+            self.inner.fallback.credit(fallback, key, owed);
+        }
+        if cost > owed {
+            self.inner.counters.refunds.add(1);
+            let line = Line::Credit { target, cost: cost - owed };
+            self.inner.loosen(slot, vec![line], vec![key.into()], |_, _| {});
         }
     }
 
@@ -223,11 +242,11 @@ impl<T: Transport> Store for SharedStore<T> {
                 self.inner.settle_there(slot, line, key).await
             }
             MadeWhere::Here { receipt } => {
-                self.inner.debts.reduce(&target.key, receipt.cost().saturating_sub(true_cost));
+                let _ = self.inner.debts.reduce(&target.key, receipt.cost().saturating_sub(true_cost));
                 self.inner.fallback.settle(receipt, true_cost)
             }
             MadeWhere::Nowhere { cost } => {
-                self.inner.debts.reduce(&target.key, cost.saturating_sub(true_cost));
+                let _ = self.inner.debts.reduce(&target.key, cost.saturating_sub(true_cost));
                 Settled { overrun: 0 }
             }
         }

@@ -31,6 +31,9 @@ pub(crate) enum Line {
     Force { target: Target, cost: u64 },
     /// Gives back `amount` of a charge.
     GiveBack { target: Target, charged: Charged, amount: u64 },
+    /// Gives back so much of what a key has used, whichever charge it was: never more than that, and no place
+    /// that was promised. Permits are not given back so.
+    Credit { target: Target, cost: u64 },
     /// Replaces an estimated cost by the true one.
     Settle { target: Target, charged: Charged, true_cost: u64 },
     /// Extends a lease to a full one.
@@ -159,6 +162,7 @@ pub(crate) enum Answer {
         unpaid: u64,
     },
     GivenBack,
+    Credited,
     Settled {
         overrun: u64,
     },

@@ -1,8 +1,12 @@
 use std::sync::Arc;
 
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::board;
 use crate::call::Call;
+use crate::resp_value::Value;
 use crate::script::{self, Encoded};
 use crate::transport::{Cause, Done, Executed, ShardId, Slot, Transport, Trouble};
 use crate::wire::{Client, OptionsError, RedisOptions, Script, ScriptCall};
@@ -11,12 +15,32 @@ use crate::wire::{Client, OptionsError, RedisOptions, Script, ScriptCall};
 pub(crate) struct Carrier {
     client: Client,
     script: Arc<Script>,
+    board: Arc<Script>,
 }
 
 impl Carrier {
     /// Begins to connect. It must be called within a runtime, which carries all connections.
     pub(crate) fn start(options: &RedisOptions) -> Result<Carrier, OptionsError> {
-        Ok(Carrier { client: Client::start(options)?, script: Arc::new(Script::new(script::SOURCE)) })
+        let (script, board) = (Script::new(script::SOURCE), Script::new(board::SOURCE));
+        Ok(Carrier { client: Client::start(options)?, script: Arc::new(script), board: Arc::new(board) })
+    }
+
+    /// Asks the board that is kept under this name.
+    pub(crate) fn ask_board(
+        &self,
+        name: &Arc<[u8]>,
+        args: Vec<Vec<u8>>,
+        deadline: Instant,
+        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
+    ) {
+        let call = ScriptCall { script: Arc::clone(&self.board), keys: vec![Arc::clone(name)], args };
+        // It has no braces, so all of the name says where it lives.
+        self.client.call(self.client.slot(name), call, deadline, hear);
+    }
+
+    /// Listens to changes of the board that is kept under this name, until the task is ended.
+    pub(crate) fn listen(&self, name: &Arc<[u8]>, changed: &Arc<Notify>) -> JoinHandle<()> {
+        self.client.listen(self.client.slot(name), name, changed)
     }
 
     /// Whether every slot can be reached at present.

@@ -7,8 +7,10 @@
 // The road of a check: `store` groups charges by slot and decides what is sent,
 // joined, remembered and given back; `script` turns a `Call` into one script
 // call and its answer back into decisions; `carrier` brings it to the servers,
-// over the client in `wire`. `sim` plays all of it in virtual time.
+// over the client in `wire`. `sim` plays all of it in virtual time. Beside it,
+// `board` is where instances tell each other what an operator has done.
 
+mod board;
 mod call;
 mod carrier;
 mod redis_store;

@@ -2,8 +2,9 @@ use std::error::Error;
 use std::fmt;
 
 use tokio::runtime::Handle;
-use tollgate_store::{KeyedCharge, LimitOptions, Outcome, Quota, Settled, Store};
+use tollgate_store::{Board, ChangeError, KeyedCharge, LimitOptions, Notice, Outcome, Quota, Settled, Store};
 
+use crate::board::SharedBoard;
 use crate::carrier::Carrier;
 use crate::store::{RedisLimit, RedisReceipt, SharedStore, StoreEvent, StoreSettings, StoreStats};
 use crate::wire::RedisOptions;
@@ -16,6 +17,7 @@ use crate::wire::RedisOptions;
 /// says.
 pub struct RedisStore {
     shared: SharedStore<Carrier>,
+    board: SharedBoard,
     nodes: Vec<String>,
 }
 
@@ -33,7 +35,8 @@ impl RedisStore {
         }
         let carrier = Carrier::start(options)?;
         let shared = SharedStore::new(carrier, settings, Handle::current(), Box::new(on_change))?;
-        Ok(RedisStore { shared, nodes: options.nodes.clone() })
+        let board = SharedBoard::start(shared.clone());
+        Ok(RedisStore { shared, board, nodes: options.nodes.clone() })
     }
 
     /// What it has done so far.
@@ -46,16 +49,6 @@ impl RedisStore {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.transport().is_ready()
-    }
-
-    /// Asks about everything again, as after a change by an operator.
-    pub fn forget_refusals(&self) {
-        self.shared.forget_refusals();
-    }
-
-    /// Makes a key as if untouched. It returns at once.
-    pub fn reset(&self, limit: &RedisLimit, key: &[u8]) {
-        self.shared.reset(limit, key);
     }
 }
 
@@ -80,6 +73,10 @@ impl Store for RedisStore {
         self.shared.give_back(receipt);
     }
 
+    fn credit(&self, limit: &RedisLimit, key: &[u8], cost: u64) {
+        self.shared.credit(limit, key, cost);
+    }
+
     async fn settle(&self, receipt: RedisReceipt, true_cost: u64) -> Settled {
         self.shared.settle(receipt, true_cost).await
     }
@@ -90,6 +87,23 @@ impl Store for RedisStore {
 
     fn now_ns(&self) -> u64 {
         self.shared.now_ns()
+    }
+
+    async fn reset(&self, keys: &[(&RedisLimit, &[u8])]) -> Result<(), ChangeError> {
+        let reset = self.shared.reset_here(keys).await?;
+        self.board.tell(&reset).await
+    }
+
+    fn board(&self) -> Option<&Board> {
+        Some(self.board.known())
+    }
+
+    async fn post(&self, notice: Notice) -> Result<(), ChangeError> {
+        self.board.post(&notice).await
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), ChangeError> {
+        self.board.remove(name).await
     }
 }
 

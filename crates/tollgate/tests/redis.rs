@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate::redis::StoreEvent;
 use tollgate::{Action, Limiter, LimiterError, RedisStore, Request, Source};
-use tollgate_testbed::RedisServer;
+use tollgate_testbed::{RedisServer, Reply};
 
 const RULES: &str = "
 version: 1
@@ -33,6 +33,14 @@ rules:
     key: user
     limit: 100/h
     on_failure: closed
+  - name: one-bucket
+    when: { path: /buckets }
+    key: user
+    limit: 9/h
+  - name: other-bucket
+    when: { path: /buckets }
+    key: user
+    limit: 8/h
   - name: open
     when: { path: /open }
     key: user
@@ -202,6 +210,13 @@ async fn the_documented_access_is_enough_and_the_password_comes_from_a_file() {
     let verdict = limiter.decide(&request("/login", &alice)).await;
     assert_eq!((verdict.is_allowed(), verdict.source()), (true, Source::Exact));
     assert_eq!(limiter.decide(&request("/login", &alice)).await.action(), Action::Warn);
+    // Several buckets in one slot are read at once, and an operator's changes are told to others.
+    let buckets = limiter.decide(&request("/buckets", &alice)).await;
+    assert_eq!((buckets.is_allowed(), buckets.source()), (true, Source::Exact));
+    limiter.reset_key("per-user", "alice").await.unwrap();
+    limiter.override_key("per-user", "alice", "7/h", Duration::from_secs(60)).await.unwrap();
+    let denied = server.command(&["ACL", "LOG"]).unwrap();
+    assert_eq!(denied, Reply::Array(Vec::new()), "something was not allowed");
     let shown = format!("{limiter:?} {:?} {verdict:?}", limiter.store());
     assert!(!shown.contains("correct-horse"), "{shown}");
 }

@@ -201,7 +201,8 @@ local bucket, window, counter, log, leases
 local function family()
   return {
     open = false, blank = false, read = false, fits = false, put = false, refuse = false, note = false, show = false,
-    pack = false, read_order = false, force = false, force_as_writer = false, give_back = false, renew = false,
+    pack = false, read_order = false, force = false, force_as_writer = false, give_back = false, credit = false,
+    renew = false,
   }
 end
 
@@ -521,6 +522,28 @@ if families % 2 == 1 then
       end
       return from
     end
+
+    -- Gives back without knowing which charge it was. What is promised belongs to somebody.
+    function bucket.credit(key, order)
+      if not key.prefix then
+        return
+      end
+      exactly()
+      local tat, part = seen(key, order)
+      local quota = exact.quota_of(order.prefix)
+      order.den = quota.den
+      local used, used_part = 0, 0
+      if tat >= now then
+        used, used_part = tat - now, part
+      end
+      local given, given_part = exact.times(quota, math.min(order.cost, quota.limit))
+      local is_promised = exact.is_less(quota.free, quota.free_part, used, used_part)
+      if (given > 0 or given_part > 0) and not is_promised then
+        used, used_part = exact.minus(quota, used, used_part, given, given_part)
+        tat, part = now + used, used_part
+      end
+      set(key, order, tat, part)
+    end
   end
 end
 
@@ -651,14 +674,22 @@ if families % 4 >= 2 then
     end
     window.force_as_writer = window.force
 
-    function window.give_back(key, order, from)
-      local mark
-      mark, from = unpack('<d', argument, from)
+    local function take_off(key, order, mark)
       local start, used = seen(key, order)
       if start == mark and used > 0 then
         set(key, order, start, math.max(used - order.cost, 0))
       end
+    end
+
+    function window.give_back(key, order, from)
+      local mark
+      mark, from = unpack('<d', argument, from)
+      take_off(key, order, mark)
       return from
+    end
+
+    function window.credit(key, order)
+      take_off(key, order, key.start)
     end
   end
 end
@@ -811,16 +842,24 @@ if families % 8 >= 4 then
     end
     counter.force_as_writer = counter.force
 
-    function counter.give_back(key, order, from)
-      local mark
-      mark, from = unpack('<d', argument, from)
+    local function take_off(key, order, mark)
       local start, previous, current = seen(key, order)
       if start == mark then
         set(key, order, start, previous, math.max(current - order.cost, 0))
       elseif start - order.window == mark then
         set(key, order, start, math.max(previous - order.cost, 0), current)
       end
+    end
+
+    function counter.give_back(key, order, from)
+      local mark
+      mark, from = unpack('<d', argument, from)
+      take_off(key, order, mark)
       return from
+    end
+
+    function counter.credit(key, order)
+      take_off(key, order, key.start)
     end
   end
 end
@@ -1000,13 +1039,11 @@ if families % 16 >= 8 then
     end
     log.force_as_writer = log.force
 
-    function log.give_back(key, order, from)
-      local mark
-      mark, from = unpack('<d', argument, from)
+    local function take_off(key, order, mark)
       install(key, order)
       local amount = order.cost
       if key.used == 0 or amount == 0 or mark < key.oldest or mark > key.newest then
-        return from
+        return
       end
       local body, head, time, used = key.body, key.head, key.oldest, key.used
       local rebuilt = log.blank()
@@ -1038,7 +1075,17 @@ if families % 16 >= 8 then
         key.version = key.version + 1
         key.is_changed = true
       end
+    end
+
+    function log.give_back(key, order, from)
+      local mark
+      mark, from = unpack('<d', argument, from)
+      take_off(key, order, mark)
       return from
+    end
+
+    function log.credit(key, order)
+      take_off(key, order, key.newest)
     end
   end
 end
@@ -1195,6 +1242,9 @@ if families >= 16 then
       return from
     end
 
+    -- Permits have holders, who let go of them.
+    function leases.credit() end
+
     function leases.renew(key, order, mark)
       tidy(key, order)
       local place = find(key, mark)
@@ -1301,7 +1351,7 @@ local function decide(charges, shares_a_key)
   return true, is_refused
 end
 
-local DECIDE, FORCE, GIVE_BACK, SETTLE_ABOVE, RENEW, RESET = 1, 2, 3, 4, 5, 6
+local DECIDE, FORCE, GIVE_BACK, SETTLE_ABOVE, RENEW, RESET, CREDIT = 1, 2, 3, 4, 5, 6, 7
 
 local out, n = { now }, 1
 local last = #argument
@@ -1369,6 +1419,8 @@ while at <= last do
     local key = record(number, family, order)
     if line == GIVE_BACK then
       at = rules.give_back(key, order, at)
+    elseif line == CREDIT then
+      rules.credit(key, order)
     else
       n = n + 1
       if line == FORCE then

@@ -45,6 +45,7 @@ fn answer(line: &Line, numbers: &mut Numbers) -> Result<Answer, ProtocolError> {
         }
         Line::Force { cost, .. } => Answer::Forced { unpaid: rest(*cost, numbers.next()?)? },
         Line::GiveBack { .. } => Answer::GivenBack,
+        Line::Credit { .. } => Answer::Credited,
         Line::Settle { charged, true_cost, .. } => match true_cost.checked_sub(charged.cost) {
             Some(more) if more > 0 => Answer::Settled { overrun: rest(more, numbers.next()?)? },
             _ => Answer::Settled { overrun: 0 },

@@ -22,6 +22,7 @@ const GIVE_BACK: u8 = 3;
 const SETTLE_ABOVE: u8 = 4;
 const RENEW: u8 = 5;
 const RESET: u8 = 6;
+const CREDIT: u8 = 7;
 
 /// Stands for the families of a plain call, which the script has a short way for.
 const PLAIN: u8 = 33;
@@ -81,6 +82,7 @@ impl Writer {
             Line::Decide { times, charges } => self.decide(*times, charges),
             Line::Force { target, cost } => self.order(FORCE, target, *cost),
             Line::GiveBack { target, charged, amount } => self.give_back(target, charged, *amount),
+            Line::Credit { target, cost } => self.order(CREDIT, target, *cost),
             Line::Settle { target, charged, true_cost } => match true_cost.checked_sub(charged.cost) {
                 Some(more) if more > 0 => self.order(SETTLE_ABOVE, target, more),
                 _ => self.give_back(target, charged, charged.cost - true_cost),

@@ -108,7 +108,7 @@ impl Books {
                         self.violate(format!("{instance} owes {most} to {} and pays {forced}", text(&target.key)));
                     }
                 }
-                Line::Settle { .. } | Line::Renew { .. } | Line::Reset { .. } => {}
+                Line::Credit { .. } | Line::Settle { .. } | Line::Renew { .. } | Line::Reset { .. } => {}
             }
         }
     }

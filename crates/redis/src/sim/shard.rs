@@ -66,6 +66,15 @@ impl Shard {
                 deeds.push(Deed::Loosened { key: target.key.clone() });
                 Answer::GivenBack
             }
+            Line::Credit { target, cost } => {
+                deeds.push(Deed::Loosened { key: target.key.clone() });
+                let state = self.state(target);
+                on!(target.terms, state, rule, state, {
+                    let newest = rule.charged(state, now, *cost);
+                    rule.give_back(state, now, &Charged { part: newest.part ^ 1, ..newest }, *cost);
+                });
+                Answer::Credited
+            }
             Line::Settle { target, charged, true_cost } => {
                 deeds.push(Deed::Loosened { key: target.key.clone() });
                 let state = self.state(target);

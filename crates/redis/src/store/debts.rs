@@ -61,11 +61,16 @@ impl Debts {
         debt.filter(|debt| now < debt.void_at && debt.amount > 0)
     }
 
-    /// What was let pass was given back.
-    pub(crate) fn reduce(&self, key: &[u8], amount: u64) {
-        if let Some(debt) = self.by_key().get_mut(key) {
-            debt.amount = debt.amount.saturating_sub(amount);
+    /// What was let pass was given back. Returns how much of it was owed.
+    pub(crate) fn reduce(&self, key: &[u8], amount: u64) -> u64 {
+        if self.is_empty() {
+            return 0;
         }
+        let mut by_key = self.by_key();
+        let Some(debt) = by_key.get_mut(key) else { return 0 };
+        let reduced = debt.amount.min(amount);
+        debt.amount -= reduced;
+        reduced
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -109,11 +114,10 @@ mod tests {
     fn what_is_given_back_is_not_owed() {
         let (debts, now) = (Debts::new(10), Instant::now());
         debts.add(&key("alice"), 2, PERIOD, now);
-        debts.reduce(b"alice", 1);
-        debts.reduce(b"bob", 1);
+        assert_eq!((debts.reduce(b"alice", 1), debts.reduce(b"bob", 1)), (1, 0));
         assert_eq!(debts.take(b"alice", now).map(|debt| debt.amount), Some(1));
         debts.add(&key("alice"), 2, PERIOD, now);
-        debts.reduce(b"alice", 9);
+        assert_eq!(debts.reduce(b"alice", 9), 2);
         assert_eq!(debts.take(b"alice", now), None);
     }
 

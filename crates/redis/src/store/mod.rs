@@ -21,26 +21,28 @@ mod question;
 pub(crate) mod random;
 mod receipt;
 mod refusals;
+mod reset;
 mod server_clock;
 mod settings;
 mod stats;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Quota, Settled};
-use tollgate_store::{KeyedCharge, LimitOptions, MemoryStore, OnFailure, Outcome, Store};
+use tollgate_store::{KeyedCharge, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Store};
 
 use self::breakers::Breakers;
 use self::debts::Debts;
-use self::key_names::{KeyName, prefix_and_scope};
+use self::key_names::prefix_and_scope;
 use self::lanes::Lanes;
 use self::limit::Prepared;
 use self::planted::Planted;
@@ -48,7 +50,7 @@ use self::receipt::MadeWhere;
 use self::refusals::KnownRefusals;
 use self::server_clock::{OwnClock, ServerClock};
 use self::stats::Counters;
-use crate::call::{Answer, Line, Reply, Target, Terms};
+use crate::call::{Answer, Line, Reply, Terms};
 use crate::transport::{Slot, Transport};
 
 pub use breaker::{BreakerSettings, BreakerState};
@@ -75,6 +77,8 @@ struct Inner<T: Transport> {
     clock: ServerClock,
     /// Counts while the store fails. It is kept between two failures.
     fallback: MemoryStore<OwnClock>,
+    /// A limit of the fallback for each scope, by what the names of its keys begin with.
+    fallback_scopes: Mutex<HashMap<Box<[u8]>, Limit>>,
     lanes: Lanes<T>,
     refusals: KnownRefusals,
     debts: Debts,
@@ -107,6 +111,7 @@ impl<T: Transport> SharedStore<T> {
             transport,
             runtime,
             fallback: MemoryStore::with(settings.fallback, clock.own())?,
+            fallback_scopes: Mutex::default(),
             clock,
             lanes: Lanes::new(),
             refusals: KnownRefusals::new(settings.remembered_keys),
@@ -141,27 +146,20 @@ impl<T: Transport> SharedStore<T> {
         self.inner.counters.snapshot(self.inner.breakers.states())
     }
 
-    /// Asks about everything again, as after a change by an operator.
+    /// Asks about everything again.
     pub(crate) fn forget_refusals(&self) {
         self.inner.refusals.forget_all(Instant::now());
     }
 
-    /// Where a key lives, and what it is called there.
-    pub(crate) fn target(&self, limit: &RedisLimit, key: &[u8]) -> (Slot, Target) {
-        let name = KeyName::new(&limit.0.prefix_and_scope, key);
-        let slot = self.inner.transport.slot(name.tag());
-        (slot, Target { key: name.bytes, terms: Arc::clone(&limit.0.terms) })
+    /// What the names of all keys begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.inner.settings.prefix
     }
+}
 
-    /// Makes a key as if untouched. It returns at once.
-    pub(crate) fn reset(&self, limit: &RedisLimit, key: &[u8]) {
-        let (slot, target) = self.target(limit, key);
-        if let Some(limit) = &limit.0.fallback {
-            self.inner.fallback.reset(limit, key);
-        }
-        // What passed uncounted is forgiven too.
-        let _ = self.inner.debts.take(&target.key, Instant::now());
-        self.inner.loosen(slot, vec![Line::Reset { target }], vec![key.into()], |_, _| {});
+impl<T: Transport> Clone for SharedStore<T> {
+    fn clone(&self) -> SharedStore<T> {
+        SharedStore { inner: Arc::clone(&self.inner) }
     }
 }
 
@@ -184,9 +182,13 @@ impl<T: Transport> Store for SharedStore<T> {
             }
             OnFailure::Local { share } => Some(self.inner.fallback.limit(scope, quota.share(share))?),
         };
+        let prefix_and_scope = prefix_and_scope(&self.inner.settings.prefix, scope);
+        if let Some(limit) = &fallback {
+            self.inner.note_fallback(&prefix_and_scope, limit);
+        }
         Ok(RedisLimit(Arc::new(Prepared {
             id: Prepared::next_id(),
-            prefix_and_scope: prefix_and_scope(&self.inner.settings.prefix, scope),
+            prefix_and_scope,
             terms: Arc::new(terms),
             options,
             fallback,
@@ -206,10 +208,29 @@ impl<T: Transport> Store for SharedStore<T> {
                 self.inner.loosen(slot, vec![line], vec![key], |_, _| {});
             }
             MadeWhere::Here { receipt } => {
-                self.inner.debts.reduce(&target.key, receipt.cost());
+                let _ = self.inner.debts.reduce(&target.key, receipt.cost());
                 self.inner.fallback.refund(receipt);
             }
-            MadeWhere::Nowhere { cost } => self.inner.debts.reduce(&target.key, cost),
+            MadeWhere::Nowhere { cost } => {
+                let _ = self.inner.debts.reduce(&target.key, cost);
+            }
+        }
+    }
+
+    /// What passed uncounted while the store failed is given back first: it is not known to the server yet.
+    fn credit(&self, limit: &RedisLimit, key: &[u8], cost: u64) {
+        if cost == 0 || limit.is_concurrency() {
+            return;
+        }
+        let (slot, target) = self.target(limit, key);
+        let owed = self.inner.debts.reduce(&target.key, cost);
+        if let Some(fallback) = limit.0.fallback.as_ref().filter(|_| owed > 0) {
+            self.inner.fallback.credit(fallback, key, owed);
+        }
+        if cost > owed {
+            self.inner.counters.refunds.add(1);
+            let line = Line::Credit { target, cost: cost - owed };
+            self.inner.loosen(slot, vec![line], vec![key.into()], |_, _| {});
         }
     }
 
@@ -221,11 +242,11 @@ impl<T: Transport> Store for SharedStore<T> {
                 self.inner.settle_there(slot, line, key).await
             }
             MadeWhere::Here { receipt } => {
-                self.inner.debts.reduce(&target.key, receipt.cost().saturating_sub(true_cost));
+                let _ = self.inner.debts.reduce(&target.key, receipt.cost().saturating_sub(true_cost));
                 self.inner.fallback.settle(receipt, true_cost)
             }
             MadeWhere::Nowhere { cost } => {
-                self.inner.debts.reduce(&target.key, cost.saturating_sub(true_cost));
+                let _ = self.inner.debts.reduce(&target.key, cost.saturating_sub(true_cost));
                 Settled { overrun: 0 }
             }
         }

@@ -1,6 +1,7 @@
 //! Refusals that still hold, so that they are answered without asking again.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,10 @@ const PARTS: usize = 16;
 pub(crate) struct KnownRefusals {
     parts: Vec<Mutex<Part>>,
     keys_per_part: usize,
+    began: Instant,
+    /// Until when it is known that nobody has reset a key without this instance
+    /// hearing of it, in nanoseconds from the beginning. Where nobody can, always.
+    hears_until_ns: AtomicU64,
 }
 
 #[derive(Default)]
@@ -56,13 +61,31 @@ pub(crate) struct Refusal<'a> {
 impl KnownRefusals {
     pub(crate) fn new(keys: usize) -> KnownRefusals {
         let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        KnownRefusals { parts, keys_per_part: keys.div_ceil(PARTS) }
+        let (began, hears_until_ns) = (Instant::now(), AtomicU64::new(u64::MAX));
+        KnownRefusals { parts, keys_per_part: keys.div_ceil(PARTS), began, hears_until_ns }
+    }
+
+    /// Somebody may reset a key from now on, and it will be heard of.
+    pub(crate) fn believe_while_hearing(&self) {
+        self.hears_until_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// All that was reset before this moment is forgotten here. It is believed
+    /// for as long as a refusal is believed without hearing anything.
+    pub(crate) fn heard(&self, at: Instant) {
+        let until = at.saturating_duration_since(self.began) + BRIEF;
+        self.hears_until_ns.fetch_max(nanoseconds(until), Ordering::Relaxed);
+    }
+
+    fn hears(&self, now: Instant) -> bool {
+        nanoseconds(now.saturating_duration_since(self.began)) < self.hears_until_ns.load(Ordering::Relaxed)
     }
 
     /// The answer to a charge that is known to be refused.
     pub(crate) fn find(&self, limit: u64, key: &[u8], cost: u64, now: Instant) -> Option<Decision> {
         let part = self.part(key);
-        let is_known = |known: &&Known| known.limit == limit && cost >= known.cost && now < known.until;
+        let is_believed = |known: &Known| now < known.until && (now < known.since + BRIEF || self.hears(now));
+        let is_known = |known: &&Known| known.limit == limit && cost >= known.cost && is_believed(known);
         let known = part.by_key.get(key)?.iter().find(is_known)?;
         let elapsed_ns = nanoseconds(now.saturating_duration_since(known.since));
         let later = |ns: u64| ns.saturating_sub(elapsed_ns);
@@ -183,6 +206,19 @@ mod tests {
         let counted = KnownRefusals::new(100);
         counted.remember(&refusal(now, Refusals::Counted), now);
         assert!(counted.find(1, b"alice", 2, now).is_none());
+    }
+
+    #[test]
+    fn who_does_not_hear_of_resets_believes_nothing_for_long() {
+        let (known, now) = (KnownRefusals::new(100), Instant::now());
+        known.believe_while_hearing();
+        known.remember(&refusal(now, Refusals::Final), now);
+        let is_known = |after: u64| known.find(1, b"alice", 2, now + ms(after)).is_some();
+        assert!(is_known(999) && !is_known(1_000));
+        known.heard(now + ms(800));
+        assert!(is_known(1_799) && !is_known(1_800));
+        known.heard(now + ms(500));
+        assert!(is_known(1_799), "what is heard late takes nothing back");
     }
 
     #[test]

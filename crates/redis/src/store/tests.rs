@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod operator;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

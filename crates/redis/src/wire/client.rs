@@ -15,6 +15,7 @@ use super::options::{OptionsError, RedisMode, RedisOptions};
 use super::scout::Scout;
 use super::script_call::ScriptCall;
 use super::stream::Connector;
+use super::subscription::Subscription;
 use crate::resp_value::Value;
 use crate::transport::{ShardId, Slot, Trouble};
 
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) runtime: Handle,
     /// Told when it may not be true any more who owns what.
     pub(crate) stale: Arc<Notify>,
+    access: Access,
 }
 
 impl Client {
@@ -57,7 +59,7 @@ impl Client {
         };
         let slots = if options.mode == RedisMode::Cluster { SLOTS } else { 1 };
         let directory = Directory::new(slots, options.connections_per_node, terms);
-        let shared = Arc::new(Shared { directory, runtime: Handle::current(), stale });
+        let shared = Arc::new(Shared { directory, runtime: Handle::current(), stale, access: access.clone() });
         let scout = match &options.mode {
             RedisMode::Standalone => {
                 let ranges = seeds.into_iter().map(|owner| SlotRange { first: 0, last: 0, owner }).collect();
@@ -90,6 +92,19 @@ impl Client {
         hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
     ) {
         Attempt::new(Arc::clone(&self.shared), slot, call, deadline, hear).send();
+    }
+
+    /// Listens on a channel of whoever owns a slot, until the task is ended.
+    /// `heard` is told of every message, and whenever one may have been missed.
+    pub(crate) fn listen(&self, slot: Slot, channel: &Arc<[u8]>, heard: &Arc<Notify>) -> JoinHandle<()> {
+        let subscription = Subscription {
+            client: Arc::clone(&self.shared),
+            access: self.shared.access.clone(),
+            slot,
+            channel: Arc::clone(channel),
+            heard: Arc::clone(heard),
+        };
+        self.shared.runtime.spawn(subscription.run())
     }
 
     /// Where keys with this hash tag live.

@@ -28,6 +28,7 @@ mod script_call;
 mod server_error;
 mod sha1;
 mod stream;
+mod subscription;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "tls")]

@@ -54,7 +54,9 @@ fn found(line: &Line, answer: &Answer, now: u64) -> Option<Expected> {
             Expected::Requests(replay(charges, *times, now, *passed, views).ok()?)
         }
         (Line::Force { .. }, Answer::Forced { unpaid }) => Expected::Unpaid(*unpaid),
-        (Line::GiveBack { .. }, Answer::GivenBack) | (Line::Reset { .. }, Answer::Reset) => Expected::Nothing,
+        (Line::GiveBack { .. }, Answer::GivenBack)
+        | (Line::Credit { .. }, Answer::Credited)
+        | (Line::Reset { .. }, Answer::Reset) => Expected::Nothing,
         (Line::Settle { .. }, Answer::Settled { overrun }) => Expected::Overrun(*overrun),
         (Line::Renew { .. }, Answer::Renewed { held }) => Expected::Held(*held),
         _ => return None,

@@ -35,6 +35,7 @@ enum Operation {
     Check { cost: u64 },
     Force { cost: u64 },
     GiveBack { charged: Charged, amount: u64 },
+    Credit { cost: u64 },
     Settle { charged: Charged, true_cost: u64 },
     Renew { charged: Charged },
 }
@@ -89,6 +90,10 @@ impl Model {
             }
             Line::GiveBack { target, charged, amount } => {
                 self.apply(target, now, Operation::GiveBack { charged: *charged, amount: *amount });
+                Expected::Nothing
+            }
+            Line::Credit { target, cost } => {
+                self.apply(target, now, Operation::Credit { cost: *cost });
                 Expected::Nothing
             }
             Line::Settle { target, charged, true_cost } => {
@@ -205,7 +210,9 @@ impl Model {
             Compiled::Concurrency(permits) => {
                 let known = if let Some(Stored::Leases(state)) = stored { Some(state) } else { None };
                 let mut renewed = false;
-                let (mut done, changed) = if let Operation::Renew { charged } = operation {
+                let (mut done, changed) = if let Operation::Credit { .. } = operation {
+                    (Done::default(), None)
+                } else if let Operation::Renew { charged } = operation {
                     let before = known.unwrap_or_default();
                     let mut state = before.clone();
                     renewed = permits.renew(&mut state, now, &charged);
@@ -260,6 +267,12 @@ fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, operation: O
         Operation::Force { cost } => Done { unpaid: algorithm.force(state, now, cost), ..none },
         Operation::GiveBack { charged, amount } => {
             algorithm.give_back(state, now, &charged, amount.min(charged.cost));
+            none
+        }
+        Operation::Credit { cost } => {
+            // As the store in memory does it.
+            let newest = algorithm.charged(state, now, cost);
+            algorithm.give_back(state, now, &Charged { part: newest.part ^ 1, ..newest }, cost);
             none
         }
         Operation::Settle { charged, true_cost } => {

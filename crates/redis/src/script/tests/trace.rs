@@ -95,8 +95,13 @@ impl Trace {
     }
 
     fn line(&mut self, family: usize) -> Line {
-        match self.random.below(20) {
+        match self.random.below(22) {
             0..=11 => self.decide(family),
+            20 | 21 => {
+                let target = self.target(family);
+                let cost = self.cost(&target);
+                Line::Credit { target, cost }
+            }
             12 | 13 => {
                 let target = self.target(family);
                 let cost = self.cost(&target);

@@ -51,7 +51,7 @@ fn rules_are_shown_with_their_promises() {
     assert_eq!((response.status, response.field("cache-control")), (200, Some("no-store")));
     let rules = response.json();
     assert_eq!(rules["rules"][0]["rule"], "per-user");
-    assert_eq!(rules["rules"][0]["grants"][0]["limits"][0]["most_in_period"]["charged"], 3);
+    assert_eq!(rules["rules"][0]["grants"][0]["limits"][0]["most_in_period"]["charged"], 4);
     assert_eq!(rules["rules"][1]["rule"], "everybody");
 }
 

@@ -148,6 +148,7 @@ fn named<L>(active: &Active<L>, rule: &str, key: &str) -> Result<u32, KeyError> 
     // Within a part a bar is escaped, and so is all that cannot be seen.
     let bars = key.bytes().filter(|byte| *byte == b'|').count();
     let is_plain = key.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && key.len() <= LONGEST_KEY;
-    let is_key = is_plain && bars + 1 == parts.len().max(1) && (!parts.is_empty() || key.is_empty());
+    let is_whole = if parts.is_empty() { key.is_empty() } else { key.split('|').all(|part| !part.is_empty()) };
+    let is_key = is_plain && bars + 1 == parts.len().max(1) && is_whole;
     if is_key { Ok(at) } else { Err(KeyError::NotAKey { parts: parts.into_iter().map(str::to_owned).collect() }) }
 }

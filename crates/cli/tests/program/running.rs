@@ -59,6 +59,11 @@ impl Running {
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut listening = |name: &str, scheme: &str| {
             let line = line(&mut stderr);
+            // A log in JSON says the same in a member of its lines.
+            let line = match serde_json::from_str::<serde_json::Value>(&line) {
+                Ok(said) => format!("tollgate: {}", said["message"].as_str().unwrap_or_default()),
+                Err(_) => line,
+            };
             let address = line.strip_prefix(&format!("tollgate: {name} listening on {scheme}://"));
             address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
         };

@@ -51,37 +51,69 @@ impl Observer {
         if request.cost == 0 {
             return;
         }
+        if is_sampled {
+            self.see_traffic(seen);
+        }
         for state in verdict.states().iter().filter(|state| state.shadow && !state.decision.is_allowed()) {
-            self.see_under(seen, state, false);
+            self.see_under(seen, state);
         }
         match verdict.deciding() {
-            Some(state) => self.see_under(seen, state, is_sampled),
+            Some(state) => self.see_under(seen, state),
             None if !verdict.is_allowed() => self.see_without_rule(seen),
             None => {}
         }
     }
 
     /// Sees what a rule says of a request: the one that decided, or one that is only watched.
-    fn see_under(&self, seen: Seen<'_>, state: &RuleState, is_sampled: bool) {
+    fn see_under(&self, seen: Seen<'_>, state: &RuleState) {
         let Some(charge) = seen.met.charges.get(state.charge_position()) else { return };
         let key = seen.met.key(charge);
         let (action, now_ns) = (seen.verdict.action(), seen.verdict.decided_at_ns());
         let is_refused = state.shadow || !action.is_allowed();
+        let is_near = matches!(action, Action::Allow | Action::Delay) && !state.shadow && is_near(state);
+        let is_violation = is_refused || matches!(action, Action::Warn | Action::Delay);
+        if !is_near && !is_violation {
+            return;
+        }
         let sighting = Sighting {
             fingerprint: self.hasher.hash_one(key),
             now_ns,
             // That the store fails is not the client's doing.
             is_refused: is_refused && !seen.verdict.is_trouble(),
-            is_near: matches!(action, Action::Allow | Action::Delay) && !state.shadow && is_near(state),
-            is_sampled,
+            is_near,
+            is_sampled: false,
             is_watched: state.shadow,
-            is_violation: is_refused || matches!(action, Action::Warn | Action::Delay),
+            is_violation,
         };
         let spent = self.budget.spent(now_ns / S_NS);
         let rules = seen.verdict.plan().rules();
         let line = self.shards.see(rules, state.rule_position(), sighting, spent, || self.names.name(key));
         if let Some(kind) = line {
             self.take_line(now_ns, kind, || violation::under_rule(seen, state, self.names.name(key)));
+        }
+    }
+
+    /// Counts a request of the sample under every rule that it met, so that a
+    /// client has the same past whichever rule decides.
+    fn see_traffic(&self, seen: Seen<'_>) {
+        let now_ns = seen.verdict.decided_at_ns();
+        let mut last = None;
+        for state in seen.verdict.states() {
+            // A rule with several limits is one rule.
+            let is_again = last.replace(state.rule_position()) == Some(state.rule_position());
+            let Some(charge) = seen.met.charges.get(state.charge_position()).filter(|_| !is_again) else { continue };
+            let key = seen.met.key(charge);
+            let sighting = Sighting {
+                fingerprint: self.hasher.hash_one(key),
+                now_ns,
+                is_refused: false,
+                is_near: false,
+                is_sampled: true,
+                is_watched: state.shadow,
+                is_violation: false,
+            };
+            let (rules, spent) = (seen.verdict.plan().rules(), self.budget.spent(now_ns / S_NS));
+            self.shards.see(rules, state.rule_position(), sighting, spent, || self.names.name(key));
         }
     }
 

@@ -1,0 +1,77 @@
+//! Who asks, under which limits.
+
+use std::future::Future;
+use std::net::Ipv4Addr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use tollgate::{PolicyBuilder, RealClock, Request, rule};
+use tollgate_server::observe::{Log, LogFormat, Observer, ObserverSettings};
+use tollgate_server::{Engine, FrontEnd};
+
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    /// Of the rule that counts by address.
+    limit: &'static str,
+    /// How many clients ask in turn.
+    clients: u32,
+    /// Whether two more rules are met, and never refuse.
+    three_rules: bool,
+}
+
+pub(crate) const SCENARIOS: [Scenario; 6] = [
+    Scenario { name: "1 rule, 1,000 clients pass", limit: "1000000/s", clients: 1_000, three_rules: false },
+    Scenario { name: "3 rules, 1,000 clients pass", limit: "1000000/s", clients: 1_000, three_rules: true },
+    Scenario { name: "1 rule, 1 client is refused", limit: "1/day", clients: 1, three_rules: false },
+    Scenario { name: "3 rules, 1 client is refused", limit: "1/day", clients: 1, three_rules: true },
+    Scenario { name: "3 rules, 100 clients are refused", limit: "1/day", clients: 100, three_rules: true },
+    Scenario { name: "3 rules, 100,000 clients are refused", limit: "1/day", clients: 100_000, three_rules: true },
+];
+
+/// An engine and who asks it.
+pub(crate) struct Asked {
+    pub(crate) engine: Engine,
+    clients: u32,
+    next: u32,
+}
+
+impl Scenario {
+    pub(crate) fn start(&self, is_seen: bool) -> Asked {
+        let clock = Arc::new(RealClock::new());
+        let log = Log::start(LogFormat::Json, std::io::sink()).unwrap();
+        let settings = ObserverSettings { log: Some(log), ..ObserverSettings::default() };
+        let observer = Observer::new(settings, clock.clone()).unwrap();
+        let observer = if is_seen { observer } else { observer.seeing_nothing() };
+        let mut policy = PolicyBuilder::default().rule(rule("per-ip").per("client_ip").limit(self.limit));
+        if self.three_rules {
+            policy = policy.rule(rule("per-method").per("method").limit("1000000000/s"));
+            policy = policy.rule(rule("all").limit("1000000000/s"));
+        }
+        let engine = Engine::observed(&policy.build().unwrap(), clock, Arc::new(observer), |_| {}).unwrap();
+        let mut asked = Asked { engine, clients: self.clients, next: 0 };
+        // Whoever is refused later has passed once.
+        asked.decide(self.clients as usize);
+        asked
+    }
+}
+
+impl Asked {
+    pub(crate) fn decide(&mut self, decisions: usize) {
+        for _ in 0..decisions {
+            self.next = if self.next + 1 >= self.clients { 0 } else { self.next + 1 };
+            // Spread over the table as hashes are, not in the order of the clients.
+            std::hint::black_box(decide(&self.engine, self.next.wrapping_mul(2_654_435_761)));
+        }
+    }
+}
+
+/// One request of the client with this address. `true` if it passes.
+pub(crate) fn decide(engine: &Engine, address: u32) -> bool {
+    let peer = Some(Ipv4Addr::from(address).into());
+    let request = Request { method: "POST", target: "/auth/login", ..Request::from_peer(peer) };
+    match pin!(engine.decide(FrontEnd::Http, &request)).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(verdict) => verdict.is_allowed(),
+        Poll::Pending => unreachable!("a store in memory answers at once"),
+    }
+}

@@ -1,0 +1,139 @@
+//! What the service writes to stderr while it runs.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::client::request;
+use crate::running::{Running, output};
+
+const POLICY: &str = "version: 1
+rules:
+  - { name: per-ip, key: client_ip, limit: 1/h }
+";
+
+/// A file of a test's own.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> File {
+        let file = File(std::env::temp_dir().join(format!("tollgate-log-{}-{name}", std::process::id())));
+        file.write(text);
+        file
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).unwrap();
+    }
+
+    fn name(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn check(tollgate: &Running) {
+    request(tollgate.http, "POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#);
+}
+
+/// The client of the next violation.
+fn client(tollgate: &mut Running) -> String {
+    check(tollgate);
+    let line =
+        std::iter::repeat_with(|| tollgate.any_line()).find(|line| line.starts_with("tollgate: violation ")).unwrap();
+    line.split_once(" client=").unwrap().1.to_owned()
+}
+
+#[test]
+fn json_is_all_that_is_said() {
+    let policy = File::new("json.yaml", POLICY);
+    let mut tollgate = Running::serve_with(&["--grpc", "off", "--resp", "off", "--log-format", "json", policy.name()]);
+    (0..3).for_each(|_| check(&tollgate));
+    policy.write("version: 1\nrules: nonsense\n");
+    tollgate.signal("HUP");
+    let mut lines: Vec<Value> = Vec::new();
+    // The report on what is wrong is one line as well; after it, the end.
+    for level in ["warning", "none"] {
+        loop {
+            let line = tollgate.any_line();
+            if line.is_empty() {
+                break;
+            }
+            lines.push(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")));
+            if lines.last().unwrap()["level"] == level {
+                break;
+            }
+        }
+        if level == "warning" {
+            tollgate.signal("TERM");
+        }
+    }
+    assert_eq!(tollgate.exit_code(), Some(0));
+    assert_eq!(lines.last().unwrap()["message"], "stopped");
+    let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
+    assert_eq!(of("rule").len(), 1);
+    assert_eq!((&of("rule")[0]["rule"], &of("rule")[0]["algorithms"][0]), (&"per-ip".into(), &"token-bucket".into()));
+    assert_eq!(of("violation").len(), 2);
+    assert!(of("violation").iter().all(|line| line["client"].as_str().unwrap().len() == 23));
+    assert!(!lines.iter().any(|line| line.to_string().contains("203.0.113.9")));
+}
+
+#[test]
+fn a_failure_is_json_too() {
+    let tollgate = Running::serve();
+    let taken = tollgate.http.to_string();
+    let failed = output(&[
+        "serve",
+        "--http",
+        &taken,
+        "--admin",
+        "off",
+        "--grpc",
+        "off",
+        "--resp",
+        "off",
+        "--log-format",
+        "json",
+    ]);
+    assert_eq!(failed.status.code(), Some(3));
+    let said = String::from_utf8(failed.stderr).unwrap();
+    let line: Value = serde_json::from_str(said.trim_end()).unwrap();
+    assert_eq!(line["level"], "error");
+    assert!(line["message"].as_str().unwrap().starts_with(&format!("error: cannot listen on {taken}")), "{said}");
+}
+
+#[test]
+fn the_key_is_read_again_and_told_apart() {
+    let (policy, key) = (File::new("key.yaml", POLICY), File::new("key", "sixteen bytes at least\n"));
+    let flags = ["--grpc", "off", "--resp", "off", "--log-key-file", key.name(), policy.name()];
+    let mut tollgate = Running::serve_with(&flags);
+    check(&tollgate);
+    let before = client(&mut tollgate);
+    // As any other tool says: printf 203.0.113.9 | openssl dgst -sha256 -hmac 'sixteen bytes at least'
+    assert!(before.ends_with(":587d73ec16b5f8f3"), "{before}");
+    assert_eq!(client(&mut tollgate), before);
+    key.write("another key of sixteen bytes\n");
+    let said = tollgate.line();
+    let id = said.strip_prefix("tollgate: the log's key was read again: clients are hashed under key ").unwrap();
+    let id = id.strip_suffix(" from now on").unwrap();
+    let after = client(&mut tollgate);
+    assert!(after.starts_with(&format!("{id}:")) && !before.starts_with(id), "{before} {after}");
+    key.write("short");
+    let said = tollgate.line();
+    assert!(said.starts_with("tollgate: the log's key was not read again, and the old one still holds: "), "{said}");
+    assert_eq!(client(&mut tollgate), after);
+}
+
+#[test]
+fn a_key_that_cannot_be_used_is_a_failure() {
+    let key = File::new("short", "short");
+    let failed = output(&["serve", "--log-key-file", key.name()]);
+    assert_eq!(failed.status.code(), Some(3));
+    let said = String::from_utf8(failed.stderr).unwrap();
+    assert_eq!(said, format!("error: cannot use {} as the log's key: it must have at least 16 bytes\n", key.name()));
+}

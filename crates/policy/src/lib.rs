@@ -7,6 +7,7 @@
 mod builder;
 mod check;
 mod checked;
+mod fingerprint;
 pub mod model;
 mod plan;
 mod problem;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Verdict as CoreVerdict};
+use tollgate_policy::Plan;
 use tollgate_store::Source;
 
 use crate::facts::Facts;
@@ -37,6 +38,8 @@ pub(crate) struct Told {
     pub(crate) besides: Vec<Decision>,
     /// Whether a rule applies that grants as much as anybody wants.
     pub(crate) unlimited: bool,
+    /// The kind of endpoint that it is for, by position.
+    pub(crate) endpoint: Option<u32>,
 }
 
 /// A verdict that is still being written. Nobody else has it yet.
@@ -69,6 +72,7 @@ impl Draft {
             warned: SmallVec::new(),
             besides: Vec::new(),
             unlimited: false,
+            endpoint: None,
         }))
     }
 
@@ -166,6 +170,14 @@ pub struct RuleState {
     pub shadow: bool,
 }
 
+impl RuleState {
+    /// The position of its rule among [`Plan::rules`].
+    #[must_use]
+    pub const fn rule(&self) -> usize {
+        self.rule as usize
+    }
+}
+
 impl Action {
     /// Its name in answers and metrics.
     #[must_use]
@@ -237,6 +249,11 @@ impl Verdict {
         &self.told.facts.plan.quotas()[state.quota as usize].quota
     }
 
+    /// The positions of the rules that let it pass with a warning, among [`Plan::rules`].
+    pub fn warned_rules(&self) -> impl Iterator<Item = usize> {
+        self.told.warned.iter().map(|rule| *rule as usize)
+    }
+
     /// The names of the rules that let it pass with a warning.
     pub fn warned_by(&self) -> impl Iterator<Item = &str> {
         self.told.warned.iter().map(|rule| &*self.told.facts.plan.rules()[*rule as usize].name)
@@ -246,6 +263,19 @@ impl Verdict {
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.told.unlimited
+    }
+
+    /// The plan that it was decided by.
+    #[must_use]
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.told.facts.plan
+    }
+
+    /// The kind of endpoint that the request is for: the position of the most specific path
+    /// pattern that it matches among [`Plan::endpoints`]. `None` if it matches none.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<usize> {
+        self.told.endpoint.map(|position| position as usize)
     }
 
     /// Where the answer comes from.

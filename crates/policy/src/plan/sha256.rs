@@ -20,7 +20,7 @@ const START: [u32; 8] =
     [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
 
 /// The hash of a message.
-pub(super) fn sha256(message: &[u8]) -> [u8; 32] {
+pub(crate) fn sha256(message: &[u8]) -> [u8; 32] {
     let mut state = START;
     let (blocks, rest) = message.as_chunks::<64>();
     for block in blocks {

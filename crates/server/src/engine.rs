@@ -10,14 +10,15 @@ use tollgate::policy::published::Published;
 use tollgate::redis::StoreEvent;
 use tollgate::{
     AlgorithmKind, AskedTogether, CheckedPolicy, Clock, Decision, LimitOptions, Limiter, LimiterError, Permit, Quota,
-    Request, Settled, Together, Verdict,
+    Receipt, Request, Settled, Together, Verdict,
 };
 
-use crate::decision_counters::DecisionCounters;
 use crate::front_end::FrontEnd;
 use crate::listen::ListenerMetrics;
 use crate::metrics::Metrics;
+use crate::receipt_metrics::ReceiptUse;
 use crate::receipts::{ReceiptName, Receipts};
+use crate::rule_metrics::PolicyCounters;
 use crate::service_store::{ServiceLimit, ServiceStore as Store};
 use crate::throttle::Throttle;
 
@@ -37,7 +38,7 @@ pub struct Engine {
 /// What follows from the policy beside the limiter itself, and is replaced with it.
 struct InForce {
     published: Published,
-    counters: DecisionCounters,
+    counters: Arc<PolicyCounters>,
     /// Whether a rule limits how many are under way.
     has_permits: bool,
     store: StoreSettings,
@@ -152,20 +153,26 @@ impl Engine {
 
     /// Gives back everything that a receipt is for.
     pub(crate) fn refund(&self, name: ReceiptName) -> Result<(), NoReceipt> {
-        self.limiter.refund(self.receipts.take(name, self.now_ns()).ok_or(NoReceipt)?);
+        self.limiter.refund(self.take(name, ReceiptUse::Refund)?);
         Ok(())
     }
 
     /// Lets go of a receipt's permits; what was charged stays charged.
     pub(crate) fn release(&self, name: ReceiptName) -> Result<(), NoReceipt> {
-        self.limiter.release(self.receipts.take(name, self.now_ns()).ok_or(NoReceipt)?);
+        self.limiter.release(self.take(name, ReceiptUse::Release)?);
         Ok(())
     }
 
     /// Replaces an estimated cost by the true one, and lets go of permits.
     pub(crate) async fn settle(&self, name: ReceiptName, true_cost: u64) -> Result<Settled, NoReceipt> {
-        let receipt = self.receipts.take(name, self.now_ns()).ok_or(NoReceipt)?;
+        let receipt = self.take(name, ReceiptUse::Settle)?;
         Ok(self.limiter.settle_by(receipt, true_cost).await)
+    }
+
+    fn take(&self, name: ReceiptName, receipt_use: ReceiptUse) -> Result<Receipt<Store>, NoReceipt> {
+        let receipt = self.receipts.take(name, self.now_ns());
+        self.metrics.receipts.count(receipt_use, receipt.is_some());
+        receipt.ok_or(NoReceipt)
     }
 
     /// Whether somebody at this address is believed when they speak for others.
@@ -190,7 +197,7 @@ impl Engine {
     pub fn throttle(&self, key: &[u8], quota: &Quota, cost: u64) -> Option<Decision> {
         let Store::Memory(store) = self.limiter.store() else { return None };
         let decision = self.throttle.check(store, key, quota, cost);
-        self.metrics.throttled.count(cost, &decision);
+        self.metrics.count_throttled(cost, &decision);
         Some(decision)
     }
 
@@ -198,7 +205,7 @@ impl Engine {
     /// are timed together, because to time each would take as long as to decide it.
     pub(crate) fn note_throttled(&self, count: u64, begun_ns: u64) {
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        self.metrics.durations.observe_together(FrontEnd::Resp, count, taken_ns);
+        self.metrics.time_throttled(count, taken_ns);
     }
 
     /// Decides several requests together, all or none, and counts them as one.
@@ -212,8 +219,7 @@ impl Engine {
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
         // What takes nothing is a peek only if none of them takes anything.
         if let Some(largest) = asked.iter().max_by_key(|one| one.request.cost) {
-            self.in_force.load().counters.count(front_end, &largest.request, &together.overall);
-            self.metrics.durations.observe(front_end, taken_ns);
+            self.count(front_end, &largest.request, &together.overall, taken_ns);
         }
         together
     }
@@ -240,9 +246,12 @@ impl Engine {
         let (verdict, more) = decide.await;
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        self.in_force.load().counters.count(front_end, request, &verdict);
-        self.metrics.durations.observe(front_end, taken_ns);
+        self.count(front_end, request, &verdict, taken_ns);
         (verdict, more)
+    }
+
+    fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, taken_ns: u64) {
+        self.metrics.count(&self.in_force.load().counters, front_end, request, verdict, taken_ns);
     }
 
     fn keep(&self, permit: Permit<Store>, wants_receipt: bool) -> Option<ReceiptName> {
@@ -265,7 +274,7 @@ impl InForce {
         let plan = limiter.plan();
         InForce {
             published: Published::of(policy),
-            counters: metrics.counters(&plan),
+            counters: metrics.for_policy(policy, &plan),
             has_permits: plan.quotas().iter().any(|planned| planned.quota.kind() == AlgorithmKind::Concurrency),
             store: policy.store.clone(),
         }

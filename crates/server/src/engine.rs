@@ -122,6 +122,12 @@ impl Engine {
         self.counted(front_end, request, async { (self.limiter.decide(request).await, ()) }).await.0
     }
 
+    /// Decides one request as if nobody watched, so that a benchmark can tell what watching costs.
+    #[doc(hidden)]
+    pub async fn decide_uncounted(&self, request: &Request<'_>) -> Verdict {
+        self.limiter.decide(request).await
+    }
+
     /// Decides one request for a caller who can bring a receipt back. One is
     /// given where it is wanted, and where permits were taken.
     pub(crate) async fn check(

@@ -8,6 +8,7 @@ mod builder;
 mod check;
 mod checked;
 mod duration;
+mod fingerprint;
 pub mod model;
 mod plan;
 mod problem;

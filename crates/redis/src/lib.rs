@@ -23,5 +23,7 @@ mod transport;
 mod wire;
 
 pub use redis_store::RedisStore;
-pub use store::{BreakerSettings, BreakerState, RedisLimit, RedisReceipt, StoreEvent, StoreSettings, StoreStats};
+pub use store::{
+    BreakerSettings, BreakerState, CallDurations, RedisLimit, RedisReceipt, StoreEvent, StoreSettings, StoreStats,
+};
 pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

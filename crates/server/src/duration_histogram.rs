@@ -1,11 +1,11 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use crate::front_end::FrontEnd;
+use crate::sharded_counters::ShardedCounters;
 
 /// From a decision in memory, which takes less than a microsecond, to several
 /// times the 20 ms that a gateway usually waits.
@@ -27,41 +27,41 @@ const BOUNDS_NS: [u64; 13] = [
 
 /// How long decisions took, for each front end. Counts without a lock, because
 /// every decision passes through here. All clones count together.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DurationHistogram(Arc<[Observed; FrontEnd::ALL.len()]>);
+#[derive(Clone, Debug)]
+pub(crate) struct DurationHistogram(Arc<ShardedCounters>);
 
-#[derive(Debug, Default)]
-struct Observed {
-    /// One for each bound, and one for what is above them all.
-    counts: [AtomicU64; BOUNDS_NS.len() + 1],
-    sum_ns: AtomicU64,
-}
+/// For each front end a counter for each bound, one for what is above them all, and the sum.
+const ROW: usize = BOUNDS_NS.len() + 2;
+const SUM: usize = ROW - 1;
 
 impl DurationHistogram {
+    pub(crate) fn new() -> DurationHistogram {
+        DurationHistogram(Arc::new(ShardedCounters::new(FrontEnd::ALL.len() * ROW)))
+    }
+
     pub(crate) fn observe(&self, front_end: FrontEnd, ns: u64) {
         self.observe_together(front_end, 1, ns);
     }
 
     /// So many took `ns` together, and each as long as the others.
     pub(crate) fn observe_together(&self, front_end: FrontEnd, count: u64, ns: u64) {
-        let observed = &self.0[front_end.position()];
         let each_ns = ns / count.max(1);
         let bucket = BOUNDS_NS.partition_point(|&bound| bound < each_ns);
-        observed.counts[bucket].fetch_add(count, Ordering::Relaxed);
-        observed.sum_ns.fetch_add(ns, Ordering::Relaxed);
+        let (row, counters) = (front_end.position() * ROW, self.0.mine());
+        counters.add(row + bucket, count);
+        counters.add(row + SUM, ns);
     }
 }
 
 impl EncodeMetric for DurationHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         for front_end in FrontEnd::ALL {
-            let observed = &self.0[front_end.position()];
+            let row = front_end.position() * ROW;
             let bounds = BOUNDS_NS.iter().map(|&bound| seconds(bound)).chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> =
-                bounds.zip(&observed.counts).map(|(bound, count)| (bound, count.load(Ordering::Relaxed))).collect();
+            let buckets: Vec<(f64, u64)> = bounds.zip((row..).map(|at| self.0.read(at))).collect();
             let count = buckets.iter().map(|(_, count)| count).sum();
             encoder.encode_family(&[("frontend", front_end.name())])?.encode_histogram::<NoLabelSet>(
-                seconds(observed.sum_ns.load(Ordering::Relaxed)),
+                seconds(self.0.read(row + SUM)),
                 count,
                 &buckets,
                 None,

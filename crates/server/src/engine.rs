@@ -12,15 +12,16 @@ use tollgate::policy::published::Published;
 use tollgate::redis::StoreEvent;
 use tollgate::{
     AlgorithmKind, AskedTogether, CheckedPolicy, Clock, Decision, LimitOptions, Limiter, LimiterError, Permit, Quota,
-    Request, Settled, Together, Verdict,
+    Receipt, Request, Settled, Together, Verdict,
 };
 
-use crate::decision_counters::DecisionCounters;
 use crate::front_end::FrontEnd;
 use crate::listen::ListenerMetrics;
 use crate::metrics::Metrics;
 use crate::observe::{LogKeyError, Observer, ObserverSettings};
+use crate::receipt_metrics::ReceiptUse;
 use crate::receipts::{ReceiptName, Receipts};
+use crate::rule_metrics::PolicyCounters;
 use crate::service_store::{ServiceLimit, ServiceStore as Store};
 use crate::throttle::Throttle;
 
@@ -42,7 +43,7 @@ pub struct Engine {
 struct InForce {
     published: Published,
     promises: Vec<Promise>,
-    counters: DecisionCounters,
+    counters: Arc<PolicyCounters>,
     /// Whether a rule limits how many are under way.
     has_permits: bool,
     store: StoreSettings,
@@ -138,6 +139,12 @@ impl Engine {
         self.counted(front_end, request, async { (self.limiter.watched(seen).decide(request).await, ()) }).await.0
     }
 
+    /// Decides one request as if nobody watched, so that a benchmark can tell what watching costs.
+    #[doc(hidden)]
+    pub async fn decide_uncounted(&self, request: &Request<'_>) -> Verdict {
+        self.limiter.decide(request).await
+    }
+
     /// Decides one request for a caller who can bring a receipt back. One is
     /// given where it is wanted, and where permits were taken.
     pub(crate) async fn check(
@@ -171,20 +178,26 @@ impl Engine {
 
     /// Gives back everything that a receipt is for.
     pub(crate) fn refund(&self, name: ReceiptName) -> Result<(), NoReceipt> {
-        self.limiter.refund(self.receipts.take(name, self.now_ns()).ok_or(NoReceipt)?);
+        self.limiter.refund(self.take(name, ReceiptUse::Refund)?);
         Ok(())
     }
 
     /// Lets go of a receipt's permits; what was charged stays charged.
     pub(crate) fn release(&self, name: ReceiptName) -> Result<(), NoReceipt> {
-        self.limiter.release(self.receipts.take(name, self.now_ns()).ok_or(NoReceipt)?);
+        self.limiter.release(self.take(name, ReceiptUse::Release)?);
         Ok(())
     }
 
     /// Replaces an estimated cost by the true one, and lets go of permits.
     pub(crate) async fn settle(&self, name: ReceiptName, true_cost: u64) -> Result<Settled, NoReceipt> {
-        let receipt = self.receipts.take(name, self.now_ns()).ok_or(NoReceipt)?;
+        let receipt = self.take(name, ReceiptUse::Settle)?;
         Ok(self.limiter.settle_by(receipt, true_cost).await)
+    }
+
+    fn take(&self, name: ReceiptName, receipt_use: ReceiptUse) -> Result<Receipt<Store>, NoReceipt> {
+        let receipt = self.receipts.take(name, self.now_ns());
+        self.metrics.receipts.count(receipt_use, receipt.is_some());
+        receipt.ok_or(NoReceipt)
     }
 
     /// Whether somebody at this address is believed when they speak for others.
@@ -219,7 +232,7 @@ impl Engine {
     pub fn throttle(&self, key: &[u8], quota: &Quota, cost: u64) -> Option<Decision> {
         let Store::Memory(store) = self.limiter.store() else { return None };
         let decision = self.throttle.check(store, key, quota, cost);
-        self.metrics.throttled.count(cost, &decision);
+        self.metrics.count_throttled(cost, &decision);
         Some(decision)
     }
 
@@ -227,7 +240,7 @@ impl Engine {
     /// are timed together, because to time each would take as long as to decide it.
     pub(crate) fn note_throttled(&self, count: u64, begun_ns: u64) {
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        self.metrics.durations.observe_together(FrontEnd::Resp, count, taken_ns);
+        self.metrics.time_throttled(count, taken_ns);
     }
 
     /// Decides several requests together, all or none, and counts them as one.
@@ -247,8 +260,7 @@ impl Engine {
         let together = self.limiter.watched(seen).decide_together(asked).await;
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
         if let Some(largest) = largest {
-            self.in_force.load().counters.count(front_end, &largest.request, &together.overall);
-            self.metrics.durations.observe(front_end, taken_ns);
+            self.count(front_end, &largest.request, &together.overall, taken_ns);
         }
         together
     }
@@ -281,9 +293,12 @@ impl Engine {
         let (verdict, more) = decide.await;
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        self.in_force.load().counters.count(front_end, request, &verdict);
-        self.metrics.durations.observe(front_end, taken_ns);
+        self.count(front_end, request, &verdict, taken_ns);
         (verdict, more)
+    }
+
+    fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, taken_ns: u64) {
+        self.metrics.count(&self.in_force.load().counters, front_end, request, verdict, taken_ns);
     }
 
     fn keep(&self, permit: Permit<Store>, wants_receipt: bool) -> Option<ReceiptName> {
@@ -307,7 +322,7 @@ impl InForce {
         InForce {
             published: Published::of(policy),
             promises: promises(policy),
-            counters: metrics.counters(&plan),
+            counters: metrics.for_policy(policy, &plan),
             has_permits: plan.quotas().iter().any(|planned| planned.quota.kind() == AlgorithmKind::Concurrency),
             store: policy.store.clone(),
         }

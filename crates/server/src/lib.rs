@@ -6,9 +6,9 @@
 //! JSON, gRPC, which alone knows protobuf, and [`resp`] for clients of Redis. [`Server`] binds the listeners, serves them
 //! and drains them.
 
-mod decision_counters;
 mod duration_histogram;
 mod engine;
+mod exposition;
 mod front_end;
 mod grpc;
 mod http;
@@ -16,12 +16,16 @@ mod listen;
 mod metrics;
 pub mod observe;
 mod outcome;
+mod policy_info;
+mod receipt_metrics;
 mod receipts;
 mod reload_metrics;
 pub mod resp;
+mod rule_metrics;
 mod server;
 mod service_clock;
 mod service_store;
+mod sharded_counters;
 mod shared_store_metrics;
 mod text_format;
 mod throttle;

@@ -8,14 +8,17 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::policy::Plan;
-use tollgate::{Limiter, Store as _};
+use tollgate::{CheckedPolicy, Decision, Limiter, Request, Store as _, Verdict};
 
-use crate::decision_counters::{DecisionCounters, Decisions, ThrottleCounters};
 use crate::duration_histogram::DurationHistogram;
+use crate::front_end::FrontEnd;
 use crate::listen::ConnectionMetrics;
 use crate::observe::{Observer, ObserverMetrics};
+use crate::policy_info::PolicyInfo;
+use crate::receipt_metrics::ReceiptMetrics;
 use crate::receipts::Receipts;
 use crate::reload_metrics::ReloadMetrics;
+use crate::rule_metrics::{PolicyCounters, RuleMetrics};
 use crate::service_store::ServiceStore as Store;
 use crate::shared_store_metrics;
 use crate::text_format::prometheus_text;
@@ -24,12 +27,12 @@ use crate::throttle::Throttle;
 /// What the service counts about itself.
 pub(crate) struct Metrics {
     registry: Registry,
-    decisions: Decisions,
-    pub(crate) durations: DurationHistogram,
+    rules: RuleMetrics,
+    policy: PolicyInfo,
+    durations: DurationHistogram,
     pub(crate) connections: ConnectionMetrics,
     pub(crate) reloads: ReloadMetrics,
-    /// Of limits that callers bring along, over RESP.
-    pub(crate) throttled: ThrottleCounters,
+    pub(crate) receipts: ReceiptMetrics,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -45,9 +48,7 @@ impl Metrics {
         observer: &Arc<Observer>,
     ) -> Metrics {
         let mut registry = Registry::with_prefix("tollgate");
-        let decisions = Decisions::default();
-        registry.register("decisions", "Requests decided, by rule and outcome", decisions.clone());
-        let durations = DurationHistogram::default();
+        let durations = DurationHistogram::new();
         registry.register_with_unit(
             "decision_duration",
             "How long deciding took, without reading the request or writing the answer",
@@ -58,6 +59,8 @@ impl Metrics {
         let build = Family::<BuildLabels, Gauge>::default();
         build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
         registry.register("build_info", "Which tollgate this is", build);
+        let policy = PolicyInfo::default();
+        registry.register("policy_info", "Which policy is in force, by what it says", policy.clone());
         let store =
             StoreMetrics { limiter: limiter.clone(), receipts: Arc::clone(receipts), throttle: Arc::clone(throttle) };
         registry.register_collector(Box::new(store));
@@ -66,20 +69,47 @@ impl Metrics {
         connections.register(&mut registry);
         let reloads = ReloadMetrics::new(limiter.store().now_ns());
         reloads.register(&mut registry);
-        let throttled = ThrottleCounters::new(&decisions);
-        Metrics { registry, decisions, durations, connections, reloads, throttled }
+        let receipts = ReceiptMetrics::default();
+        receipts.register(&mut registry);
+        Metrics { registry, rules: RuleMetrics::new(), policy, durations, connections, reloads, receipts }
     }
 
-    /// The counters for a policy.
-    pub(crate) fn counters(&self, plan: &Plan) -> DecisionCounters {
-        DecisionCounters::new(plan, &self.decisions)
+    /// The counters for a policy that is about to be in force.
+    pub(crate) fn for_policy(&self, policy: &CheckedPolicy, plan: &Arc<Plan>) -> Arc<PolicyCounters> {
+        self.policy.set(policy.fingerprint());
+        self.rules.for_policy(plan)
+    }
+
+    /// Counts a decision, and how long it took.
+    pub(crate) fn count(
+        &self,
+        counters: &PolicyCounters,
+        front_end: FrontEnd,
+        request: &Request<'_>,
+        verdict: &Verdict,
+        taken_ns: u64,
+    ) {
+        self.rules.count(counters, front_end, request, verdict);
+        self.durations.observe(front_end, taken_ns);
+    }
+
+    /// Counts what was decided under a limit that the caller brought.
+    pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision) {
+        self.rules.count_throttled(cost, decision);
+    }
+
+    /// So many of those took so long together.
+    pub(crate) fn time_throttled(&self, count: u64, taken_ns: u64) {
+        self.durations.observe_together(FrontEnd::Resp, count, taken_ns);
     }
 
     pub(crate) fn text(&self) -> String {
         let mut openmetrics = String::new();
         prometheus_client::encoding::text::encode(&mut openmetrics, &self.registry)
             .unwrap_or_else(|error| unreachable!("a string takes whatever is written to it: {error}"));
-        prometheus_text(&openmetrics)
+        let mut text = prometheus_text(&openmetrics);
+        text.push_str(&self.rules.text());
+        text
     }
 }
 

@@ -1,10 +1,12 @@
 use std::fmt;
 
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
-use tollgate::redis::{BreakerState, StoreStats};
+use prometheus_client::registry::Unit;
+use tollgate::redis::{BreakerState, CallDurations, StoreStats};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabel {
@@ -40,9 +42,41 @@ pub(crate) fn encode(stats: &StoreStats, encoder: &mut DescriptorEncoder<'_>) ->
     write("fallback_decisions", "Charges decided without the store, by what the rule says.", &fallbacks)?;
     let failing = stats.breakers.iter().filter(|(_, state)| *state != BreakerState::Closed).count();
     write("fallback_active", "Servers that are not asked at present.", &ConstGauge::new(failing as u64))?;
+    write("store_servers", "Servers that were asked so far.", &ConstGauge::new(stats.breakers.len() as u64))?;
     write(
         "store_breaker_opened",
         "How often a server was given up for a while.",
         &ConstCounter::new(stats.breakers_opened),
-    )
+    )?;
+    write("store_breaker_closed", "How often one was asked again.", &ConstCounter::new(stats.breakers_closed))?;
+    write("debts", "Keys for which the servers have yet to count what passed.", &ConstGauge::new(stats.debts))?;
+    let dropped = ConstCounter::new(stats.dropped_debts);
+    write("debts_dropped", "Charges that passed and will never be counted.", &dropped)?;
+    encode_durations(stats, encoder)
+}
+
+fn encode_durations(stats: &StoreStats, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let mut write = |name: &str, help: &str, metric: &dyn EncodeMetric| {
+        metric.encode(encoder.encode_descriptor(name, help, Some(&Unit::Seconds), metric.metric_type())?)
+    };
+    let lag = ConstGauge::new(stats.oldest_debt.as_secs_f64());
+    write("sync_lag", "For how long the oldest charge waits that the servers have yet to count.", &lag)?;
+    write("store_duration", "How long the calls took that were sent to decide.", &Durations(&stats.call_durations))
+}
+
+/// A histogram that somebody else has counted.
+#[derive(Debug)]
+struct Durations<'a>(&'a CallDurations);
+
+impl EncodeMetric for Durations<'_> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        let bounded = self.0.counts.iter().map(|(bound, count)| (bound.as_secs_f64(), *count));
+        let buckets: Vec<(f64, u64)> = bounded.chain([(f64::INFINITY, self.0.longer)]).collect();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        encoder.encode_histogram::<NoLabelSet>(self.0.sum.as_secs_f64(), count, &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
 }

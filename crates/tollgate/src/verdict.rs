@@ -38,6 +38,8 @@ pub(crate) struct Told {
     pub(crate) besides: Vec<Decision>,
     /// Whether a rule applies that grants as much as anybody wants.
     pub(crate) unlimited: bool,
+    /// The kind of endpoint that it is for, by position.
+    pub(crate) endpoint: Option<u32>,
 }
 
 /// A verdict that is still being written. Nobody else has it yet.
@@ -70,6 +72,7 @@ impl Draft {
             warned: SmallVec::new(),
             besides: Vec::new(),
             unlimited: false,
+            endpoint: None,
         }))
     }
 
@@ -233,12 +236,6 @@ impl Verdict {
         &self.told.states
     }
 
-    /// The policy under which it was decided.
-    #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.told.facts.plan
-    }
-
     /// When it was decided by the store's clock, in nanoseconds since 1970.
     #[must_use]
     pub fn decided_at_ns(&self) -> u64 {
@@ -264,6 +261,11 @@ impl Verdict {
         &self.told.facts.quota(state.quota).quota
     }
 
+    /// The positions of the rules that let it pass with a warning, among [`Plan::rules`].
+    pub fn warned_rules(&self) -> impl Iterator<Item = usize> {
+        self.told.warned.iter().map(|rule| *rule as usize)
+    }
+
     /// The names of the rules that let it pass with a warning.
     pub fn warned_by(&self) -> impl Iterator<Item = &str> {
         self.told.warned.iter().map(|rule| &*self.told.facts.plan.rules()[*rule as usize].name)
@@ -273,6 +275,19 @@ impl Verdict {
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.told.unlimited
+    }
+
+    /// The plan that it was decided by.
+    #[must_use]
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.told.facts.plan
+    }
+
+    /// The kind of endpoint that the request is for: the position of the most specific path
+    /// pattern that it matches among [`Plan::endpoints`]. `None` if it matches none.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<usize> {
+        self.told.endpoint.map(|position| position as usize)
     }
 
     /// Where the answer comes from.

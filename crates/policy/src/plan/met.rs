@@ -20,6 +20,9 @@ pub enum Access {
 pub struct Met {
     /// How it fares before any rule. Unless the rules decide there are no charges.
     pub access: Access,
+    /// The most specific path pattern of any rule that the request's path matches, by its position
+    /// among [`Plan::endpoints`](crate::Plan::endpoints).
+    pub endpoint: Option<u32>,
     /// The charges, in the order of the rules.
     pub charges: SmallVec<[PlannedCharge; 4]>,
     /// Whether a rule applies that grants as much as anybody wants.
@@ -48,13 +51,21 @@ impl Met {
     #[must_use]
     #[inline]
     pub fn new(access: Access) -> Met {
-        Met { access, charges: SmallVec::new(), unlimited: false, replaced: SmallVec::new(), keys: SmallVec::new() }
+        Met {
+            access,
+            endpoint: None,
+            charges: SmallVec::new(),
+            unlimited: false,
+            replaced: SmallVec::new(),
+            keys: SmallVec::new(),
+        }
     }
 
     /// Adds what another request meets, to be charged together with this: the
     /// same key under the same quota once, at the larger cost. Returns where
     /// its charges are now.
     pub fn join(&mut self, other: &Met) -> SmallVec<[usize; 4]> {
+        self.endpoint = self.endpoint.or(other.endpoint);
         other.charges.iter().map(|charge| self.join_charge(charge, other.key(charge))).collect()
     }
 

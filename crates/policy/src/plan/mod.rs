@@ -44,6 +44,7 @@ pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
 pub use sha256::sha256;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::model::ResponseFields;
@@ -89,6 +90,12 @@ impl Plan {
         &self.quotas
     }
 
+    /// The path patterns of all rules, the most specific first. They say what kind of
+    /// endpoint a request is for, and there are no more of them than the policy writes.
+    pub fn endpoints(&self) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
+        self.matcher.routes.index.texts().map(String::from_utf8_lossy)
+    }
+
     /// What clients are told.
     #[must_use]
     pub fn fields(&self) -> &ResponseFields {
@@ -122,6 +129,7 @@ impl Plan {
         let mut look = Look::new(&self.identities, request, &seen);
         let matched = self.matched(&seen);
         let mut met = Met::new(self.access(&mut look, &matched));
+        met.endpoint = matched.first().copied();
         if met.access != Access::Rules {
             return met;
         }

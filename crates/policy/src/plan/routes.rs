@@ -135,6 +135,11 @@ impl Routes {
         &self.patterns[number as usize].text
     }
 
+    /// The texts of all patterns, by number.
+    pub(super) fn texts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.patterns.iter().map(|route| route.text.as_slice())
+    }
+
     /// The most specific of a rule's own patterns among those that matched.
     pub(super) fn of_rule(&self, rule: u32, matched: &[u32]) -> Option<u32> {
         matched.iter().copied().find(|number| self.rules(*number).contains(rule))

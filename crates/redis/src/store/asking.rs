@@ -145,6 +145,7 @@ impl<T: Transport> Inner<T> {
         let now = Instant::now();
         let Flight { question, askers, lane, sent_at, watch, debts } = flight;
         let times = askers.len() as u32;
+        self.counters.call_durations.observe(now.saturating_duration_since(sent_at));
         let understood = answered.and_then(|reply| understand(&question, times, debts.len(), &reply));
         match understood {
             Ok(understood) => {

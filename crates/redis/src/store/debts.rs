@@ -19,6 +19,8 @@ pub(crate) struct Debts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Debt {
     pub(crate) amount: u64,
+    /// When the first part of it was let pass.
+    pub(crate) since: Instant,
     /// By then the counters would have forgotten it themselves.
     pub(crate) void_at: Instant,
 }
@@ -30,7 +32,7 @@ impl Debts {
 
     /// Something was let pass that its key's counter would have held for `lasts`. `false` if there is no room for it.
     pub(crate) fn add(&self, key: &Arc<[u8]>, amount: u64, lasts: Duration, now: Instant) -> bool {
-        self.put(key, Debt { amount, void_at: now + lasts }, now)
+        self.put(key, Debt { amount, since: now, void_at: now + lasts }, now)
     }
 
     /// Puts back what was taken and not charged.
@@ -43,8 +45,9 @@ impl Debts {
                 return false;
             }
         }
-        let held = by_key.entry(Arc::clone(key)).or_insert(Debt { amount: 0, void_at: debt.void_at });
+        let held = by_key.entry(Arc::clone(key)).or_insert(Debt { amount: 0, ..debt });
         held.amount = held.amount.saturating_add(debt.amount);
+        held.since = held.since.min(debt.since);
         held.void_at = held.void_at.max(debt.void_at);
         self.count.store(by_key.len(), Ordering::Relaxed);
         true
@@ -71,6 +74,18 @@ impl Debts {
         let reduced = debt.amount.min(amount);
         debt.amount -= reduced;
         reduced
+    }
+
+    /// How many keys owe something, and for how long the first of them has. What is void is forgotten.
+    pub(crate) fn standing(&self, now: Instant) -> (usize, Duration) {
+        if self.is_empty() {
+            return (0, Duration::ZERO);
+        }
+        let mut by_key = self.by_key();
+        by_key.retain(|_, debt| now < debt.void_at && debt.amount > 0);
+        self.count.store(by_key.len(), Ordering::Relaxed);
+        let oldest = by_key.values().map(|debt| debt.since).min();
+        (by_key.len(), oldest.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -119,6 +134,24 @@ mod tests {
         debts.add(&key("alice"), 2, PERIOD, now);
         assert_eq!(debts.reduce(b"alice", 9), 2);
         assert_eq!(debts.take(b"alice", now), None);
+    }
+
+    #[test]
+    fn the_oldest_debt_tells_how_far_behind_the_counters_are() {
+        let (debts, now) = (Debts::new(10), Instant::now());
+        assert_eq!(debts.standing(now), (0, Duration::ZERO));
+        debts.add(&key("alice"), 1, PERIOD * 10, now);
+        debts.add(&key("bob"), 1, PERIOD * 2, now + PERIOD);
+        debts.add(&key("alice"), 1, PERIOD * 10, now + PERIOD);
+        assert_eq!(debts.standing(now + PERIOD * 2), (2, PERIOD * 2));
+        // What was taken and not charged is as old as it was.
+        let taken = debts.take(b"alice", now + PERIOD * 2).unwrap();
+        assert_eq!(debts.standing(now + PERIOD * 2), (1, PERIOD));
+        debts.put(&key("alice"), taken, now + PERIOD * 2);
+        assert_eq!(debts.standing(now + PERIOD * 4), (1, PERIOD * 4));
+        debts.reduce(b"alice", 2);
+        assert_eq!(debts.standing(now + PERIOD * 4), (0, Duration::ZERO));
+        assert!(debts.is_empty());
     }
 
     #[test]

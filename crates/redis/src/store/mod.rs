@@ -9,6 +9,7 @@ mod breakers;
 mod cost;
 mod debts;
 mod decide;
+mod durations;
 mod failure;
 mod fallback;
 mod key_names;
@@ -54,6 +55,7 @@ use crate::call::{Answer, Line, Reply, Terms};
 use crate::transport::{Slot, Transport};
 
 pub use breaker::{BreakerSettings, BreakerState};
+pub use durations::CallDurations;
 pub use settings::StoreSettings;
 pub use stats::{StoreEvent, StoreStats};
 
@@ -143,7 +145,7 @@ impl<T: Transport> SharedStore<T> {
 
     /// What it has done so far.
     pub(crate) fn stats(&self) -> StoreStats {
-        self.inner.counters.snapshot(self.inner.breakers.states())
+        self.inner.counters.snapshot(self.inner.breakers.states(), self.inner.debts.standing(Instant::now()))
     }
 
     /// Asks about everything again.

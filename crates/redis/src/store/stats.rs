@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tollgate_store::OnFailure;
 
 use super::breaker::BreakerState;
+use super::durations::{CallDurations, DurationCounters};
 use super::failure::Failure;
 use crate::transport::Cause;
 
@@ -41,6 +43,12 @@ pub struct StoreStats {
     pub breakers: Vec<(u32, BreakerState)>,
     /// Charges that passed while the store failed and will not be charged later, because too many are.
     pub dropped_debts: u64,
+    /// Keys for which something passed that the servers have not counted yet.
+    pub debts: u64,
+    /// For how long the first of them has waited to be counted.
+    pub oldest_debt: Duration,
+    /// How long the calls took that were sent in order to decide.
+    pub call_durations: CallDurations,
 }
 
 /// Something that an operator should hear of. It happens rarely, not with every request.
@@ -86,6 +94,7 @@ pub(super) struct Counters {
     pub(super) breakers_opened: Counter,
     pub(super) breakers_closed: Counter,
     pub(super) dropped_debts: Counter,
+    pub(super) call_durations: DurationCounters,
 }
 
 /// Nothing else depends on a counter, so its order among other writes does not matter.
@@ -97,7 +106,7 @@ impl Counter {
         self.0.fetch_add(amount, Ordering::Relaxed);
     }
 
-    fn read(&self) -> u64 {
+    pub(super) fn read(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -129,7 +138,7 @@ impl Counters {
         self.fallbacks[at].add(1);
     }
 
-    pub(super) fn snapshot(&self, breakers: Vec<(u32, BreakerState)>) -> StoreStats {
+    pub(super) fn snapshot(&self, breakers: Vec<(u32, BreakerState)>, debts: (usize, Duration)) -> StoreStats {
         StoreStats {
             decisions: self.decisions.read(),
             calls: self.calls.read(),
@@ -145,6 +154,9 @@ impl Counters {
             breakers_closed: self.breakers_closed.read(),
             breakers,
             dropped_debts: self.dropped_debts.read(),
+            debts: debts.0 as u64,
+            oldest_debt: debts.1,
+            call_durations: self.call_durations.snapshot(),
         }
     }
 }

@@ -81,6 +81,7 @@ impl<S: Store> Limiter<S> {
         besides: &[KeyedCharge<'_, S::Limit>],
     ) -> (Verdict, Receipt<S>) {
         let mut verdict = Draft::new(&active.facts, self.shared.store.now_ns());
+        verdict.endpoint = met.endpoint;
         match met.access {
             Access::Denied => verdict.action = Action::Deny,
             Access::Allowed => {}

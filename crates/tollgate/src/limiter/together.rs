@@ -75,6 +75,7 @@ impl<S: Store> Limiter<S> {
         if denied {
             let mut verdict = Draft::new(&active.facts, overall.told.now_ns);
             verdict.action = Action::Deny;
+            verdict.endpoint = joint.endpoint;
             overall = verdict.finish();
         }
         for (at, member) in members.iter().enumerate() {
@@ -131,6 +132,7 @@ fn join<'a, L>(
 fn of_member<L>(active: &Active<L>, overall: &Verdict, member: &Member) -> Verdict {
     let all = &overall.told;
     let mut verdict = Draft::new(&active.facts, all.now_ns);
+    verdict.endpoint = member.met.endpoint;
     if member.met.access == Access::Denied {
         verdict.action = Action::Deny;
         return verdict.finish();

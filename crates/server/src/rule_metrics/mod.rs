@@ -1,0 +1,135 @@
+//! What is counted about rules.
+//!
+//! Each policy has counters of its own, at places that a verdict tells by
+//! position: to count takes a few additions and nothing else. Names come in
+//! only when somebody reads, or when a verdict meets the counters of another
+//! policy because a reload came between.
+//!
+//! Nothing here is labelled by a client: a label has as many series as it has
+//! values, and clients have no end.
+
+mod cells;
+mod endpoints;
+mod policy_counters;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod text;
+mod totals;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tollgate::policy::Plan;
+use tollgate::{Action, Decision, Request, Verdict};
+
+use crate::front_end::FrontEnd;
+use crate::outcome::Outcome;
+use crate::sharded_counters::ShardedCounters;
+use crate::throttle::THROTTLE_SCOPE;
+use cells::Cell;
+use totals::{ByName, Totals};
+
+pub(crate) use policy_counters::PolicyCounters;
+
+/// A label's value where no rule decided; Prometheus reads it as no label.
+const NO_RULE: &str = "";
+
+/// The counts of all policies there have been.
+#[derive(Debug)]
+pub(crate) struct RuleMetrics {
+    kept: Mutex<Kept>,
+    /// Limits that callers bring along, over RESP: one counter for each outcome.
+    throttled: ShardedCounters,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// What policies have counted that nobody decides by any more. A counter must not go back.
+    gone: Totals,
+    /// The others, the newest last.
+    policies: Vec<Arc<PolicyCounters>>,
+}
+
+impl RuleMetrics {
+    pub(crate) fn new() -> RuleMetrics {
+        RuleMetrics { kept: Mutex::default(), throttled: ShardedCounters::new(Outcome::ALL.len()) }
+    }
+
+    /// The counters for a policy that is about to be in force.
+    pub(crate) fn for_policy(&self, plan: &Arc<Plan>) -> Arc<PolicyCounters> {
+        let counters = Arc::new(PolicyCounters::new(plan));
+        let mut kept = self.lock();
+        kept.policies.push(Arc::clone(&counters));
+        kept.put_away();
+        counters
+    }
+
+    /// Counts a verdict, usually one of the policy whose counters these are.
+    pub(crate) fn count(
+        &self,
+        counters: &PolicyCounters,
+        front_end: FrontEnd,
+        request: &Request<'_>,
+        verdict: &Verdict,
+    ) {
+        if counters.has_decided(verdict) {
+            tally::count(&mut counters.mine(), front_end, request, verdict);
+        } else {
+            self.count_by_name(front_end, request, verdict);
+        }
+    }
+
+    /// The policy was replaced between the decision and its being counted.
+    #[cold]
+    fn count_by_name(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict) {
+        let mut kept = self.lock();
+        let mut by_name = ByName { totals: &mut kept.gone, verdict };
+        tally::count(&mut by_name, front_end, request, verdict);
+    }
+
+    /// Counts what was decided under a limit that the caller brought.
+    pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision) {
+        let outcome = match decision.is_allowed() {
+            _ if cost == 0 => Outcome::Peek,
+            true => Outcome::Decided(Action::Allow),
+            false => Outcome::Decided(Action::Reject),
+        };
+        self.throttled.add(outcome.position(), 1);
+    }
+
+    /// In Prometheus' text format.
+    pub(crate) fn text(&self) -> String {
+        let mut kept = self.lock();
+        kept.put_away();
+        let mut totals = kept.gone.clone();
+        let policies = kept.policies.clone();
+        // Whoever counts by name need not wait for the rest.
+        drop(kept);
+        policies.iter().for_each(|policy| policy.add_to(&mut totals));
+        let throttled = totals.rule(THROTTLE_SCOPE);
+        for outcome in Outcome::ALL {
+            throttled[Cell::decided(FrontEnd::Resp, outcome).position()] = self.throttled.read(outcome.position());
+        }
+        text::text(&totals)
+    }
+
+    /// Nothing that holds the lock can panic halfway.
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Keeps only the counts of policies that nobody counts for any more.
+    fn put_away(&mut self) {
+        let policies = std::mem::take(&mut self.policies);
+        for policy in policies {
+            // Who is its only owner stays so: nobody else could hand it out.
+            if Arc::strong_count(&policy) > 1 {
+                self.policies.push(policy);
+            } else if let Some(policy) = Arc::into_inner(policy) {
+                policy.add_to(&mut self.gone);
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What was counted, by the names of rules.
+
+use std::collections::BTreeMap;
+
+use tollgate::Verdict;
+
+use super::NO_RULE;
+use super::cells::{Cell, ROW};
+use super::endpoints::{Passage, name_of};
+use super::tally::Tally;
+
+/// Counts of rules, also of those that are no longer in force.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Totals {
+    rules: BTreeMap<Box<str>, Box<[u64; ROW]>>,
+    /// By rule and kind of endpoint: allowed and refused.
+    endpoints: BTreeMap<(Box<str>, Box<str>), [u64; 2]>,
+}
+
+impl Totals {
+    /// The counts of a rule; all zero if it was never heard of.
+    pub(super) fn rule(&mut self, name: &str) -> &mut [u64; ROW] {
+        self.rules.entry(Box::from(name)).or_insert_with(|| Box::new([0; ROW]))
+    }
+
+    pub(super) fn add_endpoint(&mut self, rule: &str, endpoint: &str, counts: [u64; 2]) {
+        let total = self.endpoints.entry((Box::from(rule), Box::from(endpoint))).or_default();
+        total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+    }
+
+    pub(super) fn rules(&self) -> impl Iterator<Item = (&str, &[u64; ROW])> {
+        self.rules.iter().map(|(name, counts)| (&**name, &**counts))
+    }
+
+    pub(super) fn endpoints(&self) -> impl Iterator<Item = (&str, &str, [u64; 2])> {
+        self.endpoints.iter().map(|((rule, endpoint), counts)| (&**rule, &**endpoint, *counts))
+    }
+}
+
+/// Counts a verdict by names, where its policy's own counters are not at hand.
+pub(super) struct ByName<'a> {
+    pub(super) totals: &'a mut Totals,
+    pub(super) verdict: &'a Verdict,
+}
+
+impl ByName<'_> {
+    fn name(&self, rule: Option<usize>) -> Box<str> {
+        let planned = rule.and_then(|rule| self.verdict.plan().rules().get(rule));
+        planned.map_or(NO_RULE, |rule| &*rule.name).into()
+    }
+}
+
+impl Tally for ByName<'_> {
+    fn rule(&mut self, rule: Option<usize>, cell: Cell, amount: u64) {
+        let name = self.name(rule);
+        self.totals.rule(&name)[cell.position()] += amount;
+    }
+
+    fn endpoint(&mut self, rule: Option<usize>, endpoint: Option<usize>, passage: Passage) {
+        let mut counts = [0; 2];
+        counts[passage.position()] = 1;
+        let endpoint = name_of(self.verdict.plan(), endpoint);
+        self.totals.add_endpoint(&self.name(rule), &endpoint, counts);
+    }
+}

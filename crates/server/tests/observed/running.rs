@@ -1,0 +1,107 @@
+//! A service of a test's own, with every listener on any free port.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use http::uri::PathAndQuery;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tollgate::ManualClock;
+use tollgate::policy::parse;
+use tollgate_server::{Drained, Engine, Listener, Listeners, Server};
+use tonic::client::Grpc;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
+
+use crate::client::{self, Connection, Response};
+use crate::messages::{Answer, Ask};
+use crate::resp_client::RespClient;
+use crate::scrape::Scrape;
+
+pub(crate) struct Running {
+    pub(crate) http: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) resp: SocketAddr,
+    runtime: Arc<Runtime>,
+    channel: Channel,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Drained>>,
+}
+
+impl Running {
+    pub(crate) fn under(policy: &str) -> Running {
+        let loaded = parse(policy, "policy.yaml", None).unwrap_or_else(|report| panic!("{report}"));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = Arc::new(runtime);
+        // A shared store keeps its connections on the runtime.
+        let entered = runtime.enter();
+        let clock = ManualClock::at(1_700_000_040_000_000_000);
+        let engine = Engine::new(&loaded.policy, Arc::new(clock)).unwrap();
+        drop(entered);
+        let any = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let listeners = Listeners { http: any, grpc: any, resp: any, admin: any };
+        let server = runtime.block_on(Server::bind(listeners, engine)).unwrap();
+        let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
+        let [http, grpc, resp, admin] = [Listener::Http, Listener::Grpc, Listener::Resp, Listener::Admin].map(address);
+        let (stop, stopped) = oneshot::channel();
+        let serve = server.serve(async {
+            let _ = stopped.await;
+        });
+        let serving = Arc::clone(&runtime);
+        let thread = std::thread::spawn(move || serving.block_on(serve));
+        let endpoint = Endpoint::from_shared(format!("http://{grpc}")).unwrap();
+        let channel = runtime.block_on(endpoint.connect()).unwrap();
+        Running { http, admin, resp, runtime, channel, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &str) -> Value {
+        let response = client::request(self.http, "POST", path, body);
+        assert_eq!(response.status, 200, "{response:?}");
+        response.json()
+    }
+
+    /// As a gateway asks that speaks for a client.
+    pub(crate) fn forward_auth(&self, ip: &str, path: &str) -> Response {
+        let mut connection = Connection::open(self.http);
+        connection.send(&format!(
+            "GET /v1/forward-auth HTTP/1.1\r\nhost: tollgate\r\nx-forwarded-for: {ip}\r\n\
+             x-forwarded-method: GET\r\nx-forwarded-uri: {path}\r\n\r\n"
+        ));
+        connection.response()
+    }
+
+    /// As Envoy asks.
+    pub(crate) fn should_rate_limit(&self, ask: Ask) -> Answer {
+        let path = PathAndQuery::from_static("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
+        let mut client = Grpc::new(self.channel.clone());
+        let called = async {
+            client.ready().await.unwrap();
+            client.unary(tonic::Request::new(ask), path, ProstCodec::<Ask, Answer>::default()).await
+        };
+        self.runtime.block_on(called).unwrap().into_inner()
+    }
+
+    pub(crate) fn resp_client(&self) -> RespClient {
+        RespClient::open(self.resp)
+    }
+
+    pub(crate) fn metrics_text(&self) -> String {
+        client::request(self.admin, "GET", "/metrics", "").body
+    }
+
+    pub(crate) fn scrape(&self) -> Scrape {
+        Scrape::of(&self.metrics_text())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A test that has failed already says why itself.
+            let _ = thread.join();
+        }
+    }
+}

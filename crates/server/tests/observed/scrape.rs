@@ -1,0 +1,53 @@
+//! The metrics as somebody reads them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) struct Scrape {
+    /// Each series as it is written, with its value.
+    series: BTreeMap<String, f64>,
+}
+
+impl Scrape {
+    pub(crate) fn of(text: &str) -> Scrape {
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let read = |line: &str| {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            (series.to_owned(), value.parse().unwrap())
+        };
+        Scrape { series: samples.map(read).collect() }
+    }
+
+    /// The names of all series.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        self.series.keys().map(|series| series.split('{').next().unwrap().to_owned()).collect()
+    }
+
+    /// The value of a series that must be there.
+    #[track_caller]
+    pub(crate) fn value(&self, series: &str) -> f64 {
+        *self.series.get(series).unwrap_or_else(|| panic!("no series {series} in {:#?}", self.series))
+    }
+
+    /// The value of a series that counts something.
+    #[track_caller]
+    pub(crate) fn count(&self, series: &str) -> u64 {
+        self.value(series) as u64
+    }
+
+    /// What a front end's decisions have grown by since `before`, by rule and outcome.
+    pub(crate) fn decided_since(&self, before: &Scrape, front_end: &str) -> BTreeMap<(String, String), u64> {
+        let mut grown = BTreeMap::new();
+        for (series, value) in &self.series {
+            let Some(labels) = series.strip_prefix("tollgate_decisions_total{") else { continue };
+            let label = |name: &str| {
+                let from = labels.find(&format!("{name}=\"")).unwrap() + name.len() + 2;
+                labels[from..].split('"').next().unwrap().to_owned()
+            };
+            let growth = *value as u64 - before.series.get(series).map_or(0, |value| *value as u64);
+            if growth > 0 && label("frontend") == front_end {
+                grown.insert((label("rule"), label("outcome")), growth);
+            }
+        }
+        grown
+    }
+}

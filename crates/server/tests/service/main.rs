@@ -1,6 +1,8 @@
 //! The service through its sockets, on a clock that the tests move.
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
+#[cfg(feature = "tls")]
+mod authority;
 mod bad_requests;
 mod batch;
 mod check;
@@ -17,3 +19,5 @@ mod running;
 mod stop;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_protocols;

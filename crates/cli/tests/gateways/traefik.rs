@@ -17,8 +17,8 @@ const TRAEFIK: Program = Program {
 };
 
 fn start(tollgate: SocketAddr, upstream: SocketAddr, while_away: WhileAway) -> Gateway {
-    let chosen = if while_away == WhileAway::Pass { "middlewares: [open]" } else { "middlewares: [closed]" };
-    Gateway::start(&TRAEFIK, &Others { tollgate: (8080, tollgate), upstream }, ("middlewares: [closed]", chosen))
+    let chosen = if while_away == WhileAway::Pass { "[unforged, open]" } else { "[unforged, closed]" };
+    Gateway::start(&TRAEFIK, &Others { tollgate: (8080, tollgate), upstream }, ("[unforged, closed]", chosen))
 }
 
 #[test]
@@ -32,17 +32,23 @@ fn a_client_is_limited_told_and_let_in_again() {
 #[test]
 #[ignore = "needs Traefik"]
 fn clients_are_told_apart_whatever_they_write() {
-    let tollgate = Tollgate::serve(TRAEFIK.name);
-    let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);
-    scenarios::told_apart_whatever_they_write(&gateway);
+    // The two choices ask by different ways.
+    for while_away in [WhileAway::Refuse, WhileAway::Pass] {
+        let tollgate = Tollgate::serve(TRAEFIK.name);
+        let gateway = start(tollgate.http, upstream::start(), while_away);
+        scenarios::told_apart_whatever_they_write(&gateway);
+    }
 }
 
 #[test]
 #[ignore = "needs Traefik"]
 fn clients_are_told_apart_behind_a_trusted_proxy() {
-    let tollgate = Tollgate::serve(TRAEFIK.name);
-    let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);
-    scenarios::told_apart_behind_a_trusted_proxy(&gateway);
+    // The two choices ask by different ways.
+    for while_away in [WhileAway::Refuse, WhileAway::Pass] {
+        let tollgate = Tollgate::serve(TRAEFIK.name);
+        let gateway = start(tollgate.http, upstream::start(), while_away);
+        scenarios::told_apart_behind_a_trusted_proxy(&gateway);
+    }
 }
 
 #[test]

@@ -84,6 +84,8 @@ pub(crate) fn told_apart_behind_a_trusted_proxy(gateway: &Gateway) {
     assert_eq!(statuses(&["203.0.113.1", "203.0.113.1", "203.0.113.1"]), [200, 200, 429]);
     // What the client wrote itself stands before what the proxy saw.
     assert_eq!(statuses(&["203.0.113.50, 203.0.113.1", "127.0.0.1, 203.0.113.1"]), [429, 429]);
+    // There may be several of these proxies, one behind the other.
+    assert_eq!(statuses(&[&format!("203.0.113.1, 127.0.0.{PROXY_HOST}")]), [429]);
     // And it passes on what the client wrote into other fields.
     for field in FORGED.into_iter().filter(|(name, _)| *name != "X-Forwarded-For") {
         let seen = proxy.post("/login", &[("X-Forwarded-For", "203.0.113.1"), field], "");
@@ -97,6 +99,12 @@ pub(crate) fn does_as_chosen_without_tollgate(gateway: &Gateway, refused: Option
     let seen = gateway.client(5).post("/things", &[], "a body");
     assert_eq!(seen.status, refused.unwrap_or(200), "{seen:?}");
     assert_eq!(reached_the_service(&seen), refused.is_none(), "{seen:?}");
+}
+
+/// Without the service, a client sees `unserved` until it is limited.
+pub(crate) fn counted_without_the_service(gateway: &Gateway, unserved: u16) {
+    let statuses: Vec<u16> = (0..3).map(|_| gateway.client(6).post("/login", &[], "").status).collect();
+    assert_eq!(statuses, [unserved, unserved, 429]);
 }
 
 fn reached_the_service(seen: &Seen) -> bool {

@@ -155,7 +155,7 @@ impl Server {
                 let accepting = Accepting {
                     socket,
                     limits: self.limits,
-                    encryption: self.encryption.clone(),
+                    encryption: Encryption { protocols: listener.protocols(), ..self.encryption.clone() },
                     metrics: self.engine.connection_metrics(listener.name()),
                 };
                 (listener, accepting)
@@ -219,6 +219,15 @@ impl Listener {
             Listener::Grpc => "grpc",
             Listener::Resp => "resp",
             Listener::Admin => "admin",
+        }
+    }
+
+    /// What it speaks within TLS. A client of gRPC hangs up on whoever does not agree to HTTP/2.
+    const fn protocols(self) -> &'static [&'static [u8]] {
+        match self {
+            Listener::Http | Listener::Admin => &[b"http/1.1"],
+            Listener::Grpc => &[b"h2"],
+            Listener::Resp => &[],
         }
     }
 

@@ -18,6 +18,12 @@ use crate::engine::Engine;
 use crate::front_end::FrontEnd;
 use crate::service_store::ServiceStore as Store;
 
+/// What was meant, where another status was asked for: a gateway that knows few statuses can still tell its client.
+const MEANT_STATUS: HeaderName = HeaderName::from_static("tollgate-status");
+
+/// The body, for gateways that pass on fields of a refusal but not what it says.
+const MEANT_PROBLEM: HeaderName = HeaderName::from_static("tollgate-problem");
+
 /// Answers with a status that gateways understand, and with the fields that clients do.
 pub(super) async fn forward_auth(
     State(engine): State<Arc<Engine>>,
@@ -79,11 +85,25 @@ fn response(verdict: &Verdict, deny_status: Option<StatusCode>) -> Response<Body
     });
     if !verdict.is_allowed() {
         let told = StatusCode::from_u16(verdict.status()).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-        *response.status_mut() = deny_status.unwrap_or(told);
+        let problem = verdict.problem_json();
+        if let Some(status) = deny_status {
+            *response.status_mut() = status;
+            tell_what_was_meant(&mut response, told, &problem);
+        } else {
+            *response.status_mut() = told;
+        }
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        *response.body_mut() = Body::from(verdict.problem_json());
+        *response.body_mut() = Body::from(problem);
     }
     // Where the client stands now is old in a moment.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+fn tell_what_was_meant(response: &mut Response<Body>, status: StatusCode, problem: &str) {
+    response.headers_mut().insert(MEANT_STATUS, HeaderValue::from(status.as_u16()));
+    // Names of rules are printable, so that the problem is one line of text.
+    if let Ok(problem) = HeaderValue::from_str(problem) {
+        response.headers_mut().insert(MEANT_PROBLEM, problem);
+    }
 }

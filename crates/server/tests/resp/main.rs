@@ -11,7 +11,6 @@ mod many_quotas;
 mod metrics;
 mod partial;
 mod pipeline;
-mod real_clients;
 mod resp_client;
 #[path = "../service/running.rs"]
 #[allow(dead_code, reason = "made for those who speak nothing but HTTP")]

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 mod admin;
+#[cfg(feature = "tls")]
+mod authority;
 mod bad_requests;
 mod batch;
 mod check;
@@ -18,3 +20,5 @@ mod running;
 mod stop;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_protocols;

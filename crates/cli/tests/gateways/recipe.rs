@@ -1,0 +1,76 @@
+//! Files of `deploy`, as they are but for addresses.
+
+use std::path::{Path, PathBuf};
+
+/// Stands in the recipes for the proxy in front of the gateway.
+const WRITTEN_PROXY: &str = "192.0.2.1";
+
+/// The last part of the address that a test's proxy in front of the gateway has.
+pub(crate) const PROXY_HOST: u8 = 9;
+
+/// A directory of `deploy`, and what is different in a test.
+pub(crate) struct Recipe {
+    pub(crate) program: &'static str,
+    /// Ports as they are written, and as they are.
+    pub(crate) ports: Vec<(u16, u16)>,
+    /// A choice that the recipe leaves to its reader: what is written, and what is chosen.
+    pub(crate) choice: (&'static str, &'static str),
+}
+
+impl Recipe {
+    /// Writes its files into a directory. Whatever should be different must have been there.
+    pub(crate) fn write(&self, directory: &Path) {
+        let mut all = String::new();
+        for file in std::fs::read_dir(deployed(self.program)).unwrap() {
+            let file = file.unwrap().path();
+            let written = std::fs::read_to_string(&file).unwrap();
+            let text = with_ports(&behind_proxy(&written), &self.ports).replace(self.choice.0, self.choice.1);
+            std::fs::write(directory.join(file.file_name().unwrap()), text).unwrap();
+            if file.extension().is_none_or(|extension| extension != "md") {
+                all.push_str(&written);
+            }
+        }
+        for (port, _) in &self.ports {
+            assert!(all.contains(&port.to_string()), "the recipe has no port {port}");
+        }
+        assert_eq!(all.matches(self.choice.0).count(), 1, "{} is no choice of the recipe", self.choice.0);
+    }
+}
+
+/// The policy that belongs to a recipe.
+pub(crate) fn policy(program: &str) -> String {
+    behind_proxy(&std::fs::read_to_string(deployed(program).join("policy.yaml")).unwrap())
+}
+
+fn deployed(program: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(program)
+}
+
+fn behind_proxy(text: &str) -> String {
+    text.replace(WRITTEN_PROXY, &format!("127.0.0.{PROXY_HOST}"))
+}
+
+/// Replaces whole numbers: one that was put in is not looked at again.
+fn with_ports(text: &str, ports: &[(u16, u16)]) -> String {
+    let mut replaced = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number: Option<u16> = rest[..digits].parse().ok();
+        match ports.iter().find(|(written, _)| Some(*written) == number) {
+            Some((_, port)) => replaced.push_str(&port.to_string()),
+            None => replaced.push_str(&rest[..digits]),
+        }
+        rest = &rest[digits..];
+        let others = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        replaced.push_str(&rest[..others]);
+        rest = &rest[others..];
+    }
+    replaced
+}
+
+#[test]
+fn only_whole_numbers_are_ports() {
+    let ports = [(8000, 18_080), (8080, 8000)];
+    assert_eq!(with_ports("a:8000 b:8080; 18000 80801 8000", &ports), "a:18080 b:8000; 18000 80801 18080");
+}

@@ -13,6 +13,8 @@ pub(crate) struct Running {
     stderr: BufReader<ChildStderr>,
     pub(crate) http: SocketAddr,
     /// If it was told to listen there.
+    pub(crate) grpc: Option<SocketAddr>,
+    /// If it was told to listen there.
     pub(crate) resp: Option<SocketAddr>,
     pub(crate) admin: SocketAddr,
 }
@@ -64,10 +66,11 @@ impl Running {
         };
         let http = listening("http", "http");
         let given: Vec<_> = command.get_args().collect();
-        let is_off = given.windows(2).any(|pair| pair == ["--resp", "off"]);
-        let resp = (!is_off).then(|| listening("resp", "redis"));
+        let is_on = |listener: &str| !given.windows(2).any(|pair| pair == [listener, "off"]);
+        let grpc = is_on("--grpc").then(|| listening("grpc", "http"));
+        let resp = is_on("--resp").then(|| listening("resp", "redis"));
         let admin = listening("admin", "http");
-        Running { child, stderr, http, resp, admin }
+        Running { child, stderr, http, grpc, resp, admin }
     }
 
     /// The next line it says.

@@ -3,6 +3,7 @@
 
 #[path = "../../../server/tests/service/client.rs"]
 mod client;
+mod hostile;
 mod outputs;
 mod policies;
 mod reload;

@@ -84,6 +84,13 @@ impl Running {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
+    /// The memory that it holds.
+    pub(crate) fn resident_kb(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+        resident.unwrap().trim().parse().unwrap()
+    }
+
     /// Waits for its end, and returns its exit code.
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
         let begun = Instant::now();

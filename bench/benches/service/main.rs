@@ -9,9 +9,11 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot run should say so and stop")]
 
+mod attacks;
 mod dialect;
 mod grpc;
 mod grpc_dialect;
+mod hostile;
 mod http;
 mod http_dialect;
 mod keys;
@@ -56,5 +58,8 @@ fn main() {
     }
     if wants("keys") {
         keys::measure(effort);
+    }
+    if wants("hostile") {
+        hostile::measure(effort);
     }
 }

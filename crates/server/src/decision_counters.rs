@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -29,7 +30,7 @@ const NO_RULE: &str = "";
 /// The counters of the policy in force, at hand so that counting takes no lock.
 pub(crate) struct DecisionCounters {
     /// One for each rule of the policy, by the name of the deciding rule.
-    by_rule: HashMap<Arc<str>, RuleCounters>,
+    by_rule: HashMap<Arc<str>, RuleCounters, RandomState>,
     without_rule: RuleCounters,
     all: Decisions,
 }

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::future::Future;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -118,7 +117,10 @@ impl Engine {
 
     /// Decides one request, and counts it. Permits are looked at and not taken.
     pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
-        self.counted(front_end, request, async { (self.limiter.decide(request).await, ()) }).await.0
+        let begun_ns = self.now_ns();
+        let verdict = self.limiter.decide(request).await;
+        self.count(front_end, request, &verdict, begun_ns);
+        verdict
     }
 
     /// Decides one request for a caller who can bring a receipt back. One is
@@ -134,7 +136,9 @@ impl Engine {
         if !takes_something {
             return (self.decide(front_end, request).await, None);
         }
-        let (verdict, permit) = self.counted(front_end, request, self.limiter.admit(request)).await;
+        let begun_ns = self.now_ns();
+        let (verdict, permit) = self.limiter.admit(request).await;
+        self.count(front_end, request, &verdict, begun_ns);
         let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt));
         (verdict, receipt)
     }
@@ -147,7 +151,10 @@ impl Engine {
         front_end: FrontEnd,
         request: &Request<'_>,
     ) -> (Verdict, Option<Permit<Store>>) {
-        self.counted(front_end, request, self.limiter.admit_rates(request)).await
+        let begun_ns = self.now_ns();
+        let (verdict, permit) = self.limiter.admit_rates(request).await;
+        self.count(front_end, request, &verdict, begun_ns);
+        (verdict, permit)
     }
 
     /// Gives back everything that a receipt is for.
@@ -230,19 +237,11 @@ impl Engine {
     }
 
     /// Counts a decision, and how long it took.
-    async fn counted<R>(
-        &self,
-        front_end: FrontEnd,
-        request: &Request<'_>,
-        decide: impl Future<Output = (Verdict, R)>,
-    ) -> (Verdict, R) {
-        let begun_ns = self.now_ns();
-        let (verdict, more) = decide.await;
+    fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, begun_ns: u64) {
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        self.in_force.load().counters.count(front_end, request, &verdict);
+        self.in_force.load().counters.count(front_end, request, verdict);
         self.metrics.durations.observe(front_end, taken_ns);
-        (verdict, more)
     }
 
     fn keep(&self, permit: Permit<Store>, wants_receipt: bool) -> Option<ReceiptName> {

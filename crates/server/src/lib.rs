@@ -10,6 +10,8 @@ mod decision_counters;
 mod duration_histogram;
 mod engine;
 mod front_end;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod grpc;
 mod http;
 mod listen;
@@ -24,6 +26,8 @@ mod service_store;
 mod shared_store_metrics;
 mod text_format;
 mod throttle;
+mod whole_body;
+mod within;
 
 pub use engine::{Engine, Reload, ReloadError};
 pub use front_end::FrontEnd;

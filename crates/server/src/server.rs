@@ -166,9 +166,9 @@ async fn bind(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
 /// Gives each connection of a listener to its front end.
 async fn serve_listener(listener: Listener, accepting: Accepting, engine: Arc<Engine>, stopped: watch::Receiver<bool>) {
     let limits = accepting.limits;
-    let router = match listener {
-        Listener::Http => http::public_router(&engine),
-        Listener::Admin => http::admin_router(&engine),
+    let routes = match listener {
+        Listener::Http => http::public(&engine),
+        Listener::Admin => http::admin(&engine),
         Listener::Grpc => {
             let front_end = GrpcFrontEnd::new(&engine, stopped.clone());
             return accept(accepting, stopped, move |visitor| front_end.clone().serve_connection(visitor.stream)).await;
@@ -185,7 +185,7 @@ async fn serve_listener(listener: Listener, accepting: Accepting, engine: Arc<En
             .await;
         }
     };
-    accept(accepting, stopped, move |visitor| http::serve_connection(visitor, router.clone(), limits)).await;
+    accept(accepting, stopped, move |visitor| http::serve_connection(visitor, routes.clone(), limits)).await;
 }
 
 impl Listener {

@@ -1,6 +1,8 @@
 //! The gRPC front end: how Envoy and other gateways ask. The only part that
 //! knows protobuf. Messages are written by hand, so that nobody needs a compiler for them.
 
+#[cfg(fuzzing)]
+mod bytes;
 mod call;
 mod health;
 mod health_messages;
@@ -14,6 +16,7 @@ mod reflection_messages;
 mod rls_messages;
 mod service;
 mod status;
+mod unary;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,6 +27,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use crate::engine::Engine;
+#[cfg(fuzzing)]
+pub use bytes::{Answered, answer_bytes};
 use override_limits::OverrideLimits;
 use service::Services;
 

@@ -8,11 +8,15 @@ mod connection;
 mod described;
 mod forward_auth;
 mod header_lines;
+mod json;
 mod limits_body;
 mod members;
 mod openapi;
 mod problem;
 mod receipt;
+mod routes;
+mod straight_body;
+mod text;
 
 use std::sync::Arc;
 
@@ -23,10 +27,13 @@ use axum::routing::{MethodRouter, any, get, post};
 use axum::{Extension, Json, Router};
 
 use crate::engine::Engine;
-use connection::Caller;
+#[cfg(fuzzing)]
+pub(crate) use check_body::assert_both_roads_agree;
+pub(crate) use connection::Caller;
 pub(crate) use connection::serve_connection;
 pub use limits_body::LimitsBody;
 use problem::Problem;
+use routes::Routes;
 
 /// The format in which metrics are written.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -36,9 +43,9 @@ const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const ROUTES_WITHOUT_DESCRIPTION: [&str; 2] = ["/metrics", "/openapi.json"];
 
 /// What callers see.
-pub(crate) fn public_router(engine: &Arc<Engine>) -> Router {
+pub(crate) fn public(engine: &Arc<Engine>) -> Routes {
     let routes = public_routes().into_iter().fold(Router::new(), |router, (path, route)| router.route(path, route));
-    finish(routes, engine)
+    Routes::new(finish(routes, engine), Some(Arc::clone(engine)))
 }
 
 /// As a list, so that the description can be held to it.
@@ -46,7 +53,7 @@ fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
     vec![
         ("/healthz", get(async || "ok\n")),
         ("/readyz", get(ready)),
-        ("/v1/check", post(check::check)),
+        (check::CHECK_PATH, post(check::check)),
         ("/v1/check/batch", post(check::batch)),
         ("/v1/refund", post(receipt::refund)),
         ("/v1/settle", post(receipt::settle)),
@@ -60,8 +67,8 @@ fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
 }
 
 /// What operators see.
-pub(crate) fn admin_router(engine: &Arc<Engine>) -> Router {
-    finish(Router::new().route("/metrics", get(metrics)), engine)
+pub(crate) fn admin(engine: &Arc<Engine>) -> Routes {
+    Routes::new(finish(Router::new().route("/metrics", get(metrics)), engine), None)
 }
 
 fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use pin_project_lite::pin_project;
 
 use super::routes::Routes;
-use crate::listen::{Activity, ConnectionLimits, UnderWay, Visitor, Watched};
+use crate::listen::{Activity, ConnectionLimits, UnderWay, Visitor, Watched, WithWatch};
 
 /// More header fields than a browser and three proxies send together.
 const MAX_HEADER_FIELDS: usize = 100;
@@ -61,13 +61,8 @@ pub(crate) async fn serve_connection(visitor: Visitor, routes: Routes, limits: C
         .max_headers(MAX_HEADER_FIELDS)
         .max_header_size(MAX_HEAD_BYTES)
         .serve_connection(stream, answer);
-    tokio::select! {
-        // There is nearly always something to do on the connection, and then it is on time.
-        biased;
-        // Whatever the other end did wrong was its own connection's end, and nobody else's business.
-        _ = connection => {}
-        () = activity.overdue(&limits, &mut stopped) => {}
-    }
+    // Whatever the other end did wrong was its own connection's end, and nobody else's business.
+    WithWatch::new(connection, activity.overdue(&limits, &mut stopped)).await;
 }
 
 pin_project! {

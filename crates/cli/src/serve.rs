@@ -131,7 +131,11 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
 }
 
 fn runtime(threads: Option<NonZeroUsize>) -> io::Result<tokio::runtime::Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    // One thread needs none of what several need to share their work.
+    let mut builder = match threads.map(NonZeroUsize::get) {
+        Some(1) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
     if let Some(threads) = threads {
         builder.worker_threads(threads.get());
     }

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::future::Future;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -135,8 +134,11 @@ impl Engine {
 
     /// Decides one request, and counts it. Permits are looked at and not taken.
     pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
+        let begun_ns = self.now_ns();
         let seen = |verdict: &Verdict, met: &Met| self.observer.see(front_end, request, verdict, met);
-        self.counted(front_end, request, async { (self.limiter.watched(seen).decide(request).await, ()) }).await.0
+        let verdict = self.limiter.watched(seen).decide(request).await;
+        self.count(front_end, request, &verdict, begun_ns);
+        verdict
     }
 
     /// Decides one request as if nobody watched, so that a benchmark can tell what watching costs.
@@ -158,8 +160,10 @@ impl Engine {
         if !takes_something {
             return (self.decide(front_end, request).await, None);
         }
+        let begun_ns = self.now_ns();
         let seen = |verdict: &Verdict, met: &Met| self.observer.see(front_end, request, verdict, met);
-        let (verdict, permit) = self.counted(front_end, request, self.limiter.watched(seen).admit(request)).await;
+        let (verdict, permit) = self.limiter.watched(seen).admit(request).await;
+        self.count(front_end, request, &verdict, begun_ns);
         let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt));
         (verdict, receipt)
     }
@@ -172,8 +176,11 @@ impl Engine {
         front_end: FrontEnd,
         request: &Request<'_>,
     ) -> (Verdict, Option<Permit<Store>>) {
+        let begun_ns = self.now_ns();
         let seen = |verdict: &Verdict, met: &Met| self.observer.see(front_end, request, verdict, met);
-        self.counted(front_end, request, self.limiter.watched(seen).admit_rates(request)).await
+        let (verdict, permit) = self.limiter.watched(seen).admit_rates(request).await;
+        self.count(front_end, request, &verdict, begun_ns);
+        (verdict, permit)
     }
 
     /// Gives back everything that a receipt is for.
@@ -258,9 +265,8 @@ impl Engine {
             }
         };
         let together = self.limiter.watched(seen).decide_together(asked).await;
-        let taken_ns = self.now_ns().saturating_sub(begun_ns);
         if let Some(largest) = largest {
-            self.count(front_end, &largest.request, &together.overall, taken_ns);
+            self.count(front_end, &largest.request, &together.overall, begun_ns);
         }
         together
     }
@@ -283,21 +289,9 @@ impl Engine {
     }
 
     /// Counts a decision, and how long it took.
-    async fn counted<R>(
-        &self,
-        front_end: FrontEnd,
-        request: &Request<'_>,
-        decide: impl Future<Output = (Verdict, R)>,
-    ) -> (Verdict, R) {
-        let begun_ns = self.now_ns();
-        let (verdict, more) = decide.await;
+    fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, begun_ns: u64) {
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        self.count(front_end, request, &verdict, taken_ns);
-        (verdict, more)
-    }
-
-    fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, taken_ns: u64) {
         self.metrics.count(&self.in_force.load().counters, front_end, request, verdict, taken_ns);
     }
 

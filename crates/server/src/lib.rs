@@ -10,6 +10,8 @@ mod duration_histogram;
 mod engine;
 mod exposition;
 mod front_end;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod grpc;
 mod http;
 mod listen;
@@ -29,6 +31,8 @@ mod sharded_counters;
 mod shared_store_metrics;
 mod text_format;
 mod throttle;
+mod whole_body;
+mod within;
 
 pub use engine::{Engine, Reload, ReloadError};
 pub use front_end::FrontEnd;

@@ -188,9 +188,9 @@ async fn bind(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
 async fn serve_listener(listener: Listener, accepting: Accepting, admin: Admin, stopped: watch::Receiver<bool>) {
     let limits = accepting.limits;
     let engine = Arc::clone(&admin.engine);
-    let router = match listener {
-        Listener::Http => http::public_router(&engine),
-        Listener::Admin => http::admin_router(admin),
+    let routes = match listener {
+        Listener::Http => http::public(&engine),
+        Listener::Admin => http::admin_routes(admin),
         Listener::Grpc => {
             let front_end = GrpcFrontEnd::new(&engine, stopped.clone());
             return accept(accepting, stopped, move |visitor| front_end.clone().serve_connection(visitor.stream)).await;
@@ -207,7 +207,7 @@ async fn serve_listener(listener: Listener, accepting: Accepting, admin: Admin, 
             .await;
         }
     };
-    accept(accepting, stopped, move |visitor| http::serve_connection(visitor, router.clone(), limits)).await;
+    accept(accepting, stopped, move |visitor| http::serve_connection(visitor, routes.clone(), limits)).await;
 }
 
 impl Listener {

@@ -101,7 +101,9 @@ impl Store for ServiceStore {
                 received(store.decide(&charged(charges, ServiceLimit::of_memory)).await, ServiceReceipt::Memory)
             }
             ServiceStore::Redis(store) => {
-                received(store.decide(&charged(charges, ServiceLimit::of_redis)).await, ServiceReceipt::Redis)
+                let charges = charged(charges, ServiceLimit::of_redis);
+                // On the heap: it is large, and those who ask in memory would carry it about.
+                received(Box::pin(store.decide(&charges)).await, ServiceReceipt::Redis)
             }
         }
     }
@@ -127,7 +129,9 @@ impl Store for ServiceStore {
             (ServiceStore::Memory(store), ServiceReceipt::Memory(receipt)) => {
                 Store::settle(store, receipt, true_cost).await
             }
-            (ServiceStore::Redis(store), ServiceReceipt::Redis(receipt)) => store.settle(receipt, true_cost).await,
+            (ServiceStore::Redis(store), ServiceReceipt::Redis(receipt)) => {
+                Box::pin(store.settle(receipt, true_cost)).await
+            }
             _ => unreachable!("{OF_ANOTHER_STORE}"),
         }
     }

@@ -3,11 +3,14 @@
 
 #[path = "../../../server/tests/service/client.rs"]
 mod client;
+mod hostile;
 mod log;
 mod outputs;
 mod policies;
 mod reload;
+mod rls_client;
 mod running;
 mod serve;
 mod shared_store;
+mod stopping;
 mod usage;

@@ -13,6 +13,8 @@ pub(crate) struct Running {
     stderr: BufReader<ChildStderr>,
     pub(crate) http: SocketAddr,
     /// If it was told to listen there.
+    pub(crate) grpc: Option<SocketAddr>,
+    /// If it was told to listen there.
     pub(crate) resp: Option<SocketAddr>,
     pub(crate) admin: SocketAddr,
 }
@@ -69,10 +71,11 @@ impl Running {
         };
         let http = listening("http", "http");
         let given: Vec<_> = command.get_args().collect();
-        let is_off = given.windows(2).any(|pair| pair == ["--resp", "off"]);
-        let resp = (!is_off).then(|| listening("resp", "redis"));
+        let is_on = |listener: &str| !given.windows(2).any(|pair| pair == [listener, "off"]);
+        let grpc = is_on("--grpc").then(|| listening("grpc", "http"));
+        let resp = is_on("--resp").then(|| listening("resp", "redis"));
         let admin = listening("admin", "http");
-        Running { child, stderr, http, resp, admin }
+        Running { child, stderr, http, grpc, resp, admin }
     }
 
     /// The next line it says of itself, and not of rules or requests.
@@ -95,6 +98,13 @@ impl Running {
     pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// The memory that it holds.
+    pub(crate) fn resident_kb(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+        resident.unwrap().trim().parse().unwrap()
     }
 
     /// Waits for its end, and returns its exit code.

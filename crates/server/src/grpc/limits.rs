@@ -11,5 +11,6 @@ pub(super) const MAX_ENTRIES: usize = 64;
 /// Whoever is still sending a message of this size after so long does not mean it.
 pub(super) const CALL_WITHIN: Duration = Duration::from_secs(10);
 pub(super) const GREETED_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const GREETED_WHILE_STOPPING: Duration = Duration::from_millis(500);
 pub(super) const PING_EVERY: Duration = Duration::from_secs(30);
 pub(super) const PING_ANSWERED_WITHIN: Duration = Duration::from_secs(20);

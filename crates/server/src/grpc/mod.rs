@@ -1,6 +1,8 @@
 //! The gRPC front end: how Envoy and other gateways ask. The only part that
 //! knows protobuf. Messages are written by hand, so that nobody needs a compiler for them.
 
+#[cfg(fuzzing)]
+mod bytes;
 mod call;
 mod health;
 mod health_messages;
@@ -14,7 +16,9 @@ mod reflection_messages;
 mod rls_messages;
 mod service;
 mod status;
+mod unary;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use hyper::server::conn::http2;
@@ -23,6 +27,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use crate::engine::Engine;
+#[cfg(fuzzing)]
+pub use bytes::{Answered, answer_bytes};
 use override_limits::OverrideLimits;
 use service::Services;
 
@@ -42,9 +48,13 @@ impl GrpcFrontEnd {
     /// Serves one connection until the other end has gone, or it is stopped and every call under way is answered.
     pub(crate) async fn serve_connection(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         let mut stopped = self.stopped;
+        let mut greeting = pin!(tokio::time::timeout(limits::GREETED_WITHIN, preface::greeted(io)));
         let greeted = tokio::select! {
-            greeted = tokio::time::timeout(limits::GREETED_WITHIN, preface::greeted(io)) => greeted,
-            _ = stopped.wait_for(|stopped| *stopped) => return,
+            greeted = &mut greeting => greeted,
+            // Who has just connected may have asked already; then this moment is all it takes.
+            () = until(&mut stopped) => {
+                tokio::time::timeout(limits::GREETED_WHILE_STOPPING, greeting).await.and_then(|greeted| greeted)
+            }
         };
         let Ok(Some(io)) = greeted else { return };
         let connection = http2::Builder::new(TokioExecutor::new())
@@ -58,8 +68,13 @@ impl GrpcFrontEnd {
         tokio::select! {
             // Whatever went wrong, it was the other end's, and it has gone.
             _ = &mut connection => return,
-            _ = stopped.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),
+            () = until(&mut stopped) => connection.as_mut().graceful_shutdown(),
         }
         let _ = connection.await;
     }
+}
+
+/// Waits until the service stops. If it is gone altogether, that is as good a reason.
+async fn until(stopped: &mut watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stopped| *stopped).await;
 }

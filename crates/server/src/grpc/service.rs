@@ -19,6 +19,7 @@ use super::limits::{CALL_WITHIN, MAX_MESSAGE_BYTES};
 use super::override_limits::OverrideLimits;
 use super::rate_limit::ShouldRateLimit;
 use super::reflection::Reflection;
+use super::unary::unary;
 use crate::engine::Engine;
 
 /// The services, by name.
@@ -28,6 +29,8 @@ pub(super) const SERVICES: [&str; 4] = [
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
 ];
+
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// All services of the front end.
 #[derive(Clone, Debug)]
@@ -42,12 +45,15 @@ impl Services {
         Services { engine, overrides, stopped }
     }
 
+    /// What gateways ask for every request.
+    async fn should_rate_limit(self, request: Request<Incoming>) -> Response<Body> {
+        let service = ShouldRateLimit { engine: self.engine, overrides: self.overrides };
+        unary(request, async |asked| service.answer(&asked).await).await
+    }
+
+    /// What is asked now and then.
     async fn answer(self, request: Request<Incoming>) -> Response<Body> {
         match request.uri().path() {
-            "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => {
-                let Services { engine, overrides, .. } = self;
-                in_time(grpc().unary(ShouldRateLimit { engine, overrides }, request)).await
-            }
             "/grpc.health.v1.Health/Check" => in_time(grpc().unary(Check(self.stopped), request)).await,
             "/grpc.health.v1.Health/Watch" => grpc().server_streaming(Watch(self.stopped), request).await,
             "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
@@ -81,7 +87,12 @@ impl hyper::service::Service<Request<Incoming>> for Services {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let answer = self.clone().answer(request);
-        Box::pin(async move { Ok(answer.await) })
+        let services = self.clone();
+        // Two futures, because the second is ten times as large, and both are moved to the heap.
+        if request.uri().path() == SHOULD_RATE_LIMIT {
+            Box::pin(async move { Ok(services.should_rate_limit(request).await) })
+        } else {
+            Box::pin(async move { Ok(services.answer(request).await) })
+        }
     }
 }

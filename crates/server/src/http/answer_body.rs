@@ -1,73 +1,54 @@
-use serde::Serialize;
+//! A verdict as callers read it.
+//!
+//! It is written by hand: every check is answered so, and a serialiser takes
+//! longer to look for what must be escaped in the names of members than the
+//! decision took.
+
 use tollgate::{Action, Decision, RuleState, Verdict};
 
+use super::json::Json;
 use crate::receipts::ReceiptName;
 
 const MS_NS: u64 = 1_000_000;
 
-/// A verdict as callers read it. Where no rule decided, there is no limit to tell.
-#[derive(Serialize)]
-pub(super) struct AnswerBody {
-    allowed: bool,
-    action: &'static str,
-    rule: Option<String>,
-    limit: Option<u64>,
-    remaining: Option<u64>,
-    reset_after_ms: Option<u64>,
-    retry_after_ms: Option<u64>,
-    /// How long the caller waits before it goes on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay_ms: Option<u64>,
-    source: &'static str,
-    /// With what to refund, settle or release it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    receipt: Option<String>,
-    rules: Vec<RuleBody>,
-}
-
-#[derive(Serialize)]
-struct RuleBody {
-    rule: String,
-    allowed: bool,
-    limit: u64,
-    remaining: u64,
-    reset_after_ms: Option<u64>,
-    retry_after_ms: Option<u64>,
-    shadow: bool,
-}
-
-impl AnswerBody {
-    pub(super) fn new(verdict: &Verdict, receipt: Option<ReceiptName>) -> AnswerBody {
-        let decision = verdict.deciding().map(|state| &state.decision);
-        AnswerBody {
-            allowed: verdict.is_allowed(),
-            action: verdict.action().name(),
-            rule: verdict.rule().map(str::to_owned),
-            limit: decision.map(|decision| decision.limit),
-            remaining: decision.map(|decision| decision.remaining),
-            reset_after_ms: decision.and_then(reset_after_ms),
-            retry_after_ms: verdict.retry_after().map(|wait| ms(wait.as_nanos())),
-            delay_ms: (verdict.action() == Action::Delay).then(|| ms(verdict.delay().as_nanos())),
-            source: verdict.source().name(),
-            receipt: receipt.map(|receipt| receipt.to_string()),
-            rules: verdict.states().iter().map(|state| RuleBody::new(verdict, state)).collect(),
-        }
+/// Writes an answer behind what is there. Where no rule decided, there is no limit to tell.
+pub(super) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Option<ReceiptName>) {
+    let decision = verdict.deciding().map(|state| &state.decision);
+    let mut json = Json::new(out);
+    json.raw(r#"{"allowed":"#).boolean(verdict.is_allowed());
+    json.raw(r#","action":"#).text(verdict.action().name());
+    json.raw(r#","rule":"#).text_or_null(verdict.rule());
+    json.raw(r#","limit":"#).number_or_null(decision.map(|decision| decision.limit));
+    json.raw(r#","remaining":"#).number_or_null(decision.map(|decision| decision.remaining));
+    json.raw(r#","reset_after_ms":"#).number_or_null(decision.and_then(reset_after_ms));
+    json.raw(r#","retry_after_ms":"#).number_or_null(verdict.retry_after().map(|wait| ms(wait.as_nanos())));
+    if verdict.action() == Action::Delay {
+        // How long the caller waits before it goes on.
+        json.raw(r#","delay_ms":"#).number(ms(verdict.delay().as_nanos()));
     }
+    json.raw(r#","source":"#).text(verdict.source().name());
+    if let Some(receipt) = receipt {
+        // With what to refund, settle or release it.
+        json.raw(r#","receipt":"#).text(&receipt.to_string());
+    }
+    json.raw(r#","rules":["#);
+    for (at, state) in verdict.states().iter().enumerate() {
+        json.raw(if at == 0 { "" } else { "," });
+        write_rule(&mut json, verdict, state);
+    }
+    json.raw("]}");
 }
 
-impl RuleBody {
-    fn new(verdict: &Verdict, state: &RuleState) -> RuleBody {
-        let decision = &state.decision;
-        RuleBody {
-            rule: verdict.rule_name(state).to_owned(),
-            allowed: decision.is_allowed(),
-            limit: decision.limit,
-            remaining: decision.remaining,
-            reset_after_ms: reset_after_ms(decision),
-            retry_after_ms: decision.retry_after().map(|wait_ns| ms(wait_ns.into())),
-            shadow: state.shadow,
-        }
-    }
+fn write_rule(json: &mut Json<'_>, verdict: &Verdict, state: &RuleState) {
+    let decision = &state.decision;
+    json.raw(r#"{"rule":"#).text(verdict.rule_name(state));
+    json.raw(r#","allowed":"#).boolean(decision.is_allowed());
+    json.raw(r#","limit":"#).number(decision.limit);
+    json.raw(r#","remaining":"#).number(decision.remaining);
+    json.raw(r#","reset_after_ms":"#).number_or_null(reset_after_ms(decision));
+    json.raw(r#","retry_after_ms":"#).number_or_null(decision.retry_after().map(|wait_ns| ms(wait_ns.into())));
+    json.raw(r#","shadow":"#).boolean(state.shadow);
+    json.raw("}");
 }
 
 /// Nobody knows when a permit without a lease comes back.
@@ -77,5 +58,9 @@ fn reset_after_ms(decision: &Decision) -> Option<u64> {
 
 /// Rounds up: who comes back after that many milliseconds does not come too early.
 fn ms(ns: u128) -> u64 {
-    u64::try_from(ns.div_ceil(MS_NS.into())).unwrap_or(u64::MAX)
+    match u64::try_from(ns) {
+        // Nearly always, and divided far sooner.
+        Ok(ns) => ns.div_ceil(MS_NS),
+        Err(_) => u64::try_from(ns.div_ceil(MS_NS.into())).unwrap_or(u64::MAX),
+    }
 }

@@ -1,14 +1,16 @@
+use std::fmt::Display;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::Extension;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
-use axum::{Extension, Json};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 
-use super::answer_body::AnswerBody;
-use super::body;
 use super::check_body::CheckBody;
 use super::connection::Caller;
 use super::problem::Problem;
+use super::{answer_body, body};
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
 
@@ -18,14 +20,41 @@ const MAX_CHECK_BYTES: usize = 64 << 10;
 /// The largest body of a batch: a kilobyte for each of its checks.
 const MAX_BATCH_BYTES: usize = CheckBody::MAX_BATCH << 10;
 
+/// The bytes that an answer under a few rules takes.
+const ANSWER_BYTES: usize = 512;
+
+/// Where the busiest route is.
+pub(super) const CHECK_PATH: &str = "/v1/check";
+
 /// `POST /v1/check`: one request, one decision.
 pub(super) async fn check(
     State(engine): State<Arc<Engine>>,
     Extension(caller): Extension<Caller>,
     body: Body,
-) -> Result<Json<AnswerBody>, Problem> {
-    let check = CheckBody::parse(&body::read(body, MAX_CHECK_BYTES, caller).await?)?;
-    Ok(Json(answer(&engine, &check).await))
+) -> Response<Body> {
+    answer_check(&engine, caller, body).await
+}
+
+/// The same, for who has not come through the router.
+pub(super) async fn answer_check<B>(engine: &Engine, caller: Caller, body: B) -> Response<Body>
+where
+    B: HttpBody<Data = Bytes, Error: Display>,
+{
+    match decide(engine, caller, body).await {
+        Ok(json) => respond(json),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn decide<B>(engine: &Engine, caller: Caller, body: B) -> Result<Vec<u8>, Problem>
+where
+    B: HttpBody<Data = Bytes, Error: Display>,
+{
+    let body = body::read(body, MAX_CHECK_BYTES, caller).await?;
+    let check = CheckBody::parse(&body)?;
+    let mut json = Vec::with_capacity(ANSWER_BYTES);
+    answer(engine, &check, &mut json).await;
+    Ok(json)
 }
 
 /// `POST /v1/check/batch`: several requests, decided one after the other. If
@@ -34,17 +63,29 @@ pub(super) async fn batch(
     State(engine): State<Arc<Engine>>,
     Extension(caller): Extension<Caller>,
     body: Body,
-) -> Result<Json<Vec<AnswerBody>>, Problem> {
+) -> Result<Response<Body>, Problem> {
     let checks = CheckBody::parse_batch(&body::read(body, MAX_BATCH_BYTES, caller).await?)?;
-    let mut answers = Vec::with_capacity(checks.len());
-    for check in &checks {
-        answers.push(answer(&engine, check).await);
+    let mut json = Vec::with_capacity(ANSWER_BYTES * checks.len() + 2);
+    json.push(b'[');
+    for (at, check) in checks.iter().enumerate() {
+        if at > 0 {
+            json.push(b',');
+        }
+        answer(&engine, check, &mut json).await;
     }
-    Ok(Json(answers))
+    json.push(b']');
+    Ok(respond(json))
 }
 
-async fn answer(engine: &Engine, check: &CheckBody) -> AnswerBody {
+/// Decides a check, and writes the answer behind what is there.
+async fn answer(engine: &Engine, check: &CheckBody<'_>, json: &mut Vec<u8>) {
     let identities = check.identities();
     let (verdict, receipt) = engine.check(FrontEnd::Http, &check.request(&identities), check.wants_receipt()).await;
-    AnswerBody::new(&verdict, receipt)
+    answer_body::write(json, &verdict, receipt);
+}
+
+fn respond(json: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(Body::from(json));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }

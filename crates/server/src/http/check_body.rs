@@ -4,38 +4,62 @@ use serde_json::{Map, Value};
 use tollgate::Request;
 
 use super::problem::Problem;
+use super::straight_body::StraightBody;
+use super::text::Text;
 
 /// What a check may say.
 pub(super) const MEMBERS: [&str; 8] = ["ip", "method", "host", "path", "headers", "identities", "cost", "receipt"];
 
 /// The body of a check: what is known of somebody else's request.
-#[derive(Debug)]
-pub(super) struct CheckBody {
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CheckBody<'a> {
     ip: Option<IpAddr>,
-    method: String,
-    host: Option<String>,
-    path: String,
-    headers: Vec<(String, String)>,
+    method: Option<Text<'a>>,
+    host: Option<Text<'a>>,
+    path: Option<Text<'a>>,
+    headers: Vec<(Text<'a>, Text<'a>)>,
     /// Also such as the policy does not know: a gateway may tell more than a policy uses.
-    identities: Vec<(String, String)>,
+    identities: Vec<(Text<'a>, Text<'a>)>,
     cost: u64,
     receipt: bool,
 }
 
-impl CheckBody {
+impl<'a> CheckBody<'a> {
     /// The most checks in a batch. Each is a decision that others on the same thread wait for.
     pub(super) const MAX_BATCH: usize = 1_000;
 
     /// Reads it. A member that is null is absent.
-    pub(super) fn parse(body: &[u8]) -> Result<CheckBody, Problem> {
+    pub(super) fn parse(body: &'a [u8]) -> Result<CheckBody<'a>, Problem> {
+        match StraightBody::parse(body) {
+            Some(straight) => Ok(CheckBody::of(straight)),
+            None => CheckBody::look_closer(body),
+        }
+    }
+
+    /// Reads one that may be wrong, and says what is.
+    pub(super) fn look_closer(body: &[u8]) -> Result<CheckBody<'a>, Problem> {
         if body.is_empty() {
             return Err(Problem::bad_body("it is empty; a check that says nothing is {}"));
         }
         CheckBody::read(json(body)?)
     }
 
+    fn of(straight: StraightBody<'a>) -> CheckBody<'a> {
+        let StraightBody { ip, method, host, path, headers, identities, cost, receipt } = straight;
+        CheckBody {
+            ip,
+            method,
+            host,
+            path,
+            headers: headers.map_or_else(Vec::new, |headers| headers.0),
+            identities: identities.map_or_else(Vec::new, |identities| identities.0),
+            cost: cost.unwrap_or(1),
+            receipt: receipt.unwrap_or(false),
+        }
+    }
+
     /// Reads a list of them.
-    pub(super) fn parse_batch(body: &[u8]) -> Result<Vec<CheckBody>, Problem> {
+    pub(super) fn parse_batch(body: &[u8]) -> Result<Vec<CheckBody<'a>>, Problem> {
         let Value::Array(checks) = json(body)? else {
             return Err(Problem::bad_body("it must be a JSON array of checks"));
         };
@@ -46,7 +70,7 @@ impl CheckBody {
         checks.into_iter().enumerate().map(read).collect()
     }
 
-    fn read(value: Value) -> Result<CheckBody, Problem> {
+    fn read(value: Value) -> Result<CheckBody<'a>, Problem> {
         let Value::Object(members) = value else {
             return Err(Problem::bad_body("it must be a JSON object such as {\"ip\":\"203.0.113.9\"}"));
         };
@@ -55,9 +79,9 @@ impl CheckBody {
             match name.as_str() {
                 known if value.is_null() && MEMBERS.contains(&known) => {}
                 "ip" => check.ip = Some(ip(&value)?),
-                "method" => check.method = text("method", value)?,
+                "method" => check.method = Some(text("method", value)?),
                 "host" => check.host = Some(text("host", value)?),
-                "path" => check.path = text("path", value)?,
+                "path" => check.path = Some(text("path", value)?),
                 "headers" => check.headers = headers(value)?,
                 "identities" => check.identities = identities(value)?,
                 "cost" => check.cost = cost(&value)?,
@@ -79,11 +103,11 @@ impl CheckBody {
 
     /// The request it tells of. Its address is taken for that of whoever sent
     /// it, so that trusted proxies are believed as if they had connected here.
-    pub(super) fn request<'a>(&'a self, identities: &'a [(&'a str, &'a str)]) -> Request<'a> {
+    pub(super) fn request<'b>(&'b self, identities: &'b [(&'b str, &'b str)]) -> Request<'b> {
         Request {
-            method: &self.method,
-            host: self.host.as_deref(),
-            target: &self.path,
+            method: self.method.as_ref().map_or("", Text::as_str),
+            host: self.host.as_ref().map(Text::as_str),
+            target: self.path.as_ref().map_or("", Text::as_str),
             headers: &self.headers,
             identities,
             cost: self.cost,
@@ -91,12 +115,12 @@ impl CheckBody {
         }
     }
 
-    fn saying_nothing() -> CheckBody {
+    fn saying_nothing() -> CheckBody<'a> {
         CheckBody {
             ip: None,
-            method: String::new(),
+            method: None,
             host: None,
-            path: String::new(),
+            path: None,
             headers: Vec::new(),
             identities: Vec::new(),
             cost: 1,
@@ -124,25 +148,22 @@ fn cost(value: &Value) -> Result<u64, Problem> {
     value.as_u64().ok_or_else(|| Problem::bad_member("cost", "a whole number from 0 to 18446744073709551615"))
 }
 
-fn text(member: &str, value: Value) -> Result<String, Problem> {
-    match value {
-        Value::String(text) => Ok(text),
-        _ => Err(Problem::bad_member(member, "a string")),
-    }
+fn text(member: &str, value: Value) -> Result<Text<'static>, Problem> {
+    string(value).ok_or_else(|| Problem::bad_member(member, "a string"))
 }
 
-fn identities(value: Value) -> Result<Vec<(String, String)>, Problem> {
+fn identities(value: Value) -> Result<Vec<(Text<'static>, Text<'static>)>, Problem> {
     let wrong = || Problem::bad_member("identities", "an object of strings");
     members(value)
         .ok_or_else(wrong)?
         .into_iter()
-        .map(|(name, value)| Some((name, string(value)?)))
+        .map(|(name, value)| Some((name.into(), string(value)?)))
         .collect::<Option<_>>()
         .ok_or_else(wrong)
 }
 
 /// A header may occur several times: then its values are a list.
-fn headers(value: Value) -> Result<Vec<(String, String)>, Problem> {
+fn headers(value: Value) -> Result<Vec<(Text<'static>, Text<'static>)>, Problem> {
     let wrong = || Problem::bad_member("headers", "an object of strings, or of lists of strings");
     let mut headers = Vec::new();
     for (name, value) in members(value).ok_or_else(wrong)? {
@@ -151,7 +172,7 @@ fn headers(value: Value) -> Result<Vec<(String, String)>, Problem> {
             line => vec![line],
         };
         for line in lines {
-            headers.push((name.clone(), string(line).ok_or_else(wrong)?));
+            headers.push((name.clone().into(), string(line).ok_or_else(wrong)?));
         }
     }
     Ok(headers)
@@ -164,9 +185,48 @@ fn members(value: Value) -> Option<Map<String, Value>> {
     }
 }
 
-fn string(value: Value) -> Option<String> {
+fn string(value: Value) -> Option<Text<'static>> {
     match value {
-        Value::String(text) => Some(text),
+        Value::String(text) => Some(text.into()),
         _ => None,
+    }
+}
+
+/// What is read straight must be what a closer look makes of it.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn assert_both_roads_agree(body: &[u8]) {
+    if let Some(straight) = StraightBody::parse(body) {
+        let closer = CheckBody::look_closer(body);
+        assert_eq!(Some(CheckBody::of(straight)), closer.ok(), "{}", String::from_utf8_lossy(body));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_means_the_same_on_both_roads() {
+        for body in [
+            "{}",
+            r#"{"ip":"2001:db8::1","method":"POST","host":"h","path":"/a\u0020b","cost":0,"receipt":true}"#,
+            r#"{"ip":null,"headers":null,"identities":null,"cost":null,"receipt":null}"#,
+            r#"{"headers":{"b":["1","2"],"a":"3","c":[]},"identities":{"user":"4\n2","org":"é"}}"#,
+            r#"{"headers":{"a":"1","a":"2"},"cost":1,"cost":2}"#,
+            r#"{"cost":1.0}"#,
+            r#"{"identities":{"user":["42"]}}"#,
+            r#"[null,null,null,null,null,null,null,null]"#,
+        ] {
+            assert_both_roads_agree(body.as_bytes());
+        }
+        let well_formed = r#"{"ip":"203.0.113.9","headers":{"x":["1","2"]},"identities":{"user":"42"}}"#;
+        assert!(StraightBody::parse(well_formed.as_bytes()).is_some(), "what is well formed is read straight");
+    }
+
+    #[test]
+    fn an_object_with_many_members_is_read_too() {
+        let members: Vec<String> = (0..100).map(|at| format!("\"x-{at}\":\"{at}\"")).collect();
+        let body = format!("{{\"headers\":{{{}}}}}", members.join(","));
+        assert_eq!(CheckBody::parse(body.as_bytes()).map(|check| check.headers.len()).ok(), Some(100));
     }
 }

@@ -1,21 +1,21 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::{HeaderValue, Request, Response, header};
+use axum::http::{HeaderValue, Request, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use pin_project_lite::pin_project;
-use tokio::sync::watch;
 
-use crate::listen::{Activity, ConnectionLimits, UnderWay, Visitor, Watched};
+use super::routes::Routes;
+use crate::listen::{Activity, ConnectionLimits, UnderWay, Visitor, Watched, WithWatch};
 
 /// More header fields than a browser and three proxies send together.
 const MAX_HEADER_FIELDS: usize = 100;
@@ -25,54 +25,44 @@ const MAX_HEAD_BYTES: usize = 32 << 10;
 
 /// What handlers may know of the connection, among a request's extensions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caller {
+pub(crate) struct Caller {
     /// Who is at the other end of it.
-    pub(super) address: IpAddr,
+    pub(crate) address: IpAddr,
     /// How long the body may take.
-    pub(super) body_at_most: Duration,
+    pub(crate) body_at_most: Duration,
     /// Whether the service is about to end.
-    pub(super) is_stopping: bool,
+    pub(crate) is_stopping: bool,
 }
 
 /// Serves HTTP/1.1 on one connection until either end closes it, or it has taken too long.
-pub(crate) async fn serve_connection(visitor: Visitor, router: Router, limits: ConnectionLimits) {
+pub(crate) async fn serve_connection(visitor: Visitor, routes: Routes, limits: ConnectionLimits) {
     let Visitor { stream, address, mut stopped } = visitor;
     let activity = Activity::new();
     let stream = TokioIo::new(Watched::new(stream, activity.clone()));
     let answer = {
         let (activity, stopped) = (activity.clone(), stopped.clone());
         let (address, body_at_most) = (address.ip(), limits.body_at_most);
+        let connection = Arc::new((routes, stopped));
         service_fn(move |request: Request<Incoming>| {
             let under_way = activity.begin_request();
-            let caller = Caller { address, body_at_most, is_stopping: *stopped.borrow() };
-            answer(router.clone(), request, caller, under_way, stopped.clone())
+            let connection = Arc::clone(&connection);
+            async move {
+                let (routes, stopped) = &*connection;
+                let caller = Caller { address, body_at_most, is_stopping: *stopped.borrow() };
+                let mut response = routes.answer(request, caller).await;
+                if *stopped.borrow() {
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok::<_, Infallible>(response.map(|body| UntilEnd { body, _under_way: under_way }))
+            }
         })
     };
     let connection = http1::Builder::new()
         .max_headers(MAX_HEADER_FIELDS)
         .max_header_size(MAX_HEAD_BYTES)
         .serve_connection(stream, answer);
-    tokio::select! {
-        // Whatever the other end did wrong was its own connection's end, and nobody else's business.
-        _ = connection => {}
-        () = activity.overdue(&limits, &mut stopped) => {}
-    }
-}
-
-async fn answer(
-    mut router: Router,
-    request: Request<Incoming>,
-    caller: Caller,
-    under_way: UnderWay,
-    stopped: watch::Receiver<bool>,
-) -> Result<Response<UntilEnd>, Infallible> {
-    let mut request = request.map(Body::new);
-    request.extensions_mut().insert(caller);
-    let mut response = tower_service::Service::call(&mut router, request).await?;
-    if *stopped.borrow() {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    Ok(response.map(|body| UntilEnd { body, _under_way: under_way }))
+    // Whatever the other end did wrong was its own connection's end, and nobody else's business.
+    WithWatch::new(connection, activity.overdue(&limits, &mut stopped)).await;
 }
 
 pin_project! {

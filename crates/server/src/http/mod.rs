@@ -9,12 +9,16 @@ mod connection;
 mod described;
 mod forward_auth;
 mod header_lines;
+mod json;
 mod limits_body;
 mod members;
 mod openapi;
 mod problem;
 mod promise_body;
 mod receipt;
+mod routes;
+mod straight_body;
+mod text;
 
 use std::sync::Arc;
 
@@ -25,13 +29,16 @@ use axum::routing::{MethodRouter, any, get, post};
 use axum::{Extension, Json, Router};
 
 use crate::engine::Engine;
-pub(crate) use admin::{Admin, admin_router};
+pub(crate) use admin::{Admin, admin_routes};
 pub use admin::{AdminToken, ReloadRequest, TokenError};
-use connection::Caller;
+#[cfg(fuzzing)]
+pub(crate) use check_body::assert_both_roads_agree;
+pub(crate) use connection::Caller;
 pub(crate) use connection::serve_connection;
 pub use limits_body::LimitsBody;
 use problem::Problem;
 pub use promise_body::PromiseBody;
+use routes::Routes;
 
 /// The format in which metrics are written.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -41,9 +48,9 @@ const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const ROUTES_WITHOUT_DESCRIPTION: [&str; 2] = ["/metrics", "/openapi.json"];
 
 /// What callers see.
-pub(crate) fn public_router(engine: &Arc<Engine>) -> Router {
+pub(crate) fn public(engine: &Arc<Engine>) -> Routes {
     let routes = public_routes().into_iter().fold(Router::new(), |router, (path, route)| router.route(path, route));
-    finish(routes, engine)
+    Routes::new(finish(routes, engine), Some(Arc::clone(engine)))
 }
 
 /// As a list, so that the description can be held to it.
@@ -51,7 +58,7 @@ fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
     vec![
         ("/healthz", get(async || "ok\n")),
         ("/readyz", get(ready)),
-        ("/v1/check", post(check::check)),
+        (check::CHECK_PATH, post(check::check)),
         ("/v1/check/batch", post(check::batch)),
         ("/v1/refund", post(receipt::refund)),
         ("/v1/settle", post(receipt::settle)),

@@ -12,6 +12,7 @@ mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 mod watched;
+mod with_watch;
 
 pub(crate) use accept::{Accepting, Visitor, accept};
 pub(crate) use activity::{Activity, UnderWay};
@@ -21,3 +22,4 @@ pub(crate) use stream::Encryption;
 #[cfg(feature = "tls")]
 pub use tls::{Reloaded, Tls, TlsError, TlsFiles};
 pub(crate) use watched::Watched;
+pub(crate) use with_watch::WithWatch;

@@ -20,7 +20,7 @@ const READ_BYTES: usize = 4 << 10;
 /// Answers are sent before they take more than this, and a connection keeps no more than this while it is idle.
 const KEEP_BYTES: usize = 64 << 10;
 
-/// As much as is still taken from a client that could not be understood.
+/// As much as is still taken from a client that is not answered any more.
 const DISCARD_BYTES: usize = 64 << 10;
 
 /// Serves one connection until the client leaves, until it cannot be understood
@@ -48,17 +48,12 @@ pub async fn serve_connection(
             read = io.read_buf(&mut connection.input) => if read? == 0 {
                 return Ok(());
             },
-            () = &mut until_stopped => return io.shutdown().await,
+            () = &mut until_stopped => return close(&mut io).await,
         }
         connection.answer_all(&engine, &mut io).await?;
-        if connection.session.is_over {
-            io.shutdown().await?;
-            discard(&mut io).await;
-            return Ok(());
-        }
-        // Asked here too, because a client that always has more would never be stopped otherwise.
-        if *stopped.borrow() {
-            return io.shutdown().await;
+        // Whether it stops is asked here too: a client that always has more would never be stopped otherwise.
+        if connection.session.is_over || *stopped.borrow() {
+            return close(&mut io).await;
         }
     }
 }
@@ -148,6 +143,13 @@ fn note_throttled(engine: &Engine, session: &mut Session, begun_ns: u64) {
     if session.throttled > 0 {
         engine.note_throttled(std::mem::take(&mut session.throttled), begun_ns);
     }
+}
+
+/// Says goodbye, so that the last answer arrives.
+async fn close(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<()> {
+    io.shutdown().await?;
+    discard(io).await;
+    Ok(())
 }
 
 /// Takes what has come already. A connection that is closed with bytes unread is

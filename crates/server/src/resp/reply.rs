@@ -17,6 +17,9 @@ impl Protocol {
     }
 }
 
+/// Room for the lines of five integers of every length: each has a kind, at most 20 characters and an end.
+const LINES_BYTES: usize = 6 * 23;
+
 /// Writes answers behind each other, to be sent together.
 pub(super) struct Reply<'a> {
     out: &'a mut Vec<u8>,
@@ -94,11 +97,14 @@ impl<'a> Reply<'a> {
     /// A list of integers, which is all that the busiest command answers.
     #[inline]
     pub(super) fn integers<const COUNT: usize>(&mut self, values: [i64; COUNT]) {
-        // A line has a kind, at most 20 characters and an end: one reservation for all of them.
-        self.out.reserve((COUNT + 1) * 23);
-        self.array(COUNT);
-        for value in values {
-            self.integer(value);
+        // All lines are put together here, and written at once.
+        let mut lines = [0; LINES_BYTES];
+        match lines_of(&values, &mut lines) {
+            Some(length) => self.out.extend_from_slice(&lines[..length]),
+            None => {
+                self.array(COUNT);
+                values.into_iter().for_each(|value| self.integer(value));
+            }
         }
     }
 
@@ -109,13 +115,9 @@ impl<'a> Reply<'a> {
 
     #[inline]
     fn number(&mut self, kind: u8, value: i64) {
-        // Most numbers have one digit or two, and then the line is written at once.
-        match u8::try_from(value) {
-            Ok(digit @ 0..=9) => self.out.extend_from_slice(&[kind, b'0' + digit, b'\r', b'\n']),
-            Ok(two @ 10..=99) => {
-                self.out.extend_from_slice(&[kind, b'0' + two / 10, b'0' + two % 10, b'\r', b'\n']);
-            }
-            _ => self.line(kind, itoa::Buffer::new().format(value).as_bytes()),
+        let mut line = [0; 23];
+        if let Some(length) = line_of(kind, value, &mut line) {
+            self.out.extend_from_slice(&line[..length]);
         }
     }
 
@@ -128,6 +130,38 @@ impl<'a> Reply<'a> {
     fn end(&mut self) {
         self.out.extend_from_slice(b"\r\n");
     }
+}
+
+/// Puts a list of integers together; returns its length, or `None` if there is not enough room.
+#[inline]
+fn lines_of(values: &[i64], room: &mut [u8; LINES_BYTES]) -> Option<usize> {
+    let mut at = line_of(b'*', i64::try_from(values.len()).ok()?, room)?;
+    for value in values {
+        at += line_of(b':', *value, room.get_mut(at..)?)?;
+    }
+    Some(at)
+}
+
+/// Most numbers have one digit or two, and then the line is written at once.
+#[inline]
+fn line_of(kind: u8, value: i64, room: &mut [u8]) -> Option<usize> {
+    let (line, length) = match u8::try_from(value) {
+        Ok(digit @ 0..=9) => ([kind, b'0' + digit, b'\r', b'\n', 0], 4),
+        Ok(two @ 10..=99) => ([kind, b'0' + two / 10, b'0' + two % 10, b'\r', b'\n'], 5),
+        _ => return long_line_of(kind, value, room),
+    };
+    room.get_mut(..line.len())?.copy_from_slice(&line);
+    Some(length)
+}
+
+fn long_line_of(kind: u8, value: i64, room: &mut [u8]) -> Option<usize> {
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(value).as_bytes();
+    let (first, rest) = room.split_first_mut()?;
+    *first = kind;
+    rest.get_mut(..digits.len())?.copy_from_slice(digits);
+    rest.get_mut(digits.len()..digits.len() + 2)?.copy_from_slice(b"\r\n");
+    Some(digits.len() + 3)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use super::routes::Routes;
 use crate::engine::Engine;
 pub use reload::ReloadRequest;
 pub use token::{AdminToken, TokenError};
@@ -49,9 +50,9 @@ impl FromRef<Admin> for Arc<Engine> {
 }
 
 /// Behind the gate, everything.
-pub(crate) fn admin_router(admin: Admin) -> Router {
+pub(crate) fn admin_routes(admin: Admin) -> Routes {
     let gate = from_fn_with_state(admin.token.clone(), gate::gate);
-    Router::new()
+    let router = Router::new()
         .route("/metrics", get(super::metrics))
         .route("/api/rules", get(rules::rules))
         .route("/api/top", get(top::top))
@@ -63,5 +64,6 @@ pub(crate) fn admin_router(admin: Admin) -> Router {
         .fallback(super::no_such_path)
         .method_not_allowed_fallback(super::wrong_method)
         .layer(gate)
-        .with_state(admin)
+        .with_state(admin);
+    Routes::new(router, None)
 }

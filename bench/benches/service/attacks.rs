@@ -1,0 +1,151 @@
+//! What nobody sends who means well.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use crate::process::Process;
+
+/// Somebody who means harm, a little at a time. A step never waits.
+pub(crate) trait Attack {
+    fn step(&mut self);
+}
+
+/// All of them by name; the first does nothing.
+pub(crate) fn all(tollgate: &Process) -> Vec<(&'static str, Box<dyn Attack>)> {
+    let [http, grpc, resp] = ["http", "grpc", "resp"].map(|listener| tollgate.address(listener));
+    let check = |body: &[u8]| post(&format!("content-length: {}", body.len()), body);
+    let announced = post("content-length: 1073741824", b"");
+    let chunked = post("transfer-encoding: chunked", b"");
+    let chunk = [&b"10000\r\n"[..], &[b' '; 0x10000], b"\r\n"].concat();
+    let throttle = |key: &[u8]| {
+        let mut bytes = format!("*5\r\n$11\r\nCL.THROTTLE\r\n${}\r\n", key.len()).into_bytes();
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(b"\r\n$2\r\n15\r\n$2\r\n10\r\n$1\r\n1\r\n");
+        bytes
+    };
+    vec![
+        ("nothing", Box::new(Nothing)),
+        ("RESP: a string of 2 GB", Repeated::of(resp, b"*1\r\n$2000000000\r\n")),
+        ("RESP: a million arguments", Repeated::of(resp, b"*1000000\r\n")),
+        ("RESP: a line without end", Poured::of(resp, b"", &[b'x'; 1 << 14])),
+        ("RESP: CR LF and no UTF-8 in a key", Repeated::of(resp, &throttle(b"\r\n\xff\xfe"))),
+        ("HTTP: a body of 1 GB, announced", Poured::of(http, &announced, &[b' '; 1 << 16])),
+        ("HTTP: a body without end", Poured::of(http, &chunked, &chunk)),
+        ("HTTP: no UTF-8", Repeated::of(http, &check(b"{\"path\":\"\xff\xfe\"}"))),
+        ("HTTP: CR LF in an identity", Repeated::of(http, &check(br#"{"identities":{"user":"a\r\nb"}}"#))),
+        ("HTTP: 60,000 brackets", Repeated::of(http, &check(&[b'['; 60_000]))),
+        ("gRPC: no HTTP/2", Repeated::of(grpc, b"GET / HTTP/1.1\r\n\r\n")),
+        ("2,000 who trickle, on all", Box::new(Trickle { servers: [http, grpc, resp], streams: Vec::new(), at: 0 })),
+    ]
+}
+
+fn post(field: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("POST /v1/check HTTP/1.1\r\nhost: tollgate\r\n{field}\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+struct Nothing;
+
+impl Attack for Nothing {
+    fn step(&mut self) {}
+}
+
+/// The same bytes on one new connection after the other, some of which stay open.
+struct Repeated {
+    server: SocketAddr,
+    bytes: Vec<u8>,
+    open: VecDeque<TcpStream>,
+}
+
+impl Repeated {
+    const OPEN: usize = 50;
+
+    fn of(server: SocketAddr, bytes: &[u8]) -> Box<Repeated> {
+        Box::new(Repeated { server, bytes: bytes.to_vec(), open: VecDeque::new() })
+    }
+}
+
+impl Attack for Repeated {
+    fn step(&mut self) {
+        let Some(mut stream) = connect(self.server) else { return };
+        let _ = stream.write(&self.bytes);
+        self.open.push_back(stream);
+        if self.open.len() > Repeated::OPEN {
+            let mut oldest = self.open.pop_front();
+            // What was answered is taken, so that the end is an ordinary one.
+            let _ = oldest.as_mut().map(|stream| stream.read(&mut [0; 4096]));
+        }
+    }
+}
+
+/// More and more bytes, until the service has had enough; then anew.
+struct Poured {
+    server: SocketAddr,
+    head: Vec<u8>,
+    more: Vec<u8>,
+    stream: Option<TcpStream>,
+}
+
+impl Poured {
+    fn of(server: SocketAddr, head: &[u8], more: &[u8]) -> Box<Poured> {
+        Box::new(Poured { server, head: head.to_vec(), more: more.to_vec(), stream: None })
+    }
+}
+
+impl Attack for Poured {
+    fn step(&mut self) {
+        match &mut self.stream {
+            Some(stream) => {
+                let is_full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+                if stream.write(&self.more).is_err_and(|error| !is_full(&error)) {
+                    self.stream = None;
+                }
+            }
+            None => {
+                self.stream = connect(self.server);
+                let _ = self.stream.as_mut().map(|stream| stream.write(&self.head));
+            }
+        }
+    }
+}
+
+/// Many connections that say a byte now and then.
+struct Trickle {
+    servers: [SocketAddr; 3],
+    streams: Vec<TcpStream>,
+    at: usize,
+}
+
+impl Trickle {
+    const CONNECTIONS: usize = 2_000;
+    const EACH_STEP: usize = 20;
+}
+
+impl Attack for Trickle {
+    fn step(&mut self) {
+        for _ in 0..Trickle::EACH_STEP {
+            self.at += 1;
+            let server = self.servers[self.at % self.servers.len()];
+            if self.streams.len() < Trickle::CONNECTIONS {
+                self.streams.extend(connect(server));
+                continue;
+            }
+            let at = self.at % self.streams.len();
+            // A word that all of them may take for the beginning of something.
+            if self.streams[at].write(b"P").is_err()
+                && let Some(stream) = connect(server)
+            {
+                self.streams[at] = stream;
+            }
+        }
+    }
+}
+
+/// A connection that never waits.
+fn connect(server: SocketAddr) -> Option<TcpStream> {
+    let stream = TcpStream::connect(server).ok()?;
+    stream.set_nodelay(true).ok()?;
+    stream.set_nonblocking(true).ok()?;
+    Some(stream)
+}

@@ -1,0 +1,61 @@
+//! How long a well-behaved client waits while somebody else means harm, and how
+//! much memory the service takes then.
+//!
+//! One thread does both in turn: a step of the attack, then one request over each
+//! front end, so that no scheduler stands between the clock and the service.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::attacks::{Attack, all};
+use crate::grpc_dialect::Rls;
+use crate::http_dialect::Http;
+use crate::load::Connection;
+use crate::process::{Process, pin_to_core};
+use crate::resp_dialect::Resp;
+use crate::rounds::Effort;
+
+const FRONT_ENDS: [&str; 3] = ["HTTP", "gRPC", "RESP"];
+
+pub(crate) fn measure(effort: Effort) {
+    let tollgate = Process::serve("tollgate", &[]);
+    pin_to_core(0);
+    // As long as all turns of one contestant of the other benchmarks.
+    let time = effort.turn * u32::try_from(effort.rounds).unwrap() / 2;
+    println!(
+        "\n| while others send | {} | memory, MB |",
+        FRONT_ENDS.map(|name| format!("{name} p50, us | p99, us")).join(" | ")
+    );
+    println!("| --- |{} --- |", " --- | --- |".repeat(FRONT_ENDS.len()));
+    for (name, mut attack) in all(&tollgate) {
+        eprintln!("hostile: {name}");
+        let waits = polite_waits(&tollgate, &mut *attack, time);
+        let quantiles = waits.iter().map(|waits| {
+            let us = |quantile| waits.value_at_quantile(quantile) as f64 / 1e3;
+            format!("{:.0} | {:.0}", us(0.5), us(0.99))
+        });
+        println!("| {name} | {} | {} |", quantiles.collect::<Vec<_>>().join(" | "), tollgate.resident_mb());
+    }
+}
+
+/// How long requests took over each front end, in nanoseconds.
+fn polite_waits(tollgate: &Process, attack: &mut dyn Attack, time: Duration) -> [Histogram<u64>; FRONT_ENDS.len()] {
+    let mut polite = [
+        Connection::open(tollgate.address("http"), Box::new(Http::check(9))),
+        Connection::open(tollgate.address("grpc"), Box::new(Rls::of_address(9))),
+        Connection::open(tollgate.address("resp"), Box::new(Resp::throttle("user:000009"))),
+    ];
+    let mut waits = FRONT_ENDS.map(|_| Histogram::new(3).unwrap());
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        attack.step();
+        for (connection, waits) in polite.iter_mut().zip(&mut waits) {
+            let asked = Instant::now();
+            connection.ask(1);
+            while !connection.is_answered() {}
+            waits.record(u64::try_from(asked.elapsed().as_nanos()).unwrap()).unwrap();
+        }
+    }
+    waits
+}

@@ -1,0 +1,105 @@
+//! A server as a process of its own on the last core, and what the system says of it.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// A server that runs until this is dropped.
+pub(crate) struct Process {
+    child: Child,
+    addresses: Vec<(String, SocketAddr)>,
+}
+
+impl Process {
+    /// This program again, as the server of that name: see `served.rs`.
+    pub(crate) fn serve(name: &str, more: &[&str]) -> Process {
+        let program = std::env::current_exe().unwrap();
+        let mut command = on_the_last_core(program.to_str().unwrap());
+        command.args(["--serve", name]).args(more).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut addresses = Vec::new();
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            let Some((listener, address)) = line.split_once(' ') else { break };
+            addresses.push((listener.to_owned(), address.parse().unwrap()));
+        }
+        assert!(!addresses.is_empty(), "{name} does not listen");
+        Process { child, addresses }
+    }
+
+    /// Somebody else's program, which is told a port of this machine. `None`,
+    /// with a word about it, where it cannot be run.
+    pub(crate) fn peer(program: &str, arguments: impl FnOnce(u16) -> Vec<String>) -> Option<Process> {
+        // Free a moment ago; nobody else here takes ports.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut command = on_the_last_core(program);
+        command.args(arguments(port)).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut peer = Process { child: command.spawn().ok()?, addresses: vec![(String::new(), address)] };
+        for _ in 0..100 {
+            if TcpStream::connect(address).is_ok() {
+                return Some(peer);
+            }
+            if peer.child.try_wait().unwrap().is_some() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        eprintln!("{program} is not installed, or does not listen");
+        None
+    }
+
+    /// Where it listens by that name.
+    pub(crate) fn address(&self, listener: &str) -> SocketAddr {
+        self.addresses.iter().find(|(name, _)| name == listener).unwrap().1
+    }
+
+    /// The nanoseconds that all its threads have spent on a core.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let of_thread = |path: std::path::PathBuf| {
+            // A thread may end while it is looked at.
+            let text = std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+            text.split_whitespace().next().map_or(0, |ns| ns.parse::<u64>().unwrap())
+        };
+        threads.map(|thread| of_thread(thread.unwrap().path())).sum()
+    }
+
+    /// The megabytes of memory that it holds.
+    pub(crate) fn resident_mb(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+        kilobytes.unwrap().trim().parse::<u64>().unwrap() / 1024
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn on_the_last_core(program: &str) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", &last_core().to_string(), program]).stdin(Stdio::null());
+    command
+}
+
+/// The core for servers; the load has the first.
+fn last_core() -> usize {
+    thread::available_parallelism().map_or(1, std::num::NonZero::get) - 1
+}
+
+/// Pins the calling thread.
+pub(crate) fn pin_to_core(core: usize) {
+    #[allow(unsafe_code, reason = "the standard library cannot pin a thread")]
+    // SAFETY: the set is initialised by CPU_ZERO's equivalent, zeroes, and lives through the call.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+    }
+}

@@ -1,0 +1,40 @@
+//! The servers that this program can be. Each has one thread, as the service
+//! has with `--threads 1`, says on stdout where it listens, and never ends.
+
+mod grpc_floor;
+mod http_floor;
+mod resp_floor;
+mod tollgate;
+
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+
+/// Is the server of that name.
+pub(crate) fn run(name: &str, entries: Option<&str>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        match name {
+            "resp-floor" => resp_floor::serve(listen("resp").await).await,
+            "http-floor" => http_floor::serve(listen("http").await).await,
+            "grpc-floor" => grpc_floor::serve(listen("grpc").await).await,
+            "tollgate" => tollgate::serve(entries).await,
+            other => panic!("there is no server {other}"),
+        }
+    });
+}
+
+/// Opens the one listener of a floor.
+async fn listen(name: &str) -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    say_listening([(name, listener.local_addr().unwrap())]);
+    listener
+}
+
+/// One line for each listener, and an empty one when there are no more.
+fn say_listening<'a>(listeners: impl IntoIterator<Item = (&'a str, SocketAddr)>) {
+    for (name, address) in listeners {
+        println!("{name} {address}");
+    }
+    println!();
+}

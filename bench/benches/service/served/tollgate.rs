@@ -1,0 +1,26 @@
+use std::future::pending;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use tollgate::policy::model::{MemorySettings, StoreSettings, WhenFull};
+use tollgate::{PolicyBuilder, RealClock, rule};
+use tollgate_server::{Engine, Listener, Listeners, Server};
+
+use super::say_listening;
+
+/// The service under one rule, by address, which is so generous that it refuses
+/// nobody. Its store has room for so many entries.
+pub(super) async fn serve(entries: Option<&str>) {
+    let mut policy = PolicyBuilder::default().rule(rule("per-ip").per("client_ip").limit("1000000/s"));
+    if let Some(entries) = entries {
+        let memory = MemorySettings { entries: entries.parse().unwrap(), when_full: WhenFull::Evict };
+        policy = policy.with(|policy| policy.store = StoreSettings::Memory(memory));
+    }
+    let engine = Engine::new(&policy.build().unwrap(), Arc::new(RealClock::new())).unwrap();
+    let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let listeners = Listeners { http: any_port, grpc: any_port, resp: any_port, ..Listeners::default() };
+    let server = Server::bind(listeners, engine).await.unwrap();
+    let listening: Vec<(Listener, SocketAddr)> = server.addresses().collect();
+    say_listening(listening.iter().map(|(listener, address)| (listener.name(), *address)));
+    server.serve(pending()).await;
+}

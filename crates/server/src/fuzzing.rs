@@ -1,0 +1,47 @@
+//! Entrances for the fuzz targets, into what nobody else may see.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+
+pub use crate::grpc::Answered;
+
+use crate::engine::Engine;
+use crate::grpc::answer_bytes;
+use crate::http::{self, Caller};
+
+/// What a call over HTTP is answered: the status, and the body.
+///
+/// # Panics
+///
+/// Where a body does not mean the same on both roads on which it is read.
+pub fn http(engine: &Arc<Engine>, request: Request<Vec<u8>>) -> (u16, Vec<u8>) {
+    http::assert_both_roads_agree(request.body());
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let caller = Caller { address, body_at_most: Duration::from_secs(1), is_stopping: false };
+    run(async {
+        let response = http::public(engine).answer(request.map(Body::from), caller).await;
+        let status = response.status().as_u16();
+        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default();
+        (status, body.to_vec())
+    })
+}
+
+/// What a message of a gateway is answered; `None` if it cannot be understood or is refused.
+pub fn rls(engine: &Arc<Engine>, message: &[u8]) -> Option<Answered> {
+    run(answer_bytes(engine, message))
+}
+
+fn run<R>(future: impl Future<Output = R>) -> R {
+    thread_local! {
+        static RUNTIME: Option<tokio::runtime::Runtime> =
+            tokio::runtime::Builder::new_current_thread().enable_time().build().ok();
+    }
+    RUNTIME.with(|runtime| match runtime {
+        Some(runtime) => runtime.block_on(future),
+        None => unreachable!("a runtime without sockets can be made"),
+    })
+}

@@ -1,0 +1,34 @@
+//! A call without a connection, for the fuzz targets.
+
+use std::sync::Arc;
+
+use prost::Message;
+
+use super::override_limits::OverrideLimits;
+use super::rate_limit::ShouldRateLimit;
+use super::rls_messages::{RateLimitRequest, RateLimitResponse};
+use crate::engine::Engine;
+
+/// What an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// How many descriptors were asked about.
+    pub descriptors: usize,
+    /// How many are answered.
+    pub statuses: usize,
+    /// 1 to go on, 2 over the limit.
+    pub overall_code: i32,
+}
+
+/// Reads a message, decides it, and reads what would be sent.
+pub async fn answer_bytes(engine: &Arc<Engine>, message: &[u8]) -> Option<Answered> {
+    let request = RateLimitRequest::decode(message).ok()?;
+    let service = ShouldRateLimit { engine: Arc::clone(engine), overrides: Arc::new(OverrideLimits::default()) };
+    let sent = service.answer(&request).await.ok()?.encode_to_vec();
+    let response = RateLimitResponse::decode(sent.as_slice()).ok()?;
+    Some(Answered {
+        descriptors: request.descriptors.len(),
+        statuses: response.statuses.len(),
+        overall_code: response.overall_code,
+    })
+}

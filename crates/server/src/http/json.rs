@@ -1,0 +1,78 @@
+/// Writes JSON, piece by piece.
+pub(super) struct Json<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> Json<'a> {
+    pub(super) fn new(out: &'a mut Vec<u8>) -> Json<'a> {
+        Json { out }
+    }
+
+    /// What is JSON already.
+    pub(super) fn raw(&mut self, json: &str) -> &mut Json<'a> {
+        self.out.extend_from_slice(json.as_bytes());
+        self
+    }
+
+    pub(super) fn boolean(&mut self, value: bool) {
+        self.raw(if value { "true" } else { "false" });
+    }
+
+    pub(super) fn number(&mut self, value: u64) {
+        self.raw(itoa::Buffer::new().format(value));
+    }
+
+    pub(super) fn number_or_null(&mut self, value: Option<u64>) {
+        match value {
+            Some(value) => self.number(value),
+            None => self.null(),
+        }
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+        if text.bytes().all(is_plain) {
+            self.raw("\"").raw(text).raw("\"");
+        } else {
+            self.raw(&serde_json::Value::from(text).to_string());
+        }
+    }
+
+    pub(super) fn text_or_null(&mut self, text: Option<&str>) {
+        match text {
+            Some(text) => self.text(text),
+            None => self.null(),
+        }
+    }
+
+    fn null(&mut self) {
+        self.raw("null");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Json;
+
+    #[test]
+    fn text_reads_as_itself() {
+        for text in ["", "per-ip", "a \"name\"", "back\\slash", "two\nlines", "\u{0}\u{1f}\u{7f}", "ünïcode\u{2028}"]
+        {
+            let mut out = Vec::new();
+            Json::new(&mut out).text(text);
+            assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn numbers_and_what_is_absent() {
+        let mut out = Vec::new();
+        let mut json = Json::new(&mut out);
+        json.raw("[").number(u64::MAX);
+        json.raw(",").number_or_null(None);
+        json.raw(",").text_or_null(None);
+        json.raw(",").boolean(false);
+        json.raw("]");
+        assert_eq!(String::from_utf8(out).unwrap(), "[18446744073709551615,null,null,false]");
+    }
+}

@@ -4,6 +4,7 @@ mod encryption;
 mod notify;
 mod policy_watch;
 mod signals;
+mod snapshots;
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -30,6 +31,7 @@ use encryption::{TlsArguments, WatchedTls};
 use notify::{Progress, notify};
 use policy_watch::WatchedPolicy;
 use signals::{Signals, Wanted};
+use snapshots::Snapshots;
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -178,8 +180,13 @@ impl Service {
             say(format_args!("{} listening on {scheme}://{address}", listener.name()));
         }
         self.remarks.iter().for_each(say);
+        let snapshots = Snapshots::begin(&server.engine());
         notify(Progress::Ready);
-        serve_until_stopped(server, &mut signals, watched).await;
+        let how_it_stopped = serve_until_stopped(server, &mut signals, watched).await;
+        if let Some(snapshots) = snapshots {
+            snapshots.end().await;
+        }
+        say(how_it_stopped);
         Ok(())
     }
 
@@ -228,8 +235,8 @@ impl Watched {
     }
 }
 
-/// Serves until the first signal to stop, then drains until the second.
-async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) {
+/// Serves until the first signal to stop, then drains until the second. Returns how that went.
+async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) -> &'static str {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = server.serve(async {
         // The sender lives as long as this function; its value is all there is to wait for.
@@ -245,10 +252,10 @@ async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Wat
     let _ = stop.send(());
     tokio::select! {
         drained = &mut serving => match drained {
-            Drained::Completely => say("stopped"),
-            Drained::CutOff => say("stopped: cut off what took too long"),
+            Drained::Completely => "stopped",
+            Drained::CutOff => "stopped: cut off what took too long",
         },
-        () = signals.stop() => say("stopped at once: told so twice"),
+        () = signals.stop() => "stopped at once: told so twice",
     }
 }
 

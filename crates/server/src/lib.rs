@@ -22,6 +22,7 @@ mod server;
 mod service_clock;
 mod service_store;
 mod shared_store_metrics;
+mod snapshot;
 mod text_format;
 mod throttle;
 
@@ -32,3 +33,4 @@ pub use listen::ConnectionLimits;
 #[cfg(feature = "tls")]
 pub use listen::{Reloaded, Tls, TlsError, TlsFiles};
 pub use server::{BindError, Drained, Listener, Listeners, Server};
+pub use snapshot::{Beginning, SnapshotError, SnapshotEvent, SnapshotKeeper};

@@ -17,6 +17,7 @@ use crate::receipts::Receipts;
 use crate::reload_metrics::ReloadMetrics;
 use crate::service_store::ServiceStore as Store;
 use crate::shared_store_metrics;
+use crate::snapshot::SnapshotMetrics;
 use crate::text_format::prometheus_text;
 use crate::throttle::Throttle;
 
@@ -61,6 +62,11 @@ impl Metrics {
         reloads.register(&mut registry);
         let throttled = ThrottleCounters::new(&decisions);
         Metrics { registry, decisions, durations, connections, reloads, throttled }
+    }
+
+    /// Shows what is counted about snapshots too.
+    pub(crate) fn show_snapshots(&mut self, snapshots: &SnapshotMetrics) {
+        snapshots.register(&mut self.registry);
     }
 
     /// The counters for a policy.

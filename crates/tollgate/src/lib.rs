@@ -73,7 +73,7 @@ mod verdict;
 #[cfg(feature = "redis")]
 pub use connect::{ConnectError, redis_store};
 pub use fields::{Field, PROBLEM_JSON};
-pub use limiter::{AskedTogether, Limiter, LimiterBuilder, LimiterError, Part, Together, memory_store};
+pub use limiter::{AskedTogether, Limiter, LimiterBuilder, LimiterError, Part, Together, memory_options, memory_store};
 pub use permit::Permit;
 pub use receipt::Receipt;
 pub use tollgate_core::{
@@ -90,6 +90,6 @@ pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{
     Acquired, Asked, BuildError, Capacity, Charge, Clock, Key, KeyHasher, KeyedCharge, Limit, LimitError, LimitOptions,
     LocalStore, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired, OnFailure, Outcome, RealClock,
-    Receipt as ChargeReceipt, Refusals, Source, Stats, Store, Timer, Wait, WhenFull,
+    Receipt as ChargeReceipt, Refusals, RestoreError, Restored, Source, Stats, Store, Timer, Wait, WhenFull, Written,
 };
 pub use verdict::{Action, RuleState, Verdict};

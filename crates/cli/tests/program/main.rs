@@ -9,4 +9,6 @@ mod reload;
 mod running;
 mod serve;
 mod shared_store;
+mod snapshot;
+mod snapshot_trouble;
 mod usage;

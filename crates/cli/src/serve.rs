@@ -6,6 +6,7 @@ mod notify;
 mod observing;
 mod policy_watch;
 mod signals;
+mod snapshots;
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -38,6 +39,7 @@ use notify::{Progress, notify};
 use observing::{LogArguments, Observing};
 use policy_watch::WatchedPolicy;
 use signals::{Signals, Wanted};
+use snapshots::Snapshots;
 
 /// More operators than that need not wait at once for a policy to be read again.
 const WAITING_RELOADS: usize = 4;
@@ -213,8 +215,13 @@ impl Service {
         }
         self.remarks.iter().for_each(say);
         self.promises.iter().for_each(|promise| watched.observing.introduce(promise));
+        let snapshots = Snapshots::begin(&server.engine());
         notify(Progress::Ready);
-        serve_until_stopped(server, &mut signals, watched).await;
+        let how_it_stopped = serve_until_stopped(server, &mut signals, watched).await;
+        if let Some(snapshots) = snapshots {
+            snapshots.end().await;
+        }
+        say(how_it_stopped);
         Ok(())
     }
 
@@ -277,8 +284,8 @@ impl Watched {
     }
 }
 
-/// Serves until the first signal to stop, then drains until the second.
-async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) {
+/// Serves until the first signal to stop, then drains until the second. Returns how that went.
+async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) -> &'static str {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = server.serve(async {
         // The sender lives as long as this function; its value is all there is to wait for.
@@ -294,10 +301,10 @@ async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Wat
     let _ = stop.send(());
     tokio::select! {
         drained = &mut serving => match drained {
-            Drained::Completely => say("stopped"),
-            Drained::CutOff => say("stopped: cut off what took too long"),
+            Drained::Completely => "stopped",
+            Drained::CutOff => "stopped: cut off what took too long",
         },
-        () = signals.stop() => say("stopped at once: told so twice"),
+        () = signals.stop() => "stopped at once: told so twice",
     }
 }
 

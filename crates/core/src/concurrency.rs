@@ -38,6 +38,24 @@ impl Leases {
         Leases { holders: if used > 0 { vec![holder] } else { Vec::new() }, last_id }
     }
 
+    /// Leases of these holders, each as (id, end, permits), of which the newest has `last_id`.
+    #[must_use]
+    pub fn of(holders: impl IntoIterator<Item = (u64, u64, u64)>, last_id: u64) -> Leases {
+        let holders = holders.into_iter().map(|(id, until, permits)| Holder { id, until, permits }).collect();
+        Leases { holders, last_id }
+    }
+
+    /// The holders, each as (id, end, permits). Without a lease the end is `u64::MAX`.
+    pub fn holders(&self) -> impl ExactSizeIterator<Item = (u64, u64, u64)> + '_ {
+        self.holders.iter().map(|holder| (holder.id, holder.until, holder.permits))
+    }
+
+    /// The id that was given last.
+    #[must_use]
+    pub fn last_id(&self) -> u64 {
+        self.last_id
+    }
+
     /// How many bytes of heap the holders take.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {

@@ -130,8 +130,9 @@ fn an_alias_repeats_a_value() {
     let policy = good("aliases.yaml").policy;
     assert_eq!(rule(&policy, "reads").when.paths, rule(&policy, "writes").when.paths);
     assert_eq!(rule(&policy, "reads").allowance, rule(&policy, "writes").allowance);
-    let StoreSettings::Memory(memory) = policy.store else { panic!("in memory") };
+    let StoreSettings::Memory(memory) = &policy.store else { panic!("in memory") };
     assert_eq!((memory.entries, memory.when_full), (50_000, WhenFull::Refuse));
+    assert_eq!(memory.snapshot, None);
 }
 
 #[test]
@@ -285,4 +286,17 @@ fn every_member_is_in_the_reference() {
             assert!(page.contains(&format!("`{name}`")) || page.contains(&format!("{name}: ")), "{shape}.{name}");
         }
     }
+}
+
+#[test]
+fn a_snapshot_is_beside_the_policy_and_written_twice_a_minute() {
+    let snapshot = |settings: &str| {
+        let text = format!("version: 1\nrules: []\nstore: {{ memory: {{ {settings} }} }}\n");
+        let policy = parse(&text, "policy", Some(Path::new("/etc/tollgate"))).unwrap().policy;
+        let StoreSettings::Memory(memory) = &policy.store else { panic!("in memory") };
+        let snapshot = memory.snapshot.clone().unwrap();
+        (snapshot.file, snapshot.every_ns)
+    };
+    assert_eq!(snapshot("snapshot: a.snapshot"), ("/etc/tollgate/a.snapshot".to_owned(), 30_000_000_000));
+    assert_eq!(snapshot("snapshot: /var/a, every: 2s"), ("/var/a".to_owned(), 2_000_000_000));
 }

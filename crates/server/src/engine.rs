@@ -22,6 +22,7 @@ use crate::receipt_metrics::ReceiptUse;
 use crate::receipts::{ReceiptName, Receipts};
 use crate::rule_metrics::PolicyCounters;
 use crate::service_store::{ServiceLimit, ServiceStore as Store};
+use crate::snapshot::{self, Opened, SnapshotKeeper};
 use crate::throttle::Throttle;
 
 /// Decides requests. All front ends share one.
@@ -34,6 +35,7 @@ pub struct Engine {
     throttle: Arc<Throttle>,
     metrics: Metrics,
     observer: Arc<Observer>,
+    snapshots: Option<Arc<SnapshotKeeper>>,
     /// Held while a policy is replaced, so that its parts are replaced together.
     replacing: Mutex<()>,
 }
@@ -54,6 +56,8 @@ struct InForce {
 pub enum ReloadError {
     /// It keeps its counters somewhere else, and they cannot move.
     OtherStore,
+    /// It writes its counters to another file, which may be another process's.
+    OtherSnapshot,
     /// It cannot be put in force.
     Limiter(LimiterError),
 }
@@ -94,13 +98,17 @@ impl Engine {
         observer: Arc<Observer>,
         on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<Engine, LimiterError> {
-        let store = Store::open(policy, &clock, Box::new(on_change))?;
+        let (store, opened) = Store::open(policy, &clock, Box::new(on_change))?;
         let limiter = Limiter::with_store(policy, store)?;
+        let past_quotas = opened.as_ref().map_or(0, Opened::quotas);
+        let snapshots = opened.map(|opened| Arc::new(SnapshotKeeper::new(opened, limiter.clone())));
         let receipts = Arc::new(Receipts::new());
-        let throttle = Arc::new(Throttle::new(policy, limiter.plan().quotas().len()));
-        let metrics = Metrics::new(&limiter, &receipts, &throttle, &observer);
+        let throttle = Arc::new(Throttle::new(policy, limiter.plan().quotas().len() + past_quotas));
+        let mut metrics = Metrics::new(&limiter, &receipts, &throttle, &observer);
+        snapshots.iter().for_each(|keeper| metrics.show_snapshots(keeper.metrics()));
         let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
-        Ok(Engine { limiter, clock, in_force, receipts, throttle, metrics, observer, replacing: Mutex::default() })
+        let replacing = Mutex::default();
+        Ok(Engine { limiter, clock, in_force, receipts, throttle, metrics, observer, snapshots, replacing })
     }
 
     /// Replaces the policy between two requests. Counters stay: a rule of the
@@ -123,13 +131,27 @@ impl Engine {
         if std::mem::discriminant(&before.store) != std::mem::discriminant(&policy.store) {
             return Err(ReloadError::OtherStore);
         }
+        if !snapshot::same_file(&before.store, &policy.store) {
+            return Err(ReloadError::OtherSnapshot);
+        }
         self.limiter.set_policy(policy).map_err(ReloadError::Limiter)?;
         let mut in_force = InForce::new(policy, &self.limiter, &self.metrics);
-        let store_stays = in_force.store != before.store;
-        // The store is the one that it was made as, whatever later policies say.
-        in_force.store = before.store.clone();
+        // The store is the one that it was made as, whatever later policies say; only how often it is
+        // written down may change.
+        let (store, every_ns) = snapshot::with_every_of(&before.store, &policy.store);
+        if let (Some(keeper), Some(every_ns)) = (&self.snapshots, every_ns) {
+            keeper.set_every(every_ns);
+        }
+        let store_stays = in_force.store != store;
+        in_force.store = store;
         self.in_force.store(Arc::new(in_force));
         Ok(Reload { store_stays })
+    }
+
+    /// Whoever writes the counters down, if the policy wants them written.
+    #[must_use]
+    pub fn snapshots(&self) -> Option<Arc<SnapshotKeeper>> {
+        self.snapshots.clone()
     }
 
     /// Decides one request, and counts it. Permits are looked at and not taken.
@@ -335,6 +357,7 @@ impl fmt::Display for ReloadError {
             ReloadError::OtherStore => f.write_str(
                 "it keeps its counters in another kind of store, and they cannot move: start again to use it",
             ),
+            ReloadError::OtherSnapshot => f.write_str("it writes its counters to another file: start again to use it"),
             ReloadError::Limiter(error) => error.fmt(f),
         }
     }
@@ -343,7 +366,7 @@ impl fmt::Display for ReloadError {
 impl std::error::Error for ReloadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            ReloadError::OtherStore => None,
+            ReloadError::OtherStore | ReloadError::OtherSnapshot => None,
             ReloadError::Limiter(error) => Some(error),
         }
     }

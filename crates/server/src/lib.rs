@@ -29,6 +29,7 @@ mod service_clock;
 mod service_store;
 mod sharded_counters;
 mod shared_store_metrics;
+mod snapshot;
 mod text_format;
 mod throttle;
 mod whole_body;
@@ -41,3 +42,4 @@ pub use listen::ConnectionLimits;
 #[cfg(feature = "tls")]
 pub use listen::{Reloaded, Tls, TlsError, TlsFiles};
 pub use server::{AdminAccess, BindError, Drained, Listener, Listeners, Server};
+pub use snapshot::{Beginning, SnapshotError, SnapshotEvent, SnapshotKeeper};

@@ -21,6 +21,7 @@ use crate::reload_metrics::ReloadMetrics;
 use crate::rule_metrics::{PolicyCounters, RuleMetrics};
 use crate::service_store::ServiceStore as Store;
 use crate::shared_store_metrics;
+use crate::snapshot::SnapshotMetrics;
 use crate::text_format::prometheus_text;
 use crate::throttle::Throttle;
 
@@ -72,6 +73,11 @@ impl Metrics {
         let receipts = ReceiptMetrics::default();
         receipts.register(&mut registry);
         Metrics { registry, rules: RuleMetrics::new(), policy, durations, connections, reloads, receipts }
+    }
+
+    /// Shows what is counted about snapshots too.
+    pub(crate) fn show_snapshots(&mut self, snapshots: &SnapshotMetrics) {
+        snapshots.register(&mut self.registry);
     }
 
     /// The counters for a policy that is about to be in force.

@@ -10,6 +10,7 @@ use tollgate::{
 };
 
 use crate::service_clock::ServiceClock;
+use crate::snapshot::{self, Opened, SnapshotError};
 
 /// The store behind every front end, as the policy chose it when the service started.
 #[allow(clippy::large_enum_variant, reason = "a service has one")]
@@ -39,20 +40,34 @@ pub(crate) enum ServiceReceipt {
 pub(crate) type OnChange = Box<dyn Fn(StoreEvent) + Send + Sync>;
 
 impl ServiceStore {
-    /// The store that a policy describes. A shared one must be opened within a runtime.
+    /// The store that a policy describes, and the file that it is kept in. A shared one must be opened within a
+    /// runtime.
     pub(crate) fn open(
         policy: &CheckedPolicy,
         clock: &Arc<dyn Clock>,
         on_change: OnChange,
-    ) -> Result<ServiceStore, LimiterError> {
+    ) -> Result<(ServiceStore, Option<Opened>), LimiterError> {
         match &policy.store {
             StoreSettings::Memory(settings) => {
-                memory_store(settings, ServiceClock(Arc::clone(clock))).map(ServiceStore::Memory)
+                let clock = ServiceClock(Arc::clone(clock));
+                let Some(kept) = &settings.snapshot else {
+                    return Ok((ServiceStore::Memory(memory_store(settings, clock)?), None));
+                };
+                let (store, opened) = snapshot::open(settings, kept, &clock).map_err(unopened)?;
+                Ok((ServiceStore::Memory(store), Some(opened)))
             }
             StoreSettings::Redis(settings) => {
-                shared(settings, on_change).map(ServiceStore::Redis).map_err(LimiterError::Connect)
+                let store = shared(settings, on_change).map_err(LimiterError::Connect)?;
+                Ok((ServiceStore::Redis(store), None))
             }
         }
+    }
+}
+
+fn unopened(error: SnapshotError) -> LimiterError {
+    match error {
+        SnapshotError::Build(error) => LimiterError::Store(error),
+        error => LimiterError::Snapshot(Box::new(error)),
     }
 }
 

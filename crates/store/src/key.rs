@@ -1,9 +1,10 @@
+use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use foldhash::SharedSeed;
-use foldhash::quality::{FoldHasher, SeedableRandomState};
+use foldhash::quality::FoldHasher;
 
 /// What a limit is counted by: a user, an address, or several parts together.
 ///
@@ -60,38 +61,60 @@ impl KeyHasher<'_> {
     }
 }
 
-/// Hashes the keys of one scope. The seed is secret to the process, so that
-/// nobody outside can choose keys that meet.
-#[derive(Clone, Debug)]
-pub(crate) struct ScopeHasher(SeedableRandomState);
+/// Hashes the keys of one scope.
+#[derive(Clone)]
+pub(crate) struct ScopeHasher {
+    seed: u64,
+    shared: Arc<SharedSeed>,
+}
 
 impl ScopeHasher {
-    pub(crate) fn new(scope: &str) -> ScopeHasher {
-        let secret = process_secret();
-        let scope_seed = SeedableRandomState::with_seed(secret.scopes, &secret.shared).hash_one(scope);
-        ScopeHasher(SeedableRandomState::with_seed(scope_seed, &secret.shared))
+    pub(crate) fn new(scope: &str, secret: &HashSecret) -> ScopeHasher {
+        let mut hasher = FoldHasher::with_seed(secret.scopes, &secret.shared);
+        hasher.write(scope.as_bytes());
+        ScopeHasher { seed: hasher.finish(), shared: Arc::clone(&secret.shared) }
     }
 
     #[inline]
     pub(crate) fn hash<K: Key + ?Sized>(&self, key: &K) -> u64 {
-        let mut hasher = KeyHasher { hasher: self.0.build_hasher(), kinds: KeyHasher::NO_PARTS };
+        let hasher = FoldHasher::with_seed(self.seed, &self.shared);
+        let mut hasher = KeyHasher { hasher, kinds: KeyHasher::NO_PARTS };
         key.feed(&mut hasher);
         hasher.finish()
     }
 }
 
-struct Secret {
-    scopes: u64,
-    shared: SharedSeed,
+impl fmt::Debug for ScopeHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScopeHasher")
+    }
 }
 
-/// Drawn once from the operating system, through the standard library's `RandomState`.
-fn process_secret() -> &'static Secret {
-    static SECRET: OnceLock<Secret> = OnceLock::new();
-    SECRET.get_or_init(|| {
+/// What a store hashes keys with. Nobody outside knows it, so nobody can choose keys that meet.
+#[derive(Clone)]
+pub(crate) struct HashSecret {
+    scopes: u64,
+    /// What `shared` is made of.
+    seed: u64,
+    shared: Arc<SharedSeed>,
+}
+
+impl HashSecret {
+    pub(crate) fn new(scopes: u64, seed: u64) -> HashSecret {
+        HashSecret { scopes, seed, shared: Arc::new(SharedSeed::from_u64(seed)) }
+    }
+
+    /// Drawn once from the operating system, through the standard library's `RandomState`.
+    pub(crate) fn of_process() -> HashSecret {
+        static SECRET: OnceLock<HashSecret> = OnceLock::new();
         let draw = || std::hash::RandomState::new().hash_one(0_u64);
-        Secret { scopes: draw(), shared: SharedSeed::from_u64(draw()) }
-    })
+        SECRET.get_or_init(|| HashSecret::new(draw(), draw())).clone()
+    }
+
+    /// The two numbers that it is made of.
+    pub(crate) fn numbers(&self) -> (u64, u64) {
+        (self.scopes, self.seed)
+    }
 }
 
 impl Key for str {
@@ -186,9 +209,13 @@ key_of_several_parts!(A B C D);
 mod tests {
     use super::*;
 
+    fn scope(name: &str) -> ScopeHasher {
+        ScopeHasher::new(name, &HashSecret::of_process())
+    }
+
     #[test]
     fn boundaries_between_parts_count() {
-        let scope = ScopeHasher::new("rule");
+        let scope = scope("rule");
         let same = scope.hash(&("a", "b"));
         assert_eq!(same, scope.hash(["a", "b"].as_slice()));
         for other in
@@ -203,7 +230,7 @@ mod tests {
 
     #[test]
     fn numbers_and_texts_keep_their_order() {
-        let scope = ScopeHasher::new("rule");
+        let scope = scope("rule");
         assert_ne!(scope.hash(&(u64::MAX, "_")), scope.hash(&("_", 1)));
         assert_ne!(scope.hash(&(1, "_")), scope.hash(&("_", 1)));
         assert_ne!(scope.hash(&(1, "a", 2)), scope.hash(&(1, 2, "a")));
@@ -212,7 +239,15 @@ mod tests {
 
     #[test]
     fn scopes_are_apart() {
-        assert_ne!(ScopeHasher::new("login").hash("x"), ScopeHasher::new("api").hash("x"));
-        assert_eq!(ScopeHasher::new("login").hash("x"), ScopeHasher::new("login").hash("x"));
+        assert_ne!(scope("login").hash("x"), scope("api").hash("x"));
+        assert_eq!(scope("login").hash("x"), scope("login").hash("x"));
+    }
+
+    #[test]
+    fn the_same_secret_hashes_alike_and_another_does_not() {
+        let hash = |scopes, seed| ScopeHasher::new("rule", &HashSecret::new(scopes, seed)).hash("x");
+        assert_eq!(hash(1, 2), hash(1, 2));
+        assert_ne!(hash(1, 2), hash(1, 3));
+        assert_ne!(hash(1, 2), hash(3, 2));
     }
 }

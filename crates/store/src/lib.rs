@@ -41,6 +41,8 @@ mod pages;
 #[cfg(not(loom))]
 mod receipt;
 #[cfg(not(loom))]
+mod snapshot;
+#[cfg(not(loom))]
 mod store;
 #[cfg(not(loom))]
 mod tables;
@@ -67,6 +69,7 @@ pub use {
     charge::{Charge, Mode},
     memory::{MemoryStore, Stats},
     receipt::Receipt,
+    snapshot::{RestoreError, Restored, Written},
     store::{Asked, KeyedCharge, LimitOptions, LocalStore, OnFailure, Outcome, Refusals, Source, Store},
     timer::{ManualSleep, Timer},
     wait::{Acquired, NotAcquired, Wait},

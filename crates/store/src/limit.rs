@@ -82,14 +82,22 @@ impl std::error::Error for LimitError {}
 /// The bucket quotas of a store, by tag. They are never forgotten, because an
 /// entry may have been written under any of them.
 #[derive(Debug, Default)]
-pub(crate) struct Quotas(RwLock<Vec<Bucket>>);
+pub(crate) struct Quotas(RwLock<Vec<Known>>);
+
+/// A bucket, and the first quota that compiled to it.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    bucket: Bucket,
+    quota: Quota,
+}
 
 impl Quotas {
     pub(crate) fn prepare(&self, quota: &Quota) -> Result<Rule, LimitError> {
         let tick = Tick::Nanosecond;
         let compiled = match quota.kind() {
             AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
-                Bucket::new(quota, tick).map(|bucket| Ok(Rule::Bucket(BucketRule { bucket, tag: self.tag(bucket)? })))
+                Bucket::new(quota, tick)
+                    .map(|bucket| Ok(Rule::Bucket(BucketRule { bucket, tag: self.tag(bucket, quota)? })))
             }
             AlgorithmKind::FixedWindow => FixedWindow::new(quota, tick).map(|window| Ok(Rule::FixedWindow(window))),
             AlgorithmKind::SlidingWindowCounter => {
@@ -101,20 +109,27 @@ impl Quotas {
         compiled.unwrap_or_else(|| unreachable!("every kind compiles by its own constructor"))
     }
 
-    fn tag(&self, bucket: Bucket) -> Result<Tag, LimitError> {
+    fn tag(&self, bucket: Bucket, quota: &Quota) -> Result<Tag, LimitError> {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tag) = known.iter().position(|other| *other == bucket) {
+        if let Some(tag) = known.iter().position(|other| other.bucket == bucket) {
             return Ok(tag as Tag);
         }
         if known.len() >= 1 << TAG_BITS {
             return Err(LimitError::TooManyQuotas);
         }
-        known.push(bucket);
+        known.push(Known { bucket, quota: *quota });
         Ok((known.len() - 1) as Tag)
     }
 
     pub(crate) fn with<R>(&self, tag: Tag, read: impl FnOnce(&Bucket) -> R) -> R {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        read(&known[usize::from(tag)])
+        read(&known[usize::from(tag)].bucket)
+    }
+
+    /// The quota behind a tag.
+    #[cfg(not(loom))]
+    pub(crate) fn quota(&self, tag: Tag) -> Option<Quota> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(usize::from(tag)).map(|known| known.quota)
     }
 }

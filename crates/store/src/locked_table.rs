@@ -4,6 +4,8 @@
 //! them, in plain safe code. Bounded like the table of buckets: a key lives in
 //! one of 64 slots, and a state that equals none at all is a free slot.
 
+mod walk;
+
 use tollgate_core::{Algorithm, Log};
 
 use crate::clock::Clock;
@@ -147,9 +149,7 @@ impl<S: Default + Held> LockedTable<S> {
         access: Access,
         change: impl FnOnce(&mut S, u64) -> (R, u64),
     ) -> Result<R, Full> {
-        // Both halves of the hash choose: the upper the shard, the lower the slot.
-        let shard = &self.shards[(((hash >> 32) * self.shards.len() as u64) >> 32) as usize];
-        let mut shard = lock(shard);
+        let mut shard = lock(self.shard_of(hash));
         let now = clock.now_ns();
         let found = shard.find(hash);
         let writes = access != Access::Look;
@@ -174,6 +174,11 @@ impl<S: Default + Held> LockedTable<S> {
         let after = slot.state.heap_bytes();
         shard.heap_bytes = shard.heap_bytes - before + after;
         Ok(output)
+    }
+
+    /// Both halves of the hash choose: the upper the shard, the lower the slot.
+    fn shard_of(&self, hash: u64) -> &Mutex<Shard<S>> {
+        &self.shards[(((hash >> 32) * self.shards.len() as u64) >> 32) as usize]
     }
 
     fn settle_down(&self, shard: &mut Shard<S>, new: Slot<S>, now: u64) -> Result<(), Full> {

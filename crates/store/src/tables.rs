@@ -1,8 +1,10 @@
+use std::io;
 use std::sync::{Arc, OnceLock};
 
 use tollgate_core::{Algorithm, Concurrency, CounterState, Leases, Log, WindowState};
 
 use crate::clock::Clock;
+use crate::entry::Entry;
 use crate::full::Full;
 use crate::limit::{Limit, Quotas, Rule};
 use crate::locked_table::{Access, Held, LockedTable};
@@ -13,6 +15,8 @@ use crate::table::{Place, Table};
 /// A table for each kind of state, made when the first limit of that kind is.
 pub(crate) struct Tables {
     options: MemoryOptions,
+    /// Whether what they hold can be written down.
+    can_be_walked: bool,
     pub(crate) quotas: Arc<Quotas>,
     buckets: OnceLock<Table>,
     windows: OnceLock<LockedTable<WindowState>>,
@@ -21,14 +25,26 @@ pub(crate) struct Tables {
     leases: OnceLock<LockedTable<Leases>>,
 }
 
+/// Writes down what a walk shows. All but `pause` may be called under a lock, and must be quick.
+pub(crate) trait Scribe {
+    fn bucket(&mut self, hash: u64, entry: Entry);
+    fn window(&mut self, hash: u64, free_at: u64, state: &WindowState);
+    fn counter(&mut self, hash: u64, free_at: u64, state: &CounterState);
+    fn log(&mut self, hash: u64, free_at: u64, log: &Log);
+    fn leases(&mut self, hash: u64, free_at: u64, leases: &Leases);
+    /// Time to do what may take long.
+    fn pause(&mut self) -> io::Result<()>;
+}
+
 /// Heap bytes for each entry of a log or of leases where the capacity is given
 /// in entries: a log of 150 charges, or 40 permits, for every key.
 const HEAP_BYTES_PER_ENTRY: usize = 1024;
 
 impl Tables {
-    pub(crate) fn new(options: MemoryOptions) -> Tables {
+    pub(crate) fn new(options: MemoryOptions, can_be_walked: bool) -> Tables {
         Tables {
             options,
+            can_be_walked,
             quotas: Arc::default(),
             buckets: OnceLock::new(),
             windows: OnceLock::new(),
@@ -52,27 +68,29 @@ impl Tables {
     #[inline]
     pub(crate) fn buckets(&self) -> &Table {
         self.buckets.get_or_init(|| {
+            let more = if self.can_be_walked { Table::WALKING_BYTES } else { 0 };
             let keys = match self.options.capacity {
                 Capacity::Entries(keys) => keys,
-                Capacity::Bytes(bytes) => Table::keys_in(bytes / 2),
+                Capacity::Bytes(bytes) => Table::keys_in(bytes / 2, more),
             };
-            Table::new(keys, Arc::clone(&self.quotas), self.options.when_full)
+            let table = Table::new(keys, Arc::clone(&self.quotas), self.options.when_full);
+            if self.can_be_walked { table.that_can_be_walked() } else { table }
         })
     }
 
-    fn windows(&self) -> &LockedTable<WindowState> {
+    pub(crate) fn windows(&self) -> &LockedTable<WindowState> {
         self.windows.get_or_init(|| self.locked())
     }
 
-    fn counters(&self) -> &LockedTable<CounterState> {
+    pub(crate) fn counters(&self) -> &LockedTable<CounterState> {
         self.counters.get_or_init(|| self.locked())
     }
 
-    fn logs(&self) -> &LockedTable<Log> {
+    pub(crate) fn logs(&self) -> &LockedTable<Log> {
         self.logs.get_or_init(|| self.locked())
     }
 
-    fn leases(&self) -> &LockedTable<Leases> {
+    pub(crate) fn leases(&self) -> &LockedTable<Leases> {
         self.leases.get_or_init(|| self.locked())
     }
 
@@ -114,6 +132,33 @@ impl Tables {
             (renewed, permits.untouched_at(leases))
         });
         renewed.unwrap_or(false)
+    }
+
+    /// Shows everything that lives to whoever writes it down.
+    pub(crate) fn walk(&self, now: u64, scribe: &mut impl Scribe) -> io::Result<()> {
+        if let Some(buckets) = self.buckets.get() {
+            buckets.walk(now, |hash, entry| {
+                scribe.bucket(hash, entry);
+                scribe.pause()
+            })?;
+        }
+        if let Some(windows) = self.windows.get() {
+            windows.walk(now, scribe, Scribe::window, Scribe::pause)?;
+        }
+        if let Some(counters) = self.counters.get() {
+            counters.walk(now, scribe, Scribe::counter, Scribe::pause)?;
+        }
+        if let Some(logs) = self.logs.get() {
+            logs.walk(now, scribe, Scribe::log, Scribe::pause)?;
+        }
+        if let Some(leases) = self.leases.get() {
+            leases.walk(now, scribe, Scribe::leases, Scribe::pause)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn can_be_walked(&self) -> bool {
+        self.can_be_walked
     }
 
     pub(crate) fn evictions(&self) -> u64 {

@@ -75,7 +75,7 @@ pub use connect::{ConnectError, redis_store};
 pub use fields::{Field, PROBLEM_JSON};
 pub use limiter::{
     AskedTogether, KeyCounter, KeyError, KeyOverride, KeyReport, Limiter, LimiterBuilder, LimiterError, Part, Together,
-    Watched, memory_store,
+    Watched, memory_options, memory_store,
 };
 pub use permit::Permit;
 pub use receipt::Receipt;
@@ -93,7 +93,7 @@ pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{
     Acquired, Asked, Board, BuildError, Capacity, ChangeError, Charge, Clock, Key, KeyHasher, KeyedCharge, Limit,
     LimitError, LimitOptions, LocalStore, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired,
-    Notice, OnFailure, Outcome, RealClock, Receipt as ChargeReceipt, Refusals, Source, Stats, Store, Timer, Wait,
-    WhenFull,
+    Notice, OnFailure, Outcome, RealClock, Receipt as ChargeReceipt, Refusals, RestoreError, Restored, Source, Stats,
+    Store, Timer, Wait, WhenFull, Written,
 };
 pub use verdict::{Action, RuleState, Verdict};

@@ -12,5 +12,7 @@ mod rls_client;
 mod running;
 mod serve;
 mod shared_store;
+mod snapshot;
+mod snapshot_trouble;
 mod stopping;
 mod usage;

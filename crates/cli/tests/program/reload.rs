@@ -8,17 +8,17 @@ use crate::outputs::policy;
 use crate::running::Running;
 
 /// A directory of a test's own.
-struct Directory(PathBuf);
+pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Directory {
+    pub(crate) fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("tollgate-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Directory(path)
     }
 
-    fn write(&self, name: &str, text: &str) -> String {
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();

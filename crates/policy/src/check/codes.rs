@@ -95,5 +95,6 @@ codes! {
         LONG_IPV6_PREFIX = "long-ipv6-prefix",
         ALLOW_COVERS_PROXIES = "allow-covers-proxies",
         DENY_AND_ALLOW = "deny-and-allow",
+        RARE_SNAPSHOTS = "rare-snapshots",
     }
 }

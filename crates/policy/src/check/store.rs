@@ -3,7 +3,7 @@ use tollgate_core::MAX_SPAN_NS;
 use super::problems::Problems;
 use super::words::quoted;
 use super::{codes, syntax};
-use crate::model::{Policy, RedisMode, RedisSettings, StoreSettings};
+use crate::model::{MemorySettings, Policy, RedisMode, RedisSettings, StoreSettings};
 use crate::problem::Place;
 
 pub(super) fn check(policy: &Policy, problems: &mut Problems) {
@@ -17,17 +17,21 @@ pub(super) fn check(policy: &Policy, problems: &mut Problems) {
     );
     let place = Place::top().member("store");
     match &policy.store {
-        StoreSettings::Memory(memory) => {
-            syntax::range(
-                memory.entries,
-                1,
-                u64::MAX,
-                "the number of entries",
-                place.member("memory").member("entries"),
-                problems,
-            );
-        }
+        StoreSettings::Memory(memory) => self::memory(memory, &place.member("memory"), problems),
         StoreSettings::Redis(redis) => self::redis(redis, &place.member("redis"), problems),
+    }
+}
+
+/// More often, a disk would have little else to do.
+const SHORTEST_EVERY_NS: u64 = 100_000_000;
+
+fn memory(memory: &MemorySettings, place: &Place, problems: &mut Problems) {
+    syntax::range(memory.entries, 1, u64::MAX, "the number of entries", place.member("entries"), problems);
+    let Some(snapshot) = &memory.snapshot else { return };
+    syntax::text(&snapshot.file, "the name of the snapshot", place.member("snapshot"), problems);
+    if !(SHORTEST_EVERY_NS..=MAX_SPAN_NS).contains(&snapshot.every_ns) {
+        let message = "from one snapshot to the next it must be from 100ms to 36 years";
+        problems.add(codes::OUT_OF_RANGE, place.member("every"), message, "30s is what holds where nothing is said");
     }
 }
 

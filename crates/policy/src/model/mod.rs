@@ -14,8 +14,8 @@ pub use access::AccessList;
 pub use identity::{ClientIp, ForwardedBy, Identity, IdentitySource, JwtAlgorithm, JwtKey, Tier, TierSource};
 pub use rule::{Allowance, Block, Cost, CostSource, Grant, OnLimit, Override, Rule};
 pub use settings::{
-    FieldSet, MemorySettings, OnFailure, Paths, RedisMode, RedisSettings, Reset, ResponseFields, Secret, StoreSettings,
-    TrailingSlash, WhenFull,
+    FieldSet, MemorySettings, OnFailure, Paths, RedisMode, RedisSettings, Reset, ResponseFields, Secret,
+    SnapshotSettings, StoreSettings, TrailingSlash, WhenFull,
 };
 pub use when::{Condition, Networks, TextPattern, When};
 

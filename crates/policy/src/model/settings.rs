@@ -71,18 +71,37 @@ impl Default for StoreSettings {
     }
 }
 
-/// How much memory counters may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How much memory counters may take, and whether they outlive the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemorySettings {
     /// So many keys.
     pub entries: u64,
     /// What happens when all of them are live.
     pub when_full: WhenFull,
+    /// Where they are written down; `None` for nowhere.
+    pub snapshot: Option<SnapshotSettings>,
 }
 
 impl Default for MemorySettings {
     fn default() -> MemorySettings {
-        MemorySettings { entries: 1_000_000, when_full: WhenFull::Evict }
+        MemorySettings { entries: 1_000_000, when_full: WhenFull::Evict, snapshot: None }
+    }
+}
+
+/// Where counters are written down, so that a restart does not refill limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSettings {
+    /// The file.
+    pub file: String,
+    /// How often. Who is killed forgets what was used since.
+    pub every_ns: u64,
+}
+
+impl SnapshotSettings {
+    /// Into this file, as often as where nothing is said.
+    #[must_use]
+    pub fn to(file: String) -> SnapshotSettings {
+        SnapshotSettings { file, every_ns: 30_000_000_000 }
     }
 }
 

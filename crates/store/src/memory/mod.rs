@@ -1,5 +1,6 @@
 mod as_store;
 mod joint;
+mod kept;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use crate::cell::Cell;
 use crate::charge::{Charge, Mode};
 use crate::clock::{Clock, RealClock};
 use crate::full::Full;
-use crate::key::{Key, ScopeHasher};
+use crate::key::{HashSecret, Key, ScopeHasher};
 use crate::limit::{Limit, LimitError, Prepared, Rule};
 use crate::operation::{ChargeNoted, Check, Credit, Force, GiveBack, Look, Operation, Reserve, Reset, Settle};
 use crate::options::{BuildError, Capacity, MemoryOptions};
@@ -38,6 +39,7 @@ pub struct MemoryStore<C = RealClock> {
     clock: C,
     pub(crate) waiting: WaitLists,
     id: u64,
+    secret: HashSecret,
     refused_full: AtomicU64,
     board: Board,
 }
@@ -78,6 +80,16 @@ impl Default for MemoryStore {
 impl<C: Clock> MemoryStore<C> {
     /// A store with options and a clock of one's own.
     pub fn with(options: MemoryOptions, clock: C) -> Result<MemoryStore<C>, BuildError> {
+        MemoryStore::built(options, clock, HashSecret::of_process(), false)
+    }
+
+    /// An empty store.
+    fn built(
+        options: MemoryOptions,
+        clock: C,
+        secret: HashSecret,
+        can_be_walked: bool,
+    ) -> Result<MemoryStore<C>, BuildError> {
         match options.capacity {
             Capacity::Entries(0) => return Err(BuildError::NoCapacity),
             Capacity::Bytes(bytes) if bytes < 64 << 10 => return Err(BuildError::NoCapacity),
@@ -90,10 +102,11 @@ impl<C: Clock> MemoryStore<C> {
         }
         static STORES: AtomicU64 = AtomicU64::new(0);
         Ok(MemoryStore {
-            tables: Tables::new(options),
+            tables: Tables::new(options, can_be_walked),
             clock,
             waiting: WaitLists::new(),
             id: STORES.fetch_add(1, Ordering::Relaxed),
+            secret,
             refused_full: AtomicU64::new(0),
             board: Board::default(),
         })
@@ -107,7 +120,7 @@ impl<C: Clock> MemoryStore<C> {
     pub fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
         let rule = self.tables.quotas.prepare(&quota)?;
         self.tables.prepare(&rule);
-        let keys = ScopeHasher::new(scope);
+        let keys = ScopeHasher::new(scope, &self.secret);
         Ok(Limit(Arc::new(Prepared { rule, keys, store: self.id, quota, scope: scope.into() })))
     }
 

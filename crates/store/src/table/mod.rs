@@ -22,6 +22,10 @@
 mod common;
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(not(loom))]
+mod slot_hashes;
+#[cfg(not(loom))]
+mod walk;
 
 use std::sync::Arc;
 
@@ -38,6 +42,8 @@ use crate::sync::{AtomicU8, Mutex, Ordering, lock};
 
 #[cfg(not(loom))]
 use crate::pages::Pages;
+#[cfg(not(loom))]
+use slot_hashes::SlotHashes;
 
 const SLOTS: usize = if cfg!(loom) { 1 } else { 4 };
 /// Lines in which a key can live: its home line and the next ones, which the
@@ -69,6 +75,9 @@ pub(crate) struct Table {
     quotas: Arc<Quotas>,
     when_full: WhenFull,
     evictions: std::sync::atomic::AtomicU64,
+    /// Only in a table that is to be written down.
+    #[cfg(not(loom))]
+    hashes: Option<SlotHashes>,
 }
 
 /// One key of the table under one of its quotas. Small enough for two registers.
@@ -108,12 +117,14 @@ impl Table {
             quotas,
             when_full,
             evictions: std::sync::atomic::AtomicU64::new(0),
+            #[cfg(not(loom))]
+            hashes: None,
         }
     }
 
-    /// The number of keys whose table takes `bytes`.
-    pub(crate) fn keys_in(bytes: usize) -> usize {
-        let lines = bytes.saturating_sub(LOCKS * size_of::<Mutex<()>>()) / (size_of::<Line>() + 1);
+    /// The number of keys whose table takes `bytes`, if each slot takes `more` beside itself.
+    pub(crate) fn keys_in(bytes: usize, more: usize) -> usize {
+        let lines = bytes.saturating_sub(LOCKS * size_of::<Mutex<()>>()) / (size_of::<Line>() + more * SLOTS + 1);
         lines * SLOTS * SLOTS_PER_KEY.1 / SLOTS_PER_KEY.0
     }
 
@@ -228,21 +239,21 @@ impl Table {
             if entry.is_full_again(now) {
                 return Ok(output);
             }
-            if self.settle_down(home, place, entry, now)? {
+            if self.settle_down(place, entry, now)? {
                 return Ok(output);
             }
         }
     }
 
     /// Puts a new entry into the nearest free slot. `false` if somebody else took that slot first.
-    fn settle_down(&self, home: usize, place: Place<'_>, new: Entry, now: u64) -> Result<bool, Full> {
+    fn settle_down(&self, place: Place<'_>, new: Entry, now: u64) -> Result<bool, Full> {
         let mut fullest: Option<(usize, &Cell, Entry)> = None;
         for distance in 0..LINES_PER_KEY {
             let line = self.line(place, distance);
             for cell in place.slots_of(line) {
                 let old = cell.load();
                 if old.is_full_again(now) {
-                    return Ok(self.claim(home, distance, cell, old, new));
+                    return Ok(self.claim(place, distance, cell, old, new));
                 }
                 if fullest.is_none_or(|(_, _, entry)| old.tat < entry.tat) {
                     fullest = Some((distance, cell, old));
@@ -251,7 +262,7 @@ impl Table {
         }
         match (self.when_full, fullest) {
             (WhenFull::EvictFullest, Some((distance, cell, old))) => {
-                let is_ours = self.claim(home, distance, cell, old, new);
+                let is_ours = self.claim(place, distance, cell, old, new);
                 if is_ours {
                     self.evictions.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 }
@@ -261,11 +272,16 @@ impl Table {
         }
     }
 
-    fn claim(&self, home: usize, distance: usize, cell: &Cell, old: Entry, new: Entry) -> bool {
+    fn claim(&self, place: Place<'_>, distance: usize, cell: &Cell, old: Entry, new: Entry) -> bool {
+        let home = self.home(place.hash);
         // Known before it is there: whoever looks for the key must look far enough.
         // Looking further for nothing is harmless.
         if usize::from(self.reach[home].load(Ordering::Relaxed)) < distance {
             self.reach[home].store(distance as u8, Ordering::Release);
+        }
+        #[cfg(not(loom))]
+        if let Some(hashes) = &self.hashes {
+            return hashes.note_if(self.slot_of(cell), place.hash, || cell.swap_if(old, new));
         }
         cell.swap_if(old, new)
     }
@@ -330,7 +346,10 @@ impl Table {
 
     /// Bytes that the table may come to take.
     pub(crate) fn bytes(&self) -> usize {
-        self.lines.len() * (size_of::<Line>() + 1) + self.locks.len() * size_of::<Mutex<()>>()
+        let plain = self.lines.len() * (size_of::<Line>() + 1) + self.locks.len() * size_of::<Mutex<()>>();
+        #[cfg(not(loom))]
+        let plain = plain + self.hashes.as_ref().map_or(0, SlotHashes::bytes);
+        plain
     }
 }
 

@@ -78,6 +78,8 @@ pub enum LimiterError {
     Compile(CompileError),
     /// The store cannot be built.
     Store(BuildError),
+    /// The counters of the past cannot be had.
+    Snapshot(Box<dyn Error + Send + Sync>),
     /// The policy wants a store that must be given: see [`Limiter::with_store`].
     OtherStore,
     /// The policy's shared store cannot be had.
@@ -123,16 +125,25 @@ impl<C: Clock + 'static> Limiter<MemoryStore<C>> {
     /// Like [`Limiter::new`], with a clock of one's own.
     pub fn in_memory(policy: &CheckedPolicy, clock: C) -> Result<Limiter<MemoryStore<C>>, LimiterError> {
         let StoreSettings::Memory(settings) = &policy.store else { return Err(LimiterError::OtherStore) };
+        if settings.snapshot.is_some() {
+            // Nobody would write it, and every start would refill what should not be.
+            return Err(LimiterError::Snapshot(NO_KEEPER.into()));
+        }
         Limiter::with_store(policy, memory_store(settings, clock)?)
     }
 }
+
+const NO_KEEPER: &str = "only the service keeps snapshots: leave out `snapshot`, or give a store of \
+                         MemoryStore::restore to Limiter::with_store and write it down yourself";
 
 /// The memory store that a policy's settings describe.
 pub fn memory_store<C: Clock>(settings: &MemorySettings, clock: C) -> Result<MemoryStore<C>, LimiterError> {
     MemoryStore::with(memory_options(settings), clock).map_err(LimiterError::Store)
 }
 
-fn memory_options(settings: &MemorySettings) -> MemoryOptions {
+/// The options of the memory store that a policy's settings describe.
+#[must_use]
+pub fn memory_options(settings: &MemorySettings) -> MemoryOptions {
     MemoryOptions {
         capacity: Capacity::Entries(usize::try_from(settings.entries).unwrap_or(usize::MAX)),
         when_full: match settings.when_full {
@@ -383,6 +394,7 @@ impl fmt::Display for LimiterError {
             LimiterError::File(error) => error.fmt(f),
             LimiterError::Compile(error) => error.fmt(f),
             LimiterError::Store(error) => error.fmt(f),
+            LimiterError::Snapshot(error) => error.fmt(f),
             LimiterError::OtherStore => f.write_str(
                 "the policy keeps its counters elsewhere: Limiter::connect is for Redis, Limiter::new for memory, and Limiter::with_store for any store",
             ),

@@ -25,7 +25,7 @@ fn check_trouble(reply: &Reply) {
 /// So many addresses as the store has room for are counted; the next cannot be.
 #[tokio::test]
 async fn a_store_without_room_is_trouble() {
-    let full = MemorySettings { entries: 1, when_full: WhenFull::Refuse };
+    let full = MemorySettings { entries: 1, when_full: WhenFull::Refuse, snapshot: None };
     let limiter = Limiter::builder()
         .rule(rule("per-ip").per("client_ip").limit("10/h"))
         .with(|policy| policy.store = StoreSettings::Memory(full));
@@ -42,7 +42,7 @@ async fn a_store_without_room_is_trouble() {
 /// A warning is for those who are over a limit. Whoever cannot be counted would otherwise pass uncounted.
 #[tokio::test]
 async fn whoever_cannot_be_counted_is_not_let_pass_with_a_warning() {
-    let full = MemorySettings { entries: 1, when_full: WhenFull::Refuse };
+    let full = MemorySettings { entries: 1, when_full: WhenFull::Refuse, snapshot: None };
     let limiter = Limiter::builder()
         .rule(rule("per-ip").per("client_ip").limit("10/h").on_limit(2, Duration::from_secs(60), None))
         .with(|policy| policy.store = StoreSettings::Memory(full));

@@ -6,6 +6,7 @@ mod cost;
 mod identity;
 mod lists;
 mod rule;
+mod store;
 mod whole;
 
 use std::collections::BTreeSet;
@@ -20,6 +21,7 @@ pub(super) fn check(policy: &Policy, problems: &mut Problems) {
     whole::check(policy, &names, problems);
     lists::check(policy, problems);
     identity::check(policy, &names, problems);
+    store::check(policy, problems);
     let access = lists::Access::of(policy);
     let tiers = listed_tiers(policy);
     for (at, rule) in policy.rules.iter().enumerate() {

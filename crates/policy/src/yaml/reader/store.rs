@@ -1,7 +1,9 @@
 use super::Reader;
 use super::members::Members;
 use crate::check::codes;
-use crate::model::{MemorySettings, OnFailure, RedisMode, RedisSettings, Secret, StoreSettings, WhenFull};
+use crate::model::{
+    MemorySettings, OnFailure, RedisMode, RedisSettings, Secret, SnapshotSettings, StoreSettings, WhenFull,
+};
 use crate::yaml::shape;
 use crate::yaml::tree::Node;
 
@@ -37,7 +39,20 @@ impl Reader<'_> {
         let words = [("evict", WhenFull::Evict), ("refuse", WhenFull::Refuse)];
         let when_full = members.get("when_full").and_then(|node| self.word(node, &words));
         memory.when_full = when_full.unwrap_or(memory.when_full);
+        memory.snapshot = self.snapshot(&members);
         memory
+    }
+
+    fn snapshot(&mut self, members: &Members<'_>) -> Option<SnapshotSettings> {
+        let file = self.optional_text(members, "snapshot").map(|name| self.beside_the_policy(name));
+        let every_ns = members.get("every").and_then(|node| self.duration(node));
+        if members.get("every").is_some() && members.get("snapshot").is_none() {
+            let message = "`every` says how often a snapshot is written, and there is none";
+            self.misplaced(members.name_span("every"), message, "add `snapshot: FILE`, or leave out `every`");
+        }
+        let mut snapshot = SnapshotSettings::to(file?);
+        snapshot.every_ns = every_ns.unwrap_or(snapshot.every_ns);
+        Some(snapshot)
     }
 
     fn redis(&mut self, node: &Node) -> Option<RedisSettings> {

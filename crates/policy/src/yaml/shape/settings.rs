@@ -24,7 +24,7 @@ pub(in crate::yaml) static STORE: Shape = Shape {
 
 pub(in crate::yaml) static MEMORY: Shape = shape(
     "memory",
-    "How much memory counters may take.",
+    "How much memory counters may take, and whether they outlive the process.",
     &[
         defaulted("entries", Kind::Number { min: 1, max: MAX_ENTRIES }, "So many keys.", "1000000"),
         defaulted(
@@ -33,6 +33,8 @@ pub(in crate::yaml) static MEMORY: Shape = shape(
             "What happens to a new key when all of them are live.",
             r#""evict""#,
         ),
+        field("snapshot", Kind::Text, "The file they are written to, so that a restart does not refill limits."),
+        defaulted("every", Kind::Duration, "How often the snapshot is written.", r#""30s""#),
     ],
 );
 

@@ -1,0 +1,26 @@
+//! The memory store in a file, so that a restart does not refill limits.
+//!
+//! What is in the file is the store's business; here is when it is read and
+//! written, and what happens to a file that cannot be used.
+
+mod beginning;
+mod error;
+mod file;
+mod keeper;
+mod metrics;
+mod open;
+mod settings;
+
+pub use beginning::Beginning;
+pub use error::SnapshotError;
+pub use keeper::{SnapshotEvent, SnapshotKeeper};
+pub(crate) use metrics::SnapshotMetrics;
+pub(crate) use open::{Opened, open};
+pub(crate) use settings::{same_file, with_every_of};
+
+/// Nanoseconds since 1970 by the time of day. The store's clock does not know
+/// what passes while no process runs.
+fn wall_ns() -> u64 {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,61 @@
+use super::RestoreError;
+use super::checksum::Checksum;
+use super::decoder::Decoder;
+use super::encoder::Encoder;
+use super::time_shift::Moment;
+use crate::key::{HashSecret, ScopeHasher};
+
+const MAGIC: &[u8; 8] = b"tollgate";
+const VERSION: u32 = 1;
+
+/// What stands in front of the records.
+pub(super) struct Header {
+    pub(super) secret: HashSecret,
+    pub(super) begun: Moment,
+}
+
+impl Header {
+    pub(super) fn write(&self, encoder: &mut Encoder<'_>) {
+        let mut preface = [0; 12];
+        preface[..8].copy_from_slice(MAGIC);
+        preface[8..].copy_from_slice(&VERSION.to_le_bytes());
+        encoder.bytes(&preface);
+        encoder.bytes(&Checksum::of(&preface).to_le_bytes());
+        let (scopes, seed) = self.secret.numbers();
+        encoder.word(scopes);
+        encoder.word(seed);
+        encoder.word(probe(&self.secret));
+        encoder.word(self.begun.store_ns);
+        encoder.word(self.begun.wall_ns);
+    }
+
+    pub(super) fn read(decoder: &mut Decoder<'_>) -> Result<Header, RestoreError> {
+        let preface: [u8; 12] = decoder.bytes()?;
+        if !preface.starts_with(MAGIC) {
+            return Err(RestoreError::Foreign);
+        }
+        // A version that was damaged must not pass for one that is to come.
+        if u32::from_le_bytes(decoder.bytes()?) != Checksum::of(&preface) {
+            return Err(RestoreError::Damaged("the checksum of its head is wrong"));
+        }
+        let [.., a, b, c, d] = preface;
+        let version = u32::from_le_bytes([a, b, c, d]);
+        if version > VERSION {
+            return Err(RestoreError::Newer { version });
+        }
+        if version < VERSION {
+            return Err(RestoreError::Damaged("there is no such version"));
+        }
+        let secret = HashSecret::new(decoder.word()?, decoder.word()?);
+        if decoder.word()? != probe(&secret) {
+            return Err(RestoreError::OtherHashes);
+        }
+        let begun = Moment { store_ns: decoder.word()?, wall_ns: decoder.word()? };
+        Ok(Header { secret, begun })
+    }
+}
+
+/// The hash of a key that everybody knows: of texts longer and shorter than a word, and a number.
+fn probe(secret: &HashSecret) -> u64 {
+    ScopeHasher::new("tollgate", secret).hash(&("a key that is longer than what is mixed at once", "short", 1))
+}

@@ -1,0 +1,195 @@
+use std::collections::HashMap;
+use std::io::Read;
+
+use tollgate_core::{BucketState, CounterState, Leases, Log, MAX_AMOUNT, MAX_SPAN_NS, WindowState};
+
+use super::decoder::Decoder;
+use super::header::Header;
+use super::time_shift::{Moment, TimeShift};
+use super::{RestoreError, Restored, quota_record, records};
+use crate::full::Full;
+use crate::key::HashSecret;
+use crate::limit::{BucketRule, Rule};
+use crate::locked_table::{Held, LockedTable};
+use crate::table::Place;
+use crate::tables::Tables;
+
+/// A store tells 4,096 bucket quotas apart and forgets none. So many may come
+/// from the past, and the rest is for what the policies to come will say.
+const MOST_QUOTAS: usize = 3_000;
+
+const ODD_WINDOW: &str = "a window in it has no length, or too much";
+const ODD_COUNT: &str = "a count in it is too large";
+const NO_SUCH_QUOTA: RestoreError = RestoreError::Damaged("an entry in it has no quota");
+
+/// The records of a store that was written down, ready to be put into tables.
+pub(crate) struct Filler<'r> {
+    decoder: Decoder<'r>,
+    begun: Moment,
+}
+
+/// Reads what stands in front: the secret that the new store must hash with.
+pub(crate) fn open(from: &mut dyn Read) -> Result<(HashSecret, Filler<'_>), RestoreError> {
+    let mut decoder = Decoder::new(from);
+    let header = Header::read(&mut decoder)?;
+    Ok((header.secret, Filler { decoder, begun: header.begun }))
+}
+
+impl Filler<'_> {
+    /// Fills empty tables. Where this fails they hold a part of it, and are of no use.
+    pub(crate) fn fill(self, tables: &Tables, (store_ns, wall_ns): (u64, u64)) -> Result<Restored, RestoreError> {
+        let shift = TimeShift::between(self.begun, Moment { store_ns, wall_ns });
+        let restored = Restored { written_at_ns: self.begun.wall_ns, ..Restored::default() };
+        let mut filling =
+            Filling { decoder: self.decoder, tables, shift, now: store_ns, rules: HashMap::new(), restored };
+        let mut records = 0;
+        loop {
+            let begun_at = filling.decoder.len();
+            let kind = filling.decoder.byte()?;
+            if kind == records::END {
+                return filling.end(records, begun_at);
+            }
+            filling.record(kind)?;
+            records += 1;
+        }
+    }
+}
+
+struct Filling<'r, 't> {
+    decoder: Decoder<'r>,
+    tables: &'t Tables,
+    shift: TimeShift,
+    now: u64,
+    /// The quotas so far by the tags they had; `None` for one that there is no room for.
+    rules: HashMap<u64, Option<BucketRule>>,
+    restored: Restored,
+}
+
+impl Filling<'_, '_> {
+    fn record(&mut self, kind: u8) -> Result<(), RestoreError> {
+        match kind {
+            records::QUOTA => self.quota(),
+            records::BUCKET => self.bucket(),
+            records::WINDOW => self.window(),
+            records::COUNTER => self.counter(),
+            records::LOG => self.log(),
+            records::LEASES => self.leases(),
+            _ => Err(RestoreError::Damaged("a record in it is none")),
+        }
+    }
+
+    fn end(mut self, records: u64, len: u64) -> Result<Restored, RestoreError> {
+        if self.decoder.number()? != records || self.decoder.number()? != len {
+            return Err(RestoreError::Damaged("a part of it is missing"));
+        }
+        self.decoder.end()?;
+        self.restored.quotas = self.rules.values().flatten().count();
+        Ok(self.restored)
+    }
+
+    fn quota(&mut self) -> Result<(), RestoreError> {
+        let tag = self.decoder.number()?;
+        let quota = quota_record::read(&mut self.decoder)?;
+        let room = self.rules.len() < MOST_QUOTAS;
+        let rule = match room.then(|| self.tables.quotas.prepare(&quota)) {
+            Some(Ok(Rule::Bucket(rule))) => Some(rule),
+            _ => None,
+        };
+        self.rules.insert(tag, rule);
+        Ok(())
+    }
+
+    fn bucket(&mut self) -> Result<(), RestoreError> {
+        let (hash, tag) = (self.decoder.word()?, self.decoder.number()?);
+        let tat = self.shift.apply(self.decoder.word()?);
+        let part = self.decoder.number()?;
+        let rule = self.rules.get(&tag).ok_or(NO_SUCH_QUOTA)?;
+        let put = rule.as_ref().map_or(Ok(Err(Full)), |rule| {
+            let part = u32::try_from(part).ok().filter(|part| *part < rule.bucket.shape().denominator);
+            let state = BucketState { tat, part: part.ok_or(RestoreError::Damaged("a fraction in it is none"))? };
+            if tat < self.now {
+                return Ok(Ok(false));
+            }
+            Ok(self.tables.buckets().put(Place { hash, rule }, state, self.now).map(|()| true))
+        })?;
+        self.note(put);
+        Ok(())
+    }
+
+    /// Windows follow the calendar: theirs are the times of day that they were, whatever clock told them.
+    fn window(&mut self) -> Result<(), RestoreError> {
+        let (hash, free_at, start) = (self.decoder.word()?, self.decoder.word()?, self.decoder.word()?);
+        let state = WindowState { start, window: self.window_length()?, used: self.count()? };
+        self.put(self.tables.windows(), hash, free_at, state);
+        Ok(())
+    }
+
+    fn counter(&mut self) -> Result<(), RestoreError> {
+        let (hash, free_at, start) = (self.decoder.word()?, self.decoder.word()?, self.decoder.word()?);
+        let window = self.window_length()?;
+        let state = CounterState { start, window, previous: self.count()?, current: self.count()? };
+        self.put(self.tables.counters(), hash, free_at, state);
+        Ok(())
+    }
+
+    fn log(&mut self) -> Result<(), RestoreError> {
+        let (hash, free_at) = (self.decoder.word()?, self.decoder.word()?);
+        let free_at = self.shift.apply(free_at);
+        let (mut charges, mut at, mut used) = (Vec::new(), 0_u64, 0);
+        loop {
+            let cost = self.decoder.number_to(MAX_AMOUNT - used, ODD_COUNT)?;
+            if cost == 0 {
+                break;
+            }
+            used += cost;
+            at = at.checked_add(self.decoder.number()?).ok_or(RestoreError::Damaged("a time in it is none"))?;
+            charges.push((self.shift.apply(at), cost));
+        }
+        self.put(self.tables.logs(), hash, free_at, Log::of(charges));
+        Ok(())
+    }
+
+    /// Permits with a lease run out with it. One without has nobody left who could give it back.
+    fn leases(&mut self) -> Result<(), RestoreError> {
+        let (hash, _, last_id) = (self.decoder.word()?, self.decoder.word()?, self.decoder.word()?);
+        let (mut holders, mut held, mut free_at) = (Vec::new(), 0, 0);
+        loop {
+            let permits = self.decoder.number_to(MAX_AMOUNT - held, ODD_COUNT)?;
+            if permits == 0 {
+                break;
+            }
+            held += permits;
+            let (id, until) = (self.decoder.word()?, self.decoder.word()?);
+            if until < u64::MAX {
+                let until = self.shift.apply(until);
+                free_at = until.max(free_at);
+                holders.push((id, until, permits));
+            }
+        }
+        self.put(self.tables.leases(), hash, free_at, Leases::of(holders, last_id));
+        Ok(())
+    }
+
+    fn window_length(&mut self) -> Result<u64, RestoreError> {
+        let length = self.decoder.number_to(MAX_SPAN_NS, ODD_WINDOW)?;
+        if length > 0 { Ok(length) } else { Err(RestoreError::Damaged(ODD_WINDOW)) }
+    }
+
+    fn count(&mut self) -> Result<u64, RestoreError> {
+        self.decoder.number_to(MAX_AMOUNT, ODD_COUNT)
+    }
+
+    /// Puts what is still in force.
+    fn put<S: Default + Held>(&mut self, table: &LockedTable<S>, hash: u64, free_at: u64, state: S) {
+        let is_in_force = free_at > self.now;
+        self.note(if is_in_force { table.put(hash, free_at, state, self.now).map(|()| true) } else { Ok(false) });
+    }
+
+    fn note(&mut self, put: Result<bool, Full>) {
+        match put {
+            Ok(true) => self.restored.keys += 1,
+            Ok(false) => self.restored.passed += 1,
+            Err(Full) => self.restored.lost += 1,
+        }
+    }
+}

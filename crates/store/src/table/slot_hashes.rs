@@ -1,0 +1,52 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::pages::Pages;
+use crate::sync::{Mutex, lock};
+
+const LOCKS: usize = 1024;
+
+/// The whole hash of the key in each slot.
+///
+/// An entry holds half of it, and where it lies says a part of the rest: enough
+/// to find a key again in this table, but not to move it to another. So a table
+/// that is to be written down notes it beside its slots. Only whoever gives a
+/// slot to another key writes here, under a lock, because slot and note are two
+/// words: they are changed and read together by those who hold it. A charge to
+/// a known key needs neither.
+pub(super) struct SlotHashes {
+    hashes: Pages<AtomicU64>,
+    locks: Box<[Mutex<()>]>,
+}
+
+impl SlotHashes {
+    #[allow(unsafe_code)]
+    pub(super) fn new(slots: usize) -> SlotHashes {
+        // SAFETY: an atomic of zeros is a zero.
+        let hashes = unsafe { Pages::zeroed(slots) };
+        SlotHashes { hashes, locks: (0..LOCKS.min(slots.max(1))).map(|_| Mutex::new(())).collect() }
+    }
+
+    /// Notes the key of a slot if it could be given to it.
+    pub(super) fn note_if(&self, slot: usize, hash: u64, give: impl FnOnce() -> bool) -> bool {
+        let _guard = lock(self.lock_of(slot));
+        let is_given = give();
+        if is_given {
+            self.hashes[slot].store(hash, Ordering::Relaxed);
+        }
+        is_given
+    }
+
+    /// Whose slot it is, with what `read` sees while it belongs to nobody else.
+    pub(super) fn read_with<R>(&self, slot: usize, read: impl FnOnce() -> R) -> (u64, R) {
+        let _guard = lock(self.lock_of(slot));
+        (self.hashes[slot].load(Ordering::Relaxed), read())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.hashes.len() * size_of::<AtomicU64>() + self.locks.len() * size_of::<Mutex<()>>()
+    }
+
+    fn lock_of(&self, slot: usize) -> &Mutex<()> {
+        &self.locks[slot % self.locks.len()]
+    }
+}

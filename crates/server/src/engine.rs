@@ -19,7 +19,7 @@ use crate::listen::ListenerMetrics;
 use crate::metrics::Metrics;
 use crate::receipts::{ReceiptName, Receipts};
 use crate::service_store::{ServiceLimit, ServiceStore as Store};
-use crate::throttle::Throttle;
+use crate::throttle::{NotThrottled, SharedQuotas, Throttle};
 
 /// Decides requests. All front ends share one.
 pub struct Engine {
@@ -29,6 +29,8 @@ pub struct Engine {
     in_force: ArcSwap<InForce>,
     receipts: Arc<Receipts>,
     throttle: Arc<Throttle>,
+    /// The same where the store is shared.
+    throttle_shared: SharedQuotas<ServiceLimit>,
     metrics: Metrics,
     /// Held while a policy is replaced, so that its parts are replaced together.
     replacing: Mutex<()>,
@@ -84,7 +86,9 @@ impl Engine {
         let throttle = Arc::new(Throttle::new(policy, limiter.plan().quotas().len()));
         let metrics = Metrics::new(&limiter, &receipts, &throttle);
         let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
-        Ok(Engine { limiter, clock, in_force, receipts, throttle, metrics, replacing: Mutex::default() })
+        let throttle_shared = SharedQuotas::new(policy);
+        let replacing = Mutex::default();
+        Ok(Engine { limiter, clock, in_force, receipts, throttle, throttle_shared, metrics, replacing })
     }
 
     /// Replaces the policy between two requests. Counters stay: a rule of the
@@ -186,12 +190,21 @@ impl Engine {
     /// Charges `cost` to `key` under a bucket that the caller brings along, and
     /// counts it. Such keys share no counter with those of any rule; under
     /// another quota, what a key has used stays used. A cost of 0 only looks.
-    /// `None` where the store is shared, which does not know such keys yet.
+    /// `None` where the store is shared, which has to be waited for: see `throttle_shared`.
     pub fn throttle(&self, key: &[u8], quota: &Quota, cost: u64) -> Option<Decision> {
         let Store::Memory(store) = self.limiter.store() else { return None };
         let decision = self.throttle.check(store, key, quota, cost);
         self.metrics.throttled.count(cost, &decision);
         Some(decision)
+    }
+
+    /// The same where the store is shared.
+    pub(crate) async fn throttle_shared(&self, key: &[u8], quota: &Quota, cost: u64) -> Result<Decision, NotThrottled> {
+        let begun_ns = self.now_ns();
+        let decision = self.throttle_shared.check(self.limiter.store(), key, quota, cost).await?;
+        self.metrics.throttled.count(cost, &decision);
+        self.metrics.durations.observe(FrontEnd::Resp, self.now_ns().saturating_sub(begun_ns));
+        Ok(decision)
     }
 
     /// Notes that so many throttled charges took from `begun_ns` until now. They

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use tollgate::policy::model::{RedisSettings, StoreSettings};
 use tollgate::redis::{RedisLimit, RedisReceipt, StoreEvent};
 use tollgate::{
-    ChargeReceipt, CheckedPolicy, Clock, ConnectError, KeyedCharge, Limit, LimitOptions, LimiterError, MemoryStore,
-    Outcome, Quota, RedisStore, Settled, Store, memory_store,
+    Board, ChangeError, ChargeReceipt, CheckedPolicy, Clock, ConnectError, KeyedCharge, Limit, LimitOptions,
+    LimiterError, MemoryStore, Notice, Outcome, Quota, RedisStore, Settled, Store, memory_store,
 };
 
 use crate::service_clock::ServiceClock;
@@ -146,6 +146,41 @@ impl Store for ServiceStore {
             ServiceStore::Redis(store) => store.now_ns(),
         }
     }
+
+    async fn reset(&self, keys: &[(&ServiceLimit, &[u8])]) -> Result<(), ChangeError> {
+        match self {
+            ServiceStore::Memory(store) => Store::reset(store, &named(keys, ServiceLimit::of_memory)).await,
+            ServiceStore::Redis(store) => store.reset(&named(keys, ServiceLimit::of_redis)).await,
+        }
+    }
+
+    fn board(&self) -> Option<&Board> {
+        match self {
+            ServiceStore::Memory(store) => store.board(),
+            ServiceStore::Redis(store) => store.board(),
+        }
+    }
+
+    async fn post(&self, notice: Notice) -> Result<(), ChangeError> {
+        match self {
+            ServiceStore::Memory(store) => store.post(notice).await,
+            ServiceStore::Redis(store) => store.post(notice).await,
+        }
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), ChangeError> {
+        match self {
+            ServiceStore::Memory(store) => store.remove(name).await,
+            ServiceStore::Redis(store) => store.remove(name).await,
+        }
+    }
+}
+
+fn named<'a, L>(
+    keys: &[(&'a ServiceLimit, &'a [u8])],
+    own: impl Fn(&'a ServiceLimit) -> &'a L,
+) -> Vec<(&'a L, &'a [u8])> {
+    keys.iter().map(|(limit, key)| (own(limit), *key)).collect()
 }
 
 fn charged<'a, L>(

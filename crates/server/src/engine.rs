@@ -23,7 +23,7 @@ use crate::receipts::{ReceiptName, Receipts};
 use crate::rule_metrics::PolicyCounters;
 use crate::service_store::{ServiceLimit, ServiceStore as Store};
 use crate::snapshot::{self, Opened, SnapshotKeeper};
-use crate::throttle::Throttle;
+use crate::throttle::{NotThrottled, SharedQuotas, Throttle};
 
 /// Decides requests. All front ends share one.
 pub struct Engine {
@@ -33,6 +33,8 @@ pub struct Engine {
     in_force: ArcSwap<InForce>,
     receipts: Arc<Receipts>,
     throttle: Arc<Throttle>,
+    /// The same where the store is shared.
+    throttle_shared: SharedQuotas<ServiceLimit>,
     metrics: Metrics,
     observer: Arc<Observer>,
     snapshots: Option<Arc<SnapshotKeeper>>,
@@ -107,8 +109,19 @@ impl Engine {
         let mut metrics = Metrics::new(&limiter, &receipts, &throttle, &observer);
         snapshots.iter().for_each(|keeper| metrics.show_snapshots(keeper.metrics()));
         let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
-        let replacing = Mutex::default();
-        Ok(Engine { limiter, clock, in_force, receipts, throttle, metrics, observer, snapshots, replacing })
+        let throttle_shared = SharedQuotas::new(policy);
+        Ok(Engine {
+            limiter,
+            clock,
+            in_force,
+            receipts,
+            throttle,
+            throttle_shared,
+            metrics,
+            observer,
+            snapshots,
+            replacing: Mutex::default(),
+        })
     }
 
     /// Replaces the policy between two requests. Counters stay: a rule of the
@@ -257,12 +270,21 @@ impl Engine {
     /// Charges `cost` to `key` under a bucket that the caller brings along, and
     /// counts it. Such keys share no counter with those of any rule; under
     /// another quota, what a key has used stays used. A cost of 0 only looks.
-    /// `None` where the store is shared, which does not know such keys yet.
+    /// `None` where the store is shared, which has to be waited for: see `throttle_shared`.
     pub fn throttle(&self, key: &[u8], quota: &Quota, cost: u64) -> Option<Decision> {
         let Store::Memory(store) = self.limiter.store() else { return None };
         let decision = self.throttle.check(store, key, quota, cost);
         self.metrics.count_throttled(cost, &decision);
         Some(decision)
+    }
+
+    /// The same where the store is shared.
+    pub(crate) async fn throttle_shared(&self, key: &[u8], quota: &Quota, cost: u64) -> Result<Decision, NotThrottled> {
+        let begun_ns = self.now_ns();
+        let decision = self.throttle_shared.check(self.limiter.store(), key, quota, cost).await?;
+        self.metrics.count_throttled(cost, &decision);
+        self.metrics.time_throttled(1, self.now_ns().saturating_sub(begun_ns));
+        Ok(decision)
     }
 
     /// Notes that so many throttled charges took from `begun_ns` until now. They

@@ -168,34 +168,34 @@ impl Store for ServiceStore {
 
     async fn reset(&self, keys: &[(&ServiceLimit, &[u8])]) -> Result<(), ChangeError> {
         match self {
-            ServiceStore::Memory(store) => Store::reset(store, &keyed(keys, ServiceLimit::of_memory)).await,
-            ServiceStore::Redis(store) => store.reset(&keyed(keys, ServiceLimit::of_redis)).await,
+            ServiceStore::Memory(store) => Store::reset(store, &named(keys, ServiceLimit::of_memory)).await,
+            ServiceStore::Redis(store) => store.reset(&named(keys, ServiceLimit::of_redis)).await,
         }
     }
 
     fn board(&self) -> Option<&Board> {
         match self {
-            ServiceStore::Memory(store) => Store::board(store),
+            ServiceStore::Memory(store) => store.board(),
             ServiceStore::Redis(store) => store.board(),
         }
     }
 
     async fn post(&self, notice: Notice) -> Result<(), ChangeError> {
         match self {
-            ServiceStore::Memory(store) => Store::post(store, notice).await,
+            ServiceStore::Memory(store) => store.post(notice).await,
             ServiceStore::Redis(store) => store.post(notice).await,
         }
     }
 
     async fn remove(&self, name: &str) -> Result<(), ChangeError> {
         match self {
-            ServiceStore::Memory(store) => Store::remove(store, name).await,
+            ServiceStore::Memory(store) => store.remove(name).await,
             ServiceStore::Redis(store) => store.remove(name).await,
         }
     }
 }
 
-fn keyed<'a, L>(
+fn named<'a, L>(
     keys: &[(&'a ServiceLimit, &'a [u8])],
     own: impl Fn(&'a ServiceLimit) -> &'a L,
 ) -> Vec<(&'a L, &'a [u8])> {

@@ -106,6 +106,9 @@ impl Connection {
                             commands::check(engine, &self.session, arguments, &mut self.output).await;
                             begun_ns = engine.now_ns();
                         }
+                        Left::Throttle => {
+                            commands::throttle(engine, &mut self.session, arguments, &mut self.output).await;
+                        }
                     }
                     answered += length;
                 }

@@ -1,6 +1,7 @@
 //! Limits that callers bring along: a key, a quota and a cost, without a rule.
 
 mod overflow;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use tollgate::{CheckedPolicy, Clock, Decision, Limit, MAX_AMOUNT, MemoryStore, Q
 
 use crate::service_clock::ServiceClock;
 use overflow::Overflow;
+pub(crate) use shared::{NotThrottled, SharedQuotas};
 
 type Store = MemoryStore<ServiceClock>;
 

@@ -15,5 +15,6 @@ mod resp_client;
 #[path = "../service/running.rs"]
 #[allow(dead_code, reason = "made for those who speak nothing but HTTP")]
 mod running;
+mod shared_throttle;
 mod stop;
 mod throttle;

@@ -57,9 +57,10 @@ impl Running {
 
     fn with_admin(policy: &str, admin: AdminAccess, change: impl FnOnce(Server) -> Server) -> Running {
         let clock = ManualClock::at(1_700_000_000_000_000_000);
-        let engine = engine(policy, Arc::new(clock.clone()));
-        let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        // A shared store begins to connect there.
+        let engine = runtime.block_on(async { engine(policy, Arc::new(clock.clone())) });
+        let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let listeners = Listeners { http: any_port, grpc: any_port, resp: any_port, admin: any_port };
         let server = runtime.block_on(Server::bind_with(listeners, admin, engine)).unwrap();
         let server = change(server);

@@ -25,6 +25,8 @@ pub(super) enum Left {
     Nothing,
     /// To ask for a decision, which may take its time: see [`check`].
     Check,
+    /// To ask a shared store about a limit that the caller brings along: see [`throttle`](fn@throttle).
+    Throttle,
 }
 
 /// Answers one command, unless that has to be waited for.
@@ -52,7 +54,7 @@ pub(super) fn answer(engine: &Engine, session: &mut Session, arguments: Argument
         return Left::Nothing;
     }
     match command.which {
-        Name::Throttle => throttle::throttle(engine, session, arguments, &mut reply),
+        Name::Throttle => return throttle::throttle(engine, session, arguments, &mut reply),
         Name::Check => return Left::Check,
         Name::Ping => connection::ping(arguments, &mut reply),
         Name::Echo => reply.bulk(arguments.get(1).unwrap_or_default()),
@@ -77,6 +79,11 @@ pub(super) fn answer(engine: &Engine, session: &mut Session, arguments: Argument
 /// Answers a command for which [`answer`] has left that to do.
 pub(super) async fn check(engine: &Engine, session: &Session, arguments: Arguments<'_>, out: &mut Vec<u8>) {
     check::check(engine, arguments, &mut Reply::new(out, session.protocol)).await;
+}
+
+/// The same for a limit that the caller brings along.
+pub(super) async fn throttle(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, out: &mut Vec<u8>) {
+    throttle::throttle_shared(engine, session, arguments, out).await;
 }
 
 fn unknown_command(name: &[u8], arguments: Arguments<'_>) -> Vec<u8> {

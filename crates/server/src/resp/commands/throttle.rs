@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tollgate::{ChargeVerdict, Decision, Quota, QuotaError, Rate, RateError};
 
-use super::{NOT_AN_INTEGER, wrong_arity};
+use super::{Left, NOT_AN_INTEGER, wrong_arity};
 use crate::engine::Engine;
 use crate::resp::arguments::Arguments;
 use crate::resp::integer::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::session::Session;
+use crate::throttle::NotThrottled;
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -27,15 +28,41 @@ struct Numbers {
     period_s: i64,
 }
 
-pub(super) fn throttle(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
+/// Answers it where the counters are in this process.
+pub(super) fn throttle(
+    engine: &Engine,
+    session: &mut Session,
+    arguments: Arguments<'_>,
+    reply: &mut Reply<'_>,
+) -> Left {
     match parse(session, arguments) {
-        Ok((key, quota, quantity)) => {
-            session.throttled += 1;
-            match engine.throttle(key, &quota, quantity) {
-                Some(decision) => tell(&decision, reply),
-                None => reply.error("ERR CL.THROTTLE counts in memory, and this service's store is shared: ask its policy with TOLL.CHECK"),
+        Ok((key, quota, quantity)) => match engine.throttle(key, &quota, quantity) {
+            Some(decision) => {
+                session.throttled += 1;
+                tell(&decision, reply);
             }
-        }
+            None => return Left::Throttle,
+        },
+        Err(error) => reply.error(error),
+    }
+    Left::Nothing
+}
+
+/// Answers it where they are shared.
+pub(super) async fn throttle_shared(
+    engine: &Engine,
+    session: &mut Session,
+    arguments: Arguments<'_>,
+    out: &mut Vec<u8>,
+) {
+    let parsed = parse(session, arguments);
+    let mut reply = Reply::new(out, session.protocol);
+    match parsed {
+        Ok((key, quota, quantity)) => match engine.throttle_shared(key, &quota, quantity).await {
+            Ok(decision) => tell(&decision, &mut reply),
+            Err(NotThrottled::NoAnswer) => reply.error("ERR the store of the counters does not answer"),
+            Err(NotThrottled::NotTaken) => reply.error("ERR the store of the counters does not take this limit"),
+        },
         Err(error) => reply.error(error),
     }
 }

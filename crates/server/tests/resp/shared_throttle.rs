@@ -1,0 +1,106 @@
+//! `CL.THROTTLE` where the counters are on a server that services share. Time is
+//! the server's own here, so nothing depends on less than a second of it.
+
+use std::time::Duration;
+
+use tollgate_testbed::{RedisServer, Reply};
+
+use crate::resp_client::{Answer, RespClient, error, integers};
+use crate::running::Running;
+
+const RULES: &str = "version: 1\nrules:\n  - { name: per-user, key: client_ip, limit: 60/h }\n";
+
+fn service(server: &RedisServer, more: &str) -> Running {
+    let store = format!("store: {{ redis: {{ deadline: 2s, {more} nodes: [\"{}\"] }} }}\n", server.address());
+    Running::under(&format!("{RULES}{store}"))
+}
+
+/// A client of a service that has reached its server.
+fn client(service: &Running) -> RespClient {
+    for _ in 0..5_000 {
+        if service.check(r#"{"ip":"203.0.113.1","cost":0}"#)["source"] == "exact" {
+            return RespClient::open(service.resp);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    panic!("the server was not reached within ten seconds");
+}
+
+/// The same steps as in memory, but for those that wait for a moment that a busy machine may miss.
+const CASES: [(&str, &[(&str, [i64; 5])]); 7] = [
+    ("15 30 60", &[("1", [0, 16, 15, -1, 2]), ("15", [0, 16, 0, -1, 32])]),
+    ("0 1 86400", &[("1", [0, 1, 0, -1, 86_400]), ("1", [1, 1, 0, 86_400, 86_400])]),
+    ("3 7 77777", &[("4", [0, 4, 0, -1, 44_444]), ("2", [1, 4, 0, 22_222, 44_444])]),
+    ("2 3 100000", &[("3", [0, 3, 0, -1, 100_000]), ("1", [1, 3, 0, 33_334, 100_000])]),
+    ("4 1 1000", &[("0", [0, 5, 5, -1, 0]), ("2", [0, 5, 3, -1, 2_000]), ("0", [0, 5, 3, -1, 2_000])]),
+    ("4 1 1000", &[("6", [1, 5, 5, -1, 0]), ("9223372036854775807", [1, 5, 5, -1, 0]), ("5", [0, 5, 0, -1, 5_000])]),
+    ("999999999999 1000000000 1", &[("1000000000000", [0, 1_000_000_000_000, 0, -1, 1000])]),
+];
+
+#[test]
+fn it_answers_as_in_memory() {
+    let server = RedisServer::start(&[]).unwrap();
+    let service = service(&server, "");
+    let mut client = client(&service);
+    for (at, (limit, steps)) in CASES.iter().enumerate() {
+        for (quantity, expected) in *steps {
+            let answer = client.call(&format!("CL.THROTTLE case-{at} {limit} {quantity}"));
+            assert_eq!(answer, integers(expected), "{quantity} of {limit}");
+        }
+    }
+    assert_eq!(client.call("CL.THROTTLE k 15 0 60"), error("ERR count must be at least 1"));
+}
+
+#[test]
+fn a_peek_writes_nothing_and_keys_share_nothing_with_rules() {
+    let server = RedisServer::start(&[]).unwrap();
+    let service = service(&server, "");
+    let mut client = client(&service);
+    let keys = || server.command(&["KEYS", "tollgate:?throttle:*"]).unwrap();
+    assert_eq!(client.call("CL.THROTTLE untouched 4 1 10 0"), integers(&[0, 5, 5, -1, 0]));
+    assert_eq!(keys(), Reply::Array(Vec::new()));
+    for key in ["203.0.113.9", "{203.0.113.9}", "per-user"] {
+        client.call(&format!("CL.THROTTLE {key} 59 60 60 60"));
+    }
+    assert_eq!(service.check(r#"{"ip":"203.0.113.9"}"#)["remaining"], 59);
+}
+
+#[test]
+fn what_a_key_has_used_stays_used_under_another_quota() {
+    let server = RedisServer::start(&[]).unwrap();
+    let service = service(&server, "");
+    let mut client = client(&service);
+    assert_eq!(client.call("CL.THROTTLE k 9 10 60000 7"), integers(&[0, 10, 3, -1, 42_000]));
+    assert_eq!(client.call("CL.THROTTLE k 19 20 60000 1"), integers(&[0, 20, 12, -1, 24_000]));
+    assert_eq!(client.call("CL.THROTTLE k 2 1 60000 0"), integers(&[0, 3, 0, -1, 180_000]));
+}
+
+#[test]
+fn no_more_than_the_limit_passes_at_two_services_together() {
+    let server = RedisServer::start(&[]).unwrap();
+    let services = [service(&server, ""), service(&server, "")];
+    services.iter().for_each(|service| drop(client(service)));
+    let allowed_of_20 = |service: &Running| {
+        let mut client = RespClient::open(service.resp);
+        let is_allowed = |answer: Answer| matches!(&answer, Answer::List(parts) if parts[0] == Answer::Integer(0));
+        (0..20).filter(|_| is_allowed(client.call("CL.THROTTLE k 59 1 86400"))).count()
+    };
+    let allowed: usize = std::thread::scope(|scope| {
+        let twice_each = services.iter().cycle().take(8);
+        let asked: Vec<_> = twice_each.map(|service| scope.spawn(move || allowed_of_20(service))).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).sum()
+    });
+    assert_eq!(allowed, 60);
+}
+
+#[test]
+fn without_the_server_it_does_what_the_store_says() {
+    let mut server = RedisServer::start(&[]).unwrap();
+    let (closed, local) = (service(&server, "on_failure: closed,"), service(&server, "fallback_share: 1/2,"));
+    let (mut of_closed, mut of_local) = (client(&closed), client(&local));
+    server.kill().unwrap();
+    assert_eq!(of_closed.call("CL.THROTTLE k 3 1 86400"), error("ERR the store of the counters does not answer"));
+    // Half of four passes here, and what is told is that half.
+    assert_eq!(of_local.call("CL.THROTTLE k 3 1 86400 2"), integers(&[0, 2, 0, -1, 345_600]));
+    assert_eq!(of_closed.call("PING"), Answer::Simple("PONG".to_owned()));
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::client::Seen;
 use crate::gateway::Gateway;
-use crate::recipe::PROXY_HOST;
+use crate::recipe::{DENIED_HOST, PROXY_HOST};
 
 /// What a program can pass on to its clients.
 pub(crate) struct Passes {
@@ -56,6 +56,13 @@ pub(crate) fn limited_told_and_let_in_again(gateway: &Gateway, passes: &Passes) 
         let problem = refused.problem();
         assert_eq!((&problem["status"], &problem["rule"]), (&429.into(), &"per-ip".into()), "{problem}");
         assert_eq!(problem["violated-policies"], serde_json::json!(["per-ip"]), "{problem}");
+    }
+    let denied = gateway.client(DENIED_HOST).get("/");
+    if passes.problem {
+        assert_eq!((denied.status, &denied.problem()["status"]), (403, &403.into()), "{denied:?}");
+        assert_eq!(denied.field("retry-after"), None, "{denied:?}");
+    } else {
+        assert_eq!(denied.status, 429, "{denied:?}");
     }
     // A real server has real time, so there is no other way than to wait.
     std::thread::sleep(Duration::from_secs(1));

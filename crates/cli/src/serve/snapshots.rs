@@ -16,7 +16,7 @@ impl Snapshots {
     pub(super) fn begin(engine: &Engine) -> Option<Snapshots> {
         let keeper = engine.snapshots()?;
         say(keeper.beginning());
-        let keeping = tokio::spawn(Arc::clone(&keeper).keep(|event| say(event)));
+        let keeping = tokio::spawn(Arc::clone(&keeper).keep(say));
         Some(Snapshots { keeper, keeping })
     }
 

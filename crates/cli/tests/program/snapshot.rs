@@ -77,7 +77,7 @@ fn a_restart_does_not_refill_a_daily_limit() {
         assert_eq!(tollgate.line(), "tollgate: stopping: answering what is under way");
         let bytes = std::fs::metadata(&path).map(|metadata| metadata.len());
         let said = tollgate.line();
-        assert!(said.starts_with(&format!("tollgate: counters are in {shown}: 1 keys, ")), "{said} {bytes:?}");
+        assert!(said.starts_with(&format!("tollgate: counters are in {shown}: 1 key, ")), "{said} {bytes:?}");
         assert_eq!(tollgate.line(), "tollgate: stopped");
         assert_eq!(tollgate.exit_code(), Some(0));
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -85,7 +85,7 @@ fn a_restart_does_not_refill_a_daily_limit() {
         let mut tollgate = serve(&file);
         tollgate.line();
         let said = tollgate.line();
-        assert!(said.starts_with(&format!("tollgate: counters go on from {shown}: 1 keys, written ")), "{said}");
+        assert!(said.starts_with(&format!("tollgate: counters go on from {shown}: 1 key, written ")), "{said}");
         for remaining in [1, 0] {
             assert_eq!(check(&tollgate)["remaining"], remaining, "{algorithm}");
         }
@@ -108,7 +108,7 @@ fn limits_that_callers_bring_along_go_on_too() {
         let mut connection = std::net::TcpStream::connect(tollgate.resp.unwrap()).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         connection.write_all(b"CL.THROTTLE k 15 30 86400\r\n").unwrap();
-        let mut answer = [0; 17];
+        let mut answer = [0; 16];
         connection.read_exact(&mut answer).unwrap();
         String::from_utf8(answer.to_vec()).unwrap()
     };

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tollgate::{RestoreError, Restored};
 
+use super::so_many;
+
 /// What a service found when it looked for its counters.
 #[derive(Debug)]
 pub enum Beginning {
@@ -37,8 +39,8 @@ impl fmt::Display for Beginning {
         match self {
             Beginning::New { file } => write!(f, "counters are kept in {}, which is new", file.display()),
             Beginning::Restored { file, restored, age } => {
-                let (keys, seconds) = (restored.keys, age.as_secs());
-                write!(f, "counters go on from {}: {keys} keys, written {seconds} s ago", file.display())?;
+                let (keys, seconds) = (so_many(restored.keys), age.as_secs());
+                write!(f, "counters go on from {}: {keys}, written {seconds} s ago", file.display())?;
                 match restored.lost {
                     0 => Ok(()),
                     lost => write!(f, "; there was no room for {lost} more, which start anew"),

@@ -10,7 +10,7 @@ use super::beginning::Beginning;
 use super::file::SnapshotFile;
 use super::metrics::SnapshotMetrics;
 use super::open::Opened;
-use super::wall_ns;
+use super::{so_many, wall_ns};
 use crate::service_store::ServiceStore;
 
 /// Writes the counters down, from time to time and at the end.
@@ -141,7 +141,8 @@ impl fmt::Display for SnapshotEvent {
             }
             SnapshotEvent::Recovered { file } => write!(f, "the snapshot {} is written again", file.display()),
             SnapshotEvent::Last { file, written } => {
-                write!(f, "counters are in {}: {} keys, {} bytes", file.display(), written.keys, written.bytes)
+                let keys = so_many(written.keys);
+                write!(f, "counters are in {}: {keys}, {} bytes", file.display(), written.bytes)
             }
         }
     }

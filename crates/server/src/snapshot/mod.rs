@@ -18,6 +18,11 @@ pub(crate) use metrics::SnapshotMetrics;
 pub(crate) use open::{Opened, open};
 pub(crate) use settings::{same_file, with_every_of};
 
+/// So many keys, in words.
+fn so_many(keys: u64) -> String {
+    if keys == 1 { "1 key".to_owned() } else { format!("{keys} keys") }
+}
+
 /// Nanoseconds since 1970 by the time of day. The store's clock does not know
 /// what passes while no process runs.
 fn wall_ns() -> u64 {

@@ -1,0 +1,171 @@
+//! Whatever is in a snapshot, reading it ends, takes little memory and never
+//! panics; and what was restored from it can be asked, charged and written down
+//! again.
+
+#![no_main]
+
+use std::time::Duration;
+
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
+use libfuzzer_sys::fuzz_target;
+use tollgate_store::{Capacity, ManualClock, MemoryOptions, MemoryStore, Queue, Quota, RestoreError, WhenFull};
+
+const OPTIONS: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(64), when_full: WhenFull::EvictFullest };
+const NOW_NS: u64 = 1_790_000_000_000_000_000;
+/// Up to where a snapshot is the same whatever is in the store.
+const HEADER_BYTES: usize = 56;
+
+type Store = MemoryStore<ManualClock>;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&form, input)) = data.split_first() else { return };
+    match form % 3 {
+        // Bytes as they come.
+        0 => _ = restore(input, NOW_NS).map(|store| use_it(&store)),
+        // Any records behind a good head, with the right checksum.
+        1 => _ = restore(&summed([&head(), input].concat()), NOW_NS).map(|store| use_it(&store)),
+        // Good records of one key, with any numbers in them.
+        _ => {
+            let mut bytes = Unstructured::new(input);
+            if let Ok((snapshot, now_ns)) = records(&mut bytes) {
+                _ = restore(&snapshot, now_ns).map(|store| use_it(&store));
+            }
+        }
+    }
+});
+
+fn restore(bytes: &[u8], now_ns: u64) -> std::result::Result<Store, RestoreError> {
+    MemoryStore::restore(OPTIONS, ManualClock::at(now_ns), NOW_NS, &mut &bytes[..]).map(|(store, _)| store)
+}
+
+fn empty() -> Store {
+    MemoryStore::restorable(OPTIONS, ManualClock::at(NOW_NS)).unwrap()
+}
+
+fn written(store: &Store) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    store.write_snapshot(NOW_NS, &mut bytes).unwrap();
+    bytes
+}
+
+fn head() -> Vec<u8> {
+    written(&empty())[..HEADER_BYTES].to_vec()
+}
+
+/// The hash of the one key: what follows the kind of the first record.
+fn hash_of_key() -> [u8; 8] {
+    let store = empty();
+    let window = Quota::fixed_window("5/day".parse().unwrap()).unwrap();
+    store.check(&store.limit("scope", window).unwrap(), "key", 1);
+    written(&store)[HEADER_BYTES + 1..HEADER_BYTES + 9].try_into().unwrap()
+}
+
+/// A snapshot of up to eight records.
+fn records(bytes: &mut Unstructured<'_>) -> Result<(Vec<u8>, u64)> {
+    let mut snapshot = head();
+    let hash = hash_of_key();
+    let count = bytes.int_in_range(1..=8_u8)?;
+    for _ in 0..count {
+        let kind = bytes.int_in_range(1..=6_u8)?;
+        snapshot.push(kind);
+        if kind == 1 {
+            number(&mut snapshot, bytes.int_in_range(0..=2)?);
+            snapshot.push(bytes.int_in_range(0..=2)?);
+            (0..5).try_for_each(|_| Ok(number(&mut snapshot, any_number(bytes)?)))?;
+            continue;
+        }
+        snapshot.extend(hash);
+        if kind == 2 {
+            number(&mut snapshot, bytes.int_in_range(0..=2)?);
+            word(&mut snapshot, any_time(bytes)?);
+            number(&mut snapshot, any_number(bytes)?);
+            continue;
+        }
+        word(&mut snapshot, any_time(bytes)?);
+        if kind == 5 {
+            for _ in 0..bytes.int_in_range(0..=4_u8)? {
+                number(&mut snapshot, any_number(bytes)?);
+                number(&mut snapshot, any_time(bytes)?);
+            }
+            snapshot.push(0);
+            continue;
+        }
+        word(&mut snapshot, any_time(bytes)?);
+        if kind == 6 {
+            for _ in 0..bytes.int_in_range(0..=4_u8)? {
+                number(&mut snapshot, any_number(bytes)?);
+                word(&mut snapshot, any_time(bytes)?);
+                word(&mut snapshot, any_time(bytes)?);
+            }
+            snapshot.push(0);
+            continue;
+        }
+        (0..kind - 1).try_for_each(|_| Ok(number(&mut snapshot, any_number(bytes)?)))?;
+    }
+    let len = snapshot.len() as u64;
+    snapshot.push(0);
+    number(&mut snapshot, count.into());
+    number(&mut snapshot, len);
+    Ok((summed(snapshot), any_time(bytes)?))
+}
+
+/// Of every size.
+fn any_number(bytes: &mut Unstructured<'_>) -> Result<u64> {
+    let bits = bytes.int_in_range(0..=63_u32)?;
+    Ok(bytes.arbitrary::<u64>()? >> bits)
+}
+
+/// Mostly about now.
+fn any_time(bytes: &mut Unstructured<'_>) -> Result<u64> {
+    let span = any_number(bytes)?;
+    Ok(match bytes.int_in_range(0..=3_u8)? {
+        0 => span,
+        1 => NOW_NS.saturating_sub(span),
+        _ => NOW_NS.saturating_add(span),
+    })
+}
+
+fn word(to: &mut Vec<u8>, word: u64) {
+    to.extend(word.to_le_bytes());
+}
+
+fn number(to: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
+/// With its checksum behind it.
+fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let step = |sum: u32| if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
+    let sum = !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), |sum, _| step(sum)));
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
+/// Asks and charges the key under every algorithm, at times around now, and writes all of it down again.
+fn use_it(store: &Store) {
+    let rate = "3/day".parse().unwrap();
+    let quotas = [
+        Quota::token_bucket(rate),
+        Quota::leaky_queue(rate, Queue { size: 3, max_wait: None }),
+        Quota::fixed_window(rate),
+        Quota::sliding_window_counter(rate),
+        Quota::sliding_window_log(rate),
+        Quota::concurrency(3, Some(Duration::from_secs(60))),
+    ];
+    for quota in quotas {
+        let quota = quota.unwrap();
+        let limit = store.limit("scope", quota).unwrap();
+        for ns in [0, 1, 86_400_000_000_000] {
+            let before = store.peek(&limit, "key");
+            let after = store.check(&limit, "key", 1);
+            assert!(after.remaining <= before.remaining && before.remaining <= before.limit, "{quota:?}");
+            store.clock().advance(ns);
+        }
+    }
+    let again = restore(&written(store), NOW_NS);
+    assert!(again.is_ok(), "what was written cannot be read");
+}

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::future::Future;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -119,7 +118,10 @@ impl Engine {
 
     /// Decides one request, and counts it. Permits are looked at and not taken.
     pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
-        self.counted(front_end, request, async { (self.limiter.decide(request).await, ()) }).await.0
+        let begun_ns = self.now_ns();
+        let verdict = self.limiter.decide(request).await;
+        self.count(front_end, request, &verdict, begun_ns);
+        verdict
     }
 
     /// Decides one request as if nobody watched, so that a benchmark can tell what watching costs.
@@ -141,7 +143,9 @@ impl Engine {
         if !takes_something {
             return (self.decide(front_end, request).await, None);
         }
-        let (verdict, permit) = self.counted(front_end, request, self.limiter.admit(request)).await;
+        let begun_ns = self.now_ns();
+        let (verdict, permit) = self.limiter.admit(request).await;
+        self.count(front_end, request, &verdict, begun_ns);
         let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt));
         (verdict, receipt)
     }
@@ -154,7 +158,10 @@ impl Engine {
         front_end: FrontEnd,
         request: &Request<'_>,
     ) -> (Verdict, Option<Permit<Store>>) {
-        self.counted(front_end, request, self.limiter.admit_rates(request)).await
+        let begun_ns = self.now_ns();
+        let (verdict, permit) = self.limiter.admit_rates(request).await;
+        self.count(front_end, request, &verdict, begun_ns);
+        (verdict, permit)
     }
 
     /// Gives back everything that a receipt is for.
@@ -222,10 +229,9 @@ impl Engine {
     ) -> Together {
         let begun_ns = self.now_ns();
         let together = self.limiter.decide_together(asked).await;
-        let taken_ns = self.now_ns().saturating_sub(begun_ns);
         // What takes nothing is a peek only if none of them takes anything.
         if let Some(largest) = asked.iter().max_by_key(|one| one.request.cost) {
-            self.count(front_end, &largest.request, &together.overall, taken_ns);
+            self.count(front_end, &largest.request, &together.overall, begun_ns);
         }
         together
     }
@@ -241,22 +247,10 @@ impl Engine {
         self.metrics.text()
     }
 
-    /// Counts a decision, and how long it took.
-    async fn counted<R>(
-        &self,
-        front_end: FrontEnd,
-        request: &Request<'_>,
-        decide: impl Future<Output = (Verdict, R)>,
-    ) -> (Verdict, R) {
-        let begun_ns = self.now_ns();
-        let (verdict, more) = decide.await;
+    /// Counts a decision, and how long it took. Not a wrapper around the decision: moving its future would cost more.
+    fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, begun_ns: u64) {
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        self.count(front_end, request, &verdict, taken_ns);
-        (verdict, more)
-    }
-
-    fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, taken_ns: u64) {
         self.metrics.count(&self.in_force.load().counters, front_end, request, verdict, taken_ns);
     }
 

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use tollgate::{PolicyBuilder, RealClock, Request, rule};
+use tollgate::{PolicyBuilder, RealClock, Request, Verdict, rule};
 use tollgate_server::observe::{Log, LogFormat, Observer, ObserverSettings};
 use tollgate_server::{Engine, FrontEnd};
 
@@ -32,6 +32,8 @@ pub(crate) const SCENARIOS: [Scenario; 6] = [
 /// An engine and who asks it.
 pub(crate) struct Asked {
     pub(crate) engine: Engine,
+    /// Whether decisions are counted, seen and told of; or nothing but made.
+    is_seen: bool,
     clients: u32,
     next: u32,
 }
@@ -42,14 +44,13 @@ impl Scenario {
         let log = Log::start(LogFormat::Json, std::io::sink()).unwrap();
         let settings = ObserverSettings { log: Some(log), ..ObserverSettings::default() };
         let observer = Observer::new(settings, clock.clone()).unwrap();
-        let observer = if is_seen { observer } else { observer.seeing_nothing() };
         let mut policy = PolicyBuilder::default().rule(rule("per-ip").per("client_ip").limit(self.limit));
         if self.three_rules {
             policy = policy.rule(rule("per-method").per("method").limit("1000000000/s"));
             policy = policy.rule(rule("all").limit("1000000000/s"));
         }
         let engine = Engine::observed(&policy.build().unwrap(), clock, Arc::new(observer), |_| {}).unwrap();
-        let mut asked = Asked { engine, clients: self.clients, next: 0 };
+        let mut asked = Asked { engine, is_seen, clients: self.clients, next: 0 };
         // Whoever is refused later has passed once.
         asked.decide(self.clients as usize);
         asked
@@ -61,16 +62,30 @@ impl Asked {
         for _ in 0..decisions {
             self.next = if self.next + 1 >= self.clients { 0 } else { self.next + 1 };
             // Spread over the table as hashes are, not in the order of the clients.
-            std::hint::black_box(decide(&self.engine, self.next.wrapping_mul(2_654_435_761)));
+            let address = self.next.wrapping_mul(2_654_435_761);
+            let decide = if self.is_seen { decide } else { decide_unseen };
+            std::hint::black_box(decide(&self.engine, address));
         }
     }
 }
 
 /// One request of the client with this address. `true` if it passes.
 pub(crate) fn decide(engine: &Engine, address: u32) -> bool {
+    at_once(engine.decide(FrontEnd::Http, &request(address)))
+}
+
+/// The same as if nobody counted or saw it.
+fn decide_unseen(engine: &Engine, address: u32) -> bool {
+    at_once(engine.decide_uncounted(&request(address)))
+}
+
+fn request(address: u32) -> Request<'static> {
     let peer = Some(Ipv4Addr::from(address).into());
-    let request = Request { method: "POST", target: "/auth/login", ..Request::from_peer(peer) };
-    match pin!(engine.decide(FrontEnd::Http, &request)).poll(&mut Context::from_waker(Waker::noop())) {
+    Request { method: "POST", target: "/auth/login", ..Request::from_peer(peer) }
+}
+
+fn at_once(deciding: impl Future<Output = Verdict>) -> bool {
+    match pin!(deciding).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(verdict) => verdict.is_allowed(),
         Poll::Pending => unreachable!("a store in memory answers at once"),
     }

@@ -65,7 +65,7 @@ impl Random {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
-        (self.state >> 32) * self.below >> 32
+        ((self.state >> 32) * self.below) >> 32
     }
 }
 

@@ -332,7 +332,7 @@ impl Engine {
         self.metrics.text()
     }
 
-    /// Counts a decision, and how long it took.
+    /// Counts a decision, and how long it took. Not a wrapper around the decision: moving its future would cost more.
     fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, begun_ns: u64) {
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 ///
 /// For what has as many lines as a policy has rules: there the library that
 /// writes the rest takes several times as long.
-#[derive(Default)]
-pub(crate) struct Exposition {
-    text: String,
+pub(crate) struct Exposition<'a> {
+    text: &'a mut String,
     digits: itoa::Buffer,
 }
 
@@ -17,7 +16,12 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-impl Exposition {
+impl<'a> Exposition<'a> {
+    /// Behind what is there already.
+    pub(crate) fn behind(text: &'a mut String) -> Exposition<'a> {
+        Exposition { text, digits: itoa::Buffer::new() }
+    }
+
     /// Comes before the samples of a metric.
     pub(crate) fn describe(&mut self, name: &str, kind: Kind, help: &str) {
         let kind = match kind {
@@ -43,10 +47,6 @@ impl Exposition {
         // A leading one keeps the zeros behind the point.
         self.text.push_str(&self.digits.format(MILLION + value % MILLION)[1..]);
         self.text.push('\n');
-    }
-
-    pub(crate) fn finish(self) -> String {
-        self.text
     }
 
     fn begin(&mut self, name: &str, labels: &[(&str, &str)]) {
@@ -76,7 +76,8 @@ mod tests {
 
     #[test]
     fn it_reads_as_prometheus_wants_it() {
-        let mut exposition = Exposition::default();
+        let mut text = String::new();
+        let mut exposition = Exposition::behind(&mut text);
         exposition.describe("hits_total", Kind::Counter, "How often.");
         exposition.sample("hits_total", &[], 0);
         exposition.sample("hits_total", &[("a", &escaped("\"\\\n")), ("b", "")], u64::MAX);
@@ -84,6 +85,6 @@ mod tests {
         let expected = "\
             # HELP hits_total How often.\n# TYPE hits_total counter\nhits_total 0\n\
             hits_total{a=\"\\\"\\\\\\n\",b=\"\"} 18446744073709551615\nused_sum{a=\"x\"} 12.000345\n";
-        assert_eq!(exposition.finish(), expected);
+        assert_eq!(text, expected);
     }
 }

@@ -114,7 +114,7 @@ impl Metrics {
         prometheus_client::encoding::text::encode(&mut openmetrics, &self.registry)
             .unwrap_or_else(|error| unreachable!("a string takes whatever is written to it: {error}"));
         let mut text = prometheus_text(&openmetrics);
-        text.push_str(&self.rules.text());
+        self.rules.write(&mut text);
         text
     }
 }

@@ -13,7 +13,7 @@ use super::say_listening;
 pub(super) async fn serve(entries: Option<&str>) {
     let mut policy = PolicyBuilder::default().rule(rule("per-ip").per("client_ip").limit("1000000/s"));
     if let Some(entries) = entries {
-        let memory = MemorySettings { entries: entries.parse().unwrap(), when_full: WhenFull::Evict };
+        let memory = MemorySettings { entries: entries.parse().unwrap(), when_full: WhenFull::Evict, snapshot: None };
         policy = policy.with(|policy| policy.store = StoreSettings::Memory(memory));
     }
     let engine = Engine::new(&policy.build().unwrap(), Arc::new(RealClock::new())).unwrap();

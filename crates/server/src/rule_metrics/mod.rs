@@ -97,8 +97,8 @@ impl RuleMetrics {
         self.throttled.add(outcome.position(), 1);
     }
 
-    /// In Prometheus' text format.
-    pub(crate) fn text(&self) -> String {
+    /// Writes them in Prometheus' text format, behind what is there already.
+    pub(crate) fn write(&self, text: &mut String) {
         let mut kept = self.lock();
         kept.put_away();
         let mut totals = kept.gone.clone();
@@ -110,7 +110,7 @@ impl RuleMetrics {
         for outcome in Outcome::ALL {
             throttled[Cell::decided(FrontEnd::Resp, outcome).position()] = self.throttled.read(outcome.position());
         }
-        text::text(&totals)
+        text::write(&totals, text);
     }
 
     /// Nothing that holds the lock can panic halfway.

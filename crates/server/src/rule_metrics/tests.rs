@@ -45,9 +45,15 @@ impl Counting {
         self.counters = self.metrics.for_policy(&self.limiter.plan());
     }
 
+    fn text(&self) -> String {
+        let mut text = String::new();
+        self.metrics.write(&mut text);
+        text
+    }
+
     #[track_caller]
     fn assert_lines(&self, lines: &[&str]) {
-        let text = self.metrics.text();
+        let text = self.text();
         for line in lines {
             assert!(text.lines().any(|other| other == *line), "no line {line} in\n{text}");
         }
@@ -85,7 +91,7 @@ fn an_endpoint_is_a_pattern_and_never_a_path() {
     counting.check("/pay/18", 1);
     counting
         .assert_lines(&["tollgate_endpoint_decisions_total{endpoint=\"/pay/*\",rule=\"pay\",outcome=\"allowed\"} 2"]);
-    assert!(!counting.metrics.text().contains("/pay/1"));
+    assert!(!counting.text().contains("/pay/1"));
 }
 
 #[test]
@@ -105,7 +111,7 @@ fn headroom_is_told_for_every_rule_that_was_met() {
         "tollgate_headroom_ratio_bucket{rule=\"pay\",le=\"0\"} 2",
         "tollgate_headroom_ratio_sum{rule=\"pay\"} 0.500000",
     ]);
-    assert!(!counting.metrics.text().contains("tollgate_headroom_ratio_count{rule=\"watched\"}"));
+    assert!(!counting.text().contains("tollgate_headroom_ratio_count{rule=\"watched\"}"));
 }
 
 #[test]
@@ -113,7 +119,7 @@ fn who_only_asks_is_counted_apart() {
     let counting = Counting::under(POLICY);
     counting.check("/pay", 0);
     counting.assert_lines(&[&decided("pay", "allow", 0)]);
-    let text = counting.metrics.text();
+    let text = counting.text();
     assert_eq!(text.matches("outcome=\"peek\"").count(), 1);
     assert!(!text.contains("tollgate_headroom_ratio_count{") && !text.contains("endpoint=\""));
 }

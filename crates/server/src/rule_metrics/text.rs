@@ -11,14 +11,17 @@ use crate::front_end::FrontEnd;
 use crate::outcome::Outcome;
 use crate::throttle::THROTTLE_SCOPE;
 
-pub(super) fn text(totals: &Totals) -> String {
-    let mut exposition = Exposition::default();
-    decisions(totals, &mut exposition);
-    endpoints(totals, &mut exposition);
-    refusals(totals, &mut exposition);
-    warnings(totals, &mut exposition);
-    headroom(totals, &mut exposition);
-    exposition.finish()
+/// About what the lines of a rule take, so that the text need not move while it grows.
+const BYTES_A_RULE: usize = 2_048;
+
+pub(super) fn write(totals: &Totals, text: &mut String) {
+    text.reserve(totals.rules().count() * BYTES_A_RULE);
+    let exposition = &mut Exposition::behind(text);
+    decisions(totals, exposition);
+    endpoints(totals, exposition);
+    refusals(totals, exposition);
+    warnings(totals, exposition);
+    headroom(totals, exposition);
 }
 
 /// A series that is there before anything is counted shows its first count as
@@ -33,7 +36,7 @@ fn is_expected(rule: &str, front_end: FrontEnd, outcome: Outcome) -> bool {
     }
 }
 
-fn decisions(totals: &Totals, exposition: &mut Exposition) {
+fn decisions(totals: &Totals, exposition: &mut Exposition<'_>) {
     const NAME: &str = "tollgate_decisions_total";
     exposition.describe(NAME, Kind::Counter, "Requests decided, by the rule that decided, outcome and front end.");
     for (rule, counts) in totals.rules() {
@@ -50,7 +53,7 @@ fn decisions(totals: &Totals, exposition: &mut Exposition) {
     }
 }
 
-fn endpoints(totals: &Totals, exposition: &mut Exposition) {
+fn endpoints(totals: &Totals, exposition: &mut Exposition<'_>) {
     const NAME: &str = "tollgate_endpoint_decisions_total";
     exposition.describe(
         NAME,
@@ -71,7 +74,7 @@ fn real_rules(totals: &Totals) -> impl Iterator<Item = (&str, &[u64; ROW])> {
     totals.rules().filter(|(name, _)| !matches!(*name, NO_RULE | THROTTLE_SCOPE))
 }
 
-fn refusals(totals: &Totals, exposition: &mut Exposition) {
+fn refusals(totals: &Totals, exposition: &mut Exposition<'_>) {
     const NAME: &str = "tollgate_rule_refusals_total";
     exposition.describe(
         NAME,
@@ -88,7 +91,7 @@ fn refusals(totals: &Totals, exposition: &mut Exposition) {
     }
 }
 
-fn warnings(totals: &Totals, exposition: &mut Exposition) {
+fn warnings(totals: &Totals, exposition: &mut Exposition<'_>) {
     const NAME: &str = "tollgate_rule_warnings_total";
     exposition.describe(NAME, Kind::Counter, "Requests that a rule let pass beyond its limit, with a warning.");
     for (rule, counts) in real_rules(totals) {
@@ -99,7 +102,7 @@ fn warnings(totals: &Totals, exposition: &mut Exposition) {
     }
 }
 
-fn headroom(totals: &Totals, exposition: &mut Exposition) {
+fn headroom(totals: &Totals, exposition: &mut Exposition<'_>) {
     exposition.describe(
         "tollgate_headroom_ratio",
         Kind::Histogram,

@@ -155,7 +155,7 @@ impl Server {
                 let accepting = Accepting {
                     socket,
                     limits: self.limits,
-                    encryption: Encryption { protocols: listener.protocols(), ..self.encryption.clone() },
+                    encryption: self.encryption.clone().speaking(listener.protocols()),
                     metrics: self.engine.connection_metrics(listener.name()),
                 };
                 (listener, accepting)

@@ -24,6 +24,12 @@ pub(crate) enum Stream {
 }
 
 impl Encryption {
+    /// The same, on a listener that speaks these protocols.
+    pub(crate) fn speaking(mut self, protocols: &'static [&'static [u8]]) -> Encryption {
+        self.protocols = protocols;
+        self
+    }
+
     /// Whether there is a handshake.
     pub(super) fn takes_time(&self) -> bool {
         #[cfg(feature = "tls")]

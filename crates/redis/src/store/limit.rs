@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate_core::{AlgorithmKind, Decision, Quota, Verdict};
+use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, Decision, Quota, Tick, Verdict};
 use tollgate_store::{Limit, LimitOptions};
 
 use crate::call::Terms;
@@ -56,7 +56,8 @@ impl RedisLimit {
     /// An answer of somebody who does not know the counter: what is sure is
     /// the limit, and that nothing can be promised.
     pub(super) fn uncounted(&self, verdict: Verdict) -> Decision {
-        let limit = self.quota().burst().max(self.quota().amount());
+        let bucket = Bucket::new(self.quota(), Tick::Microsecond);
+        let limit = bucket.map_or(self.quota().amount(), |bucket| bucket.look(&BucketState::default(), 0, 0).limit);
         Decision { verdict, limit, remaining: 0, next_after: 0, reset_after: 0 }
     }
 }

@@ -118,7 +118,7 @@ impl Reader {
         let mut known = self.known.lock().await;
         let asked_at = Instant::now();
         let Some(answer) = self.ask(&Request::Read { known: *known }).await else { return };
-        match read_news(answer) {
+        match read_news(&answer) {
             Ok(Said::Nothing) => {}
             Ok(Said::News(news)) => *known = Some(self.take_in(*known, news)),
             Err(_) => return,

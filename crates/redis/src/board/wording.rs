@@ -72,9 +72,9 @@ impl Request<'_> {
 }
 
 /// Reads the answer to a question.
-pub(super) fn read_news(value: Value) -> Result<Said, Nonsense> {
+pub(super) fn read_news(value: &Value) -> Result<Said, Nonsense> {
     let Value::Array(Some(values)) = value else { return Err(Nonsense) };
-    let mut values = values.into_iter();
+    let mut values = values.iter();
     let epoch = number(values.next())?;
     if values.len() == 0 {
         return Ok(Said::Nothing);
@@ -82,7 +82,7 @@ pub(super) fn read_news(value: Value) -> Result<Said, Nonsense> {
     let (dropped, tidings) = (number(values.next())?, number(values.next())?);
     let mut resets = Vec::new();
     for _ in 0..tidings {
-        resets.extend(read_keys(&bytes(values.next())?)?);
+        resets.extend(read_keys(bytes(values.next())?)?);
     }
     let mut notices = Vec::new();
     while let Some(name) = values.next() {
@@ -132,22 +132,22 @@ fn read_keys(mut rest: &[u8]) -> Result<Vec<ResetKey>, Nonsense> {
     Ok(keys)
 }
 
-fn number(value: Option<Value>) -> Result<u64, Nonsense> {
+fn number(value: Option<&Value>) -> Result<u64, Nonsense> {
     match value {
-        Some(Value::Integer(number)) => u64::try_from(number).map_err(|_| Nonsense),
+        Some(Value::Integer(number)) => u64::try_from(*number).map_err(|_| Nonsense),
         _ => Err(Nonsense),
     }
 }
 
-fn bytes(value: Option<Value>) -> Result<Vec<u8>, Nonsense> {
+fn bytes(value: Option<&Value>) -> Result<&[u8], Nonsense> {
     match value {
         Some(Value::Bulk(Some(bytes))) => Ok(bytes),
         _ => Err(Nonsense),
     }
 }
 
-fn text(value: Option<Value>) -> Result<Arc<str>, Nonsense> {
-    String::from_utf8(bytes(value)?).map(Arc::from).map_err(|_| Nonsense)
+fn text(value: Option<&Value>) -> Result<Arc<str>, Nonsense> {
+    str::from_utf8(bytes(value)?).map(Arc::from).map_err(|_| Nonsense)
 }
 
 #[cfg(test)]
@@ -173,9 +173,9 @@ mod tests {
     fn what_is_no_answer_is_not_taken_for_one() {
         let list = |values: Vec<Value>| Value::Array(Some(values));
         let integer = Value::Integer;
-        assert_eq!(read_news(list(vec![integer(7)])), Ok(Said::Nothing));
+        assert_eq!(read_news(&list(vec![integer(7)])), Ok(Said::Nothing));
         let empty = News { epoch: 7, dropped: 3, resets: Vec::new(), notices: Vec::new() };
-        assert_eq!(read_news(list(vec![integer(7), integer(3), integer(0)])), Ok(Said::News(empty)));
+        assert_eq!(read_news(&list(vec![integer(7), integer(3), integer(0)])), Ok(Said::News(empty)));
         for nonsense in [
             integer(7),
             list(vec![]),
@@ -185,7 +185,7 @@ mod tests {
             list(vec![integer(7), integer(0), integer(0), integer(0)]),
             list(vec![integer(7), integer(0), integer(0), Value::Bulk(Some(b"name".to_vec()))]),
         ] {
-            assert_eq!(read_news(nonsense.clone()), Err(Nonsense), "{nonsense:?}");
+            assert_eq!(read_news(&nonsense), Err(Nonsense), "{nonsense:?}");
         }
         assert_eq!(read_change(&list(vec![integer(-1)])), Ok(false));
         assert_eq!(read_change(&list(vec![integer(9)])), Ok(true));

@@ -26,8 +26,11 @@ fn client(service: &Running) -> RespClient {
     panic!("the server was not reached within ten seconds");
 }
 
+/// A limit, and quantities with the answers that they have.
+type Case = (&'static str, &'static [(&'static str, [i64; 5])]);
+
 /// The same steps as in memory, but for those that wait for a moment that a busy machine may miss.
-const CASES: [(&str, &[(&str, [i64; 5])]); 7] = [
+const CASES: [Case; 7] = [
     ("15 30 60", &[("1", [0, 16, 15, -1, 2]), ("15", [0, 16, 0, -1, 32])]),
     ("0 1 86400", &[("1", [0, 1, 0, -1, 86_400]), ("1", [1, 1, 0, 86_400, 86_400])]),
     ("3 7 77777", &[("4", [0, 4, 0, -1, 44_444]), ("2", [1, 4, 0, 22_222, 44_444])]),

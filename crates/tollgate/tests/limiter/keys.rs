@@ -114,7 +114,7 @@ fn another_limit_holds_for_one_key_and_ends_by_itself() {
         |who: &[(&str, &str)], times: usize| (0..times).filter(|_| limiter.check(&from(who)).is_allowed()).count();
     assert_eq!((passes(ALICE, 3), passes(bob, 3)), (2, 2));
     let set = at_once(limiter.override_key("per-user", "alice", "5/h", Duration::from_secs(60))).unwrap();
-    assert_eq!(limiter.key_overrides(), [set.clone()]);
+    assert_eq!(limiter.key_overrides(), std::slice::from_ref(&set));
     assert_eq!((passes(ALICE, 9), passes(bob, 9)), (3, 0), "what was used stays used");
     let report = at_once(limiter.inspect_key("per-user", "alice")).unwrap();
     assert_eq!((report.counters[0].standing.limit, report.counters[0].source.is_none()), (5, true));

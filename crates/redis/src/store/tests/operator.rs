@@ -88,22 +88,23 @@ async fn a_reset_asks_each_slot_once_and_says_when_there_is_no_answer() {
     let fixture = fixture();
     let (one, same) = (fixture.limit("a", "1/min", OnFailure::Open), fixture.limit("a", "2/min", OnFailure::Open));
     let beside = fixture.limit("a/block", "1/min", OnFailure::Open);
-    let reset = async || {
+    let reset = || {
         let (store, limits) = (Arc::clone(&fixture.store), [one.clone(), same.clone(), beside.clone()]);
-        let resetting = tokio::spawn(async move {
+        tokio::spawn(async move {
             let keys: Vec<(&RedisLimit, &[u8])> = limits.iter().map(|limit| (limit, b"bob".as_slice())).collect();
             store.reset_here(&keys).await.map(|told| told.len())
-        });
-        yield_now().await;
-        resetting
+        })
     };
-    let resetting = reset().await;
+    let resetting = reset();
+    yield_now().await;
     let call = fixture.desk.answer().await;
     assert!(matches!(&call.lines[..], [Line::Reset { .. }, Line::Reset { .. }]), "{call:?}");
     assert_eq!(resetting.await.unwrap(), Ok(2));
-    let resetting = reset().await;
+    let resetting = reset();
+    yield_now().await;
     fixture.desk.fail(Executed::Unknown).await;
     assert_eq!(resetting.await.unwrap(), Err(ChangeError::NoAnswer));
-    let resetting = reset().await;
+    let resetting = reset();
+    yield_now().await;
     assert_eq!(resetting.await.unwrap(), Err(ChangeError::NoAnswer), "nobody waits for ever");
 }

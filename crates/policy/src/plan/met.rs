@@ -96,6 +96,7 @@ impl Met {
 
     /// The key of one of these charges, as text that a person can read. Empty
     /// where a rule counts everybody together.
+    #[inline]
     #[must_use]
     pub fn key(&self, charge: &PlannedCharge) -> &[u8] {
         self.keys.get(charge.key_start as usize..charge.key_end as usize).unwrap_or_default()

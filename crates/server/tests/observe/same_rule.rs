@@ -89,5 +89,5 @@ fn the_answer_the_log_and_the_metrics_agree() {
     assert_eq!(top.iter().map(|offender| offender.count).collect::<Vec<_>>(), [1; 5]);
     let in_log: Vec<Value> =
         ["http", "forward-auth", "resp", "grpc"].iter().flat_map(|name| logged(&served, name)).collect();
-    assert!(top.iter().all(|offender| in_log.iter().any(|line| line["client"] == &*offender.client)));
+    assert!(top.iter().all(|offender| in_log.iter().any(|line| line["client"] == *offender.client)));
 }

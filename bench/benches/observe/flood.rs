@@ -54,7 +54,9 @@ pub(crate) fn report(seconds: u64) {
     let observer = Arc::new(Observer::new(settings, clock.clone()).unwrap());
     let policy = PolicyBuilder::default().rule(rule("per-ip").per("client_ip").limit("1/day")).build().unwrap();
     let engine = Engine::observed(&policy, clock, observer, |_| {}).unwrap();
-    (0..HEAVY_CLIENTS + LIGHT_CLIENTS).for_each(|client| drop(decide(&engine, client)));
+    for client in 0..HEAVY_CLIENTS + LIGHT_CLIENTS {
+        assert!(decide(&engine, client), "a client is refused at once");
+    }
 
     let stop = AtomicBool::new(false);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

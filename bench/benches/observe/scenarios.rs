@@ -6,9 +6,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use tollgate::{PolicyBuilder, RealClock, Request, Verdict, rule};
+use tollgate::{ManualClock, PolicyBuilder, Request, Verdict, rule};
 use tollgate_server::observe::{Log, LogFormat, Observer, ObserverSettings};
 use tollgate_server::{Engine, FrontEnd};
+
+/// As if there were 200,000 a second, however slow the machine is at counting
+/// instructions: what is written by the second must not weigh more than it does.
+const DECISION_NS: u64 = 5_000;
 
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -31,7 +35,8 @@ pub(crate) const SCENARIOS: [Scenario; 6] = [
 
 /// An engine and who asks it.
 pub(crate) struct Asked {
-    pub(crate) engine: Engine,
+    engine: Engine,
+    clock: ManualClock,
     /// Whether decisions are counted, seen and told of; or nothing but made.
     is_seen: bool,
     clients: u32,
@@ -40,17 +45,18 @@ pub(crate) struct Asked {
 
 impl Scenario {
     pub(crate) fn start(&self, is_seen: bool) -> Asked {
-        let clock = Arc::new(RealClock::new());
+        let clock = ManualClock::at(1_700_000_000_000_000_000);
         let log = Log::start(LogFormat::Json, std::io::sink()).unwrap();
         let settings = ObserverSettings { log: Some(log), ..ObserverSettings::default() };
-        let observer = Observer::new(settings, clock.clone()).unwrap();
+        let observer = Observer::new(settings, Arc::new(clock.clone())).unwrap();
         let mut policy = PolicyBuilder::default().rule(rule("per-ip").per("client_ip").limit(self.limit));
         if self.three_rules {
             policy = policy.rule(rule("per-method").per("method").limit("1000000000/s"));
             policy = policy.rule(rule("all").limit("1000000000/s"));
         }
-        let engine = Engine::observed(&policy.build().unwrap(), clock, Arc::new(observer), |_| {}).unwrap();
-        let mut asked = Asked { engine, is_seen, clients: self.clients, next: 0 };
+        let engine =
+            Engine::observed(&policy.build().unwrap(), Arc::new(clock.clone()), Arc::new(observer), |_| {}).unwrap();
+        let mut asked = Asked { engine, clock, is_seen, clients: self.clients, next: 0 };
         // Whoever is refused later has passed once.
         asked.decide(self.clients as usize);
         asked
@@ -60,6 +66,7 @@ impl Scenario {
 impl Asked {
     pub(crate) fn decide(&mut self, decisions: usize) {
         for _ in 0..decisions {
+            self.clock.advance(DECISION_NS);
             self.next = if self.next + 1 >= self.clients { 0 } else { self.next + 1 };
             // Spread over the table as hashes are, not in the order of the clients.
             let address = self.next.wrapping_mul(2_654_435_761);

@@ -82,6 +82,7 @@ impl Draft {
 }
 
 impl Told {
+    #[inline]
     fn deciding(&self) -> Option<&RuleState> {
         self.states.get(self.deciding?)
     }
@@ -172,12 +173,14 @@ pub struct RuleState {
 
 impl RuleState {
     /// The position of its rule among [`Plan::rules`].
+    #[inline]
     #[must_use]
     pub fn rule_position(&self) -> usize {
         self.rule as usize
     }
 
     /// The position of its charge among those that the request met.
+    #[inline]
     #[must_use]
     pub fn charge_position(&self) -> usize {
         self.charge as usize
@@ -213,6 +216,7 @@ impl Verdict {
     }
 
     /// What to do with the request.
+    #[inline]
     #[must_use]
     pub fn action(&self) -> Action {
         self.told.action
@@ -225,18 +229,21 @@ impl Verdict {
     }
 
     /// How the deciding rule stands.
+    #[inline]
     #[must_use]
     pub fn deciding(&self) -> Option<&RuleState> {
         self.told.deciding()
     }
 
     /// How each rule stands that the request met. A rule with several limits has as many states.
+    #[inline]
     #[must_use]
     pub fn states(&self) -> &[RuleState] {
         &self.told.states
     }
 
     /// When it was decided by the store's clock, in nanoseconds since 1970.
+    #[inline]
     #[must_use]
     pub fn decided_at_ns(&self) -> u64 {
         self.told.now_ns
@@ -278,6 +285,7 @@ impl Verdict {
     }
 
     /// The plan that it was decided by.
+    #[inline]
     #[must_use]
     pub fn plan(&self) -> &Arc<Plan> {
         &self.told.facts.plan

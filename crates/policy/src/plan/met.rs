@@ -109,6 +109,7 @@ impl Met {
 
     /// The key of one of these charges, as text that a person can read. Empty
     /// where a rule counts everybody together.
+    #[inline]
     #[must_use]
     #[inline]
     pub fn key(&self, charge: &PlannedCharge) -> &[u8] {

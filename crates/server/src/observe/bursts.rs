@@ -11,7 +11,7 @@ const TIMES_USUAL: u64 = 8;
 
 /// Fewer requests in a window are none, whatever is usual: from a sample of
 /// one in 16 they could not be told from chance.
-const MIN_REQUESTS: u64 = 320;
+pub(super) const MIN_BURST_REQUESTS: u64 = 320;
 
 /// A window counts for a 1/8 of what is usual, so that a minute and a half ago counts for a third.
 const WEIGHT_OF_WINDOW: u64 = 8;
@@ -103,7 +103,7 @@ impl Past {
     fn take(&mut self, now: u64, usual_parts: u64, requests: u64) -> bool {
         let parts = requests.saturating_mul(PARTS);
         let is_known = now - self.first >= WINDOWS_BEFORE;
-        let is_burst = |times: u64| requests >= MIN_REQUESTS && parts >= usual_parts.saturating_mul(times);
+        let is_burst = |times: u64| requests >= MIN_BURST_REQUESTS && parts >= usual_parts.saturating_mul(times);
         let begins = is_known && !self.is_bursting && is_burst(TIMES_USUAL);
         self.is_bursting = begins || self.is_bursting && is_burst(TIMES_USUAL / 2);
         self.average_parts = usual_parts - usual_parts / WEIGHT_OF_WINDOW + parts / WEIGHT_OF_WINDOW;

@@ -47,6 +47,7 @@ impl FrequentClients {
     }
 
     /// Counts a client, and says whether he was not there before.
+    #[inline]
     pub(super) fn count(&mut self, fingerprint: u64, weight: u64, now_ns: u64) -> (bool, &mut Tracked) {
         // 0 means that nobody is there. Whoever has that fingerprint shares it with another.
         let fingerprint = fingerprint.max(1);
@@ -88,6 +89,7 @@ impl FrequentClients {
     }
 
     /// Where a client stands, or where he would, and whether the latter.
+    #[inline]
     fn find(&self, fingerprint: u64) -> (usize, bool) {
         if self.slots.is_empty() {
             return (0, true);

@@ -44,6 +44,7 @@ impl LineKind {
 
 impl Spent {
     /// Whether there is still a line of that kind.
+    #[inline]
     pub(super) fn allows(self, kind: LineKind) -> bool {
         let of_kind = kind.shift().map_or(0, |shift| (self.0 >> shift) & 0xff);
         self.0 & 0xff < LINES_A_SECOND && of_kind < OF_KIND_A_SECOND
@@ -55,6 +56,7 @@ impl Spent {
 }
 
 impl LineBudget {
+    #[inline]
     pub(super) fn spent(&self, now_s: u64) -> Spent {
         spent_in(now_s, self.spent.load(Relaxed))
     }

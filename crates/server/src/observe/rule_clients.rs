@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::bursts::MIN_BURST_REQUESTS;
 use super::frequent_clients::Tracked;
 use super::line_budget::{LineKind, Spent};
 use super::windows::Windows;
@@ -59,6 +60,7 @@ impl RuleClients {
 
     /// Counts a request, and says which line is to be written of it, if any.
     /// `name` gives a client its name, if there is time for it.
+    #[inline]
     pub(super) fn see(
         &mut self,
         sighting: Sighting,
@@ -81,7 +83,11 @@ impl RuleClients {
             give_name(self.near.count(fingerprint, 1, now_ns).1);
         }
         if sighting.is_sampled {
-            give_name(self.traffic.count(fingerprint, SAMPLED_ONE_IN, now_ns).1);
+            let (_, tracked) = self.traffic.count(fingerprint, SAMPLED_ONE_IN, now_ns);
+            // Only a burst is told of. What makes one may be spread over all threads.
+            if tracked.count - tracked.error >= MIN_BURST_REQUESTS / 10 {
+                give_name(tracked);
+            }
         }
         if !sighting.is_violation {
             return None;

@@ -1,6 +1,6 @@
 //! How a decision is seen, on the thread that made it.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
 
 use tollgate::policy::Met;
@@ -76,7 +76,7 @@ impl Observer {
             return;
         }
         let sighting = Sighting {
-            fingerprint: self.hasher.hash_one(key),
+            fingerprint: self.fingerprint(key),
             now_ns,
             // That the store fails is not the client's doing.
             is_refused: is_refused && !seen.verdict.is_trouble(),
@@ -104,7 +104,7 @@ impl Observer {
             let Some(charge) = seen.met.charges.get(state.charge_position()).filter(|_| !is_again) else { continue };
             let key = seen.met.key(charge);
             let sighting = Sighting {
-                fingerprint: self.hasher.hash_one(key),
+                fingerprint: self.fingerprint(key),
                 now_ns,
                 is_refused: false,
                 is_near: false,
@@ -128,6 +128,14 @@ impl Observer {
             let address = seen.verdict.plan().client_address(seen.request);
             violation::without_rule(seen, address.map(|address| self.names.name(address.to_string().as_bytes())))
         });
+    }
+
+    /// What tells the clients of a rule apart. It hashes one piece of text and nothing else, so it needs no length.
+    #[inline]
+    fn fingerprint(&self, key: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        hasher.finish()
     }
 
     fn take_line(&self, now_ns: u64, kind: LineKind, event: impl FnOnce() -> Event) {

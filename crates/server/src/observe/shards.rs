@@ -144,6 +144,7 @@ impl Shards {
     }
 
     /// The thread's own tables, or any that are free: where something is counted does not matter.
+    #[inline]
     fn lock_any(&self) -> MutexGuard<'_, Tables> {
         let mask = self.shards.len() - 1;
         // A thread that ends asks no more, but what asks last need not know where it belongs.
@@ -170,6 +171,7 @@ fn add(tally: &mut Tally, clients: &RuleClients, which: Which, now_ns: u64) {
 /// The clients of the rule at that position. A rule is the same as long as its
 /// name is the same piece of memory, which takes no time to see; when the
 /// policy was replaced, rules are found again by their names.
+#[inline]
 fn clients_of<'a>(
     tracked: &'a mut Vec<Option<Box<RuleClients>>>,
     rules: &[PlannedRule],

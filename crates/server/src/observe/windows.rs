@@ -21,6 +21,7 @@ impl Windows {
     }
 
     /// Counts a client, and says whether he is new in this window.
+    #[inline]
     pub(super) fn count(&mut self, fingerprint: u64, weight: u64, now_ns: u64) -> (bool, &mut Tracked) {
         if now_ns >= self.ends_ns {
             self.turn_to(now_ns);

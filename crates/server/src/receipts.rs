@@ -115,7 +115,7 @@ mod tests {
     fn receipts(count: usize) -> Vec<Receipt<Store>> {
         let policy = PolicyBuilder::default().rule(rule("r").limit("1000000/min")).build().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
-        let store = Store::open(&policy, &clock, Box::new(|_| {})).unwrap();
+        let store = Store::open(&policy, &clock, Box::new(|_| {})).unwrap().0;
         let limiter = Limiter::with_store(&policy, store).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {

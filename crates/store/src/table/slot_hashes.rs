@@ -50,3 +50,25 @@ impl SlotHashes {
         &self.locks[slot % self.locks.len()]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slot_and_note_are_changed_and_read_under_one_lock() {
+        let hashes = SlotHashes::new(8);
+        let is_locked = || hashes.lock_of(3).try_lock().is_err();
+        assert!(hashes.note_if(3, 7, is_locked));
+        assert_eq!(hashes.read_with(3, is_locked), (7, true));
+        assert!(!is_locked());
+    }
+
+    #[test]
+    fn who_does_not_get_the_slot_leaves_the_note() {
+        let hashes = SlotHashes::new(8);
+        assert!(hashes.note_if(3, 7, || true));
+        assert!(!hashes.note_if(3, 9, || false));
+        assert_eq!(hashes.read_with(3, || ()).0, 7);
+    }
+}

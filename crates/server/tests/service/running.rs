@@ -19,7 +19,8 @@ pub(crate) fn engine(policy: &str, clock: Arc<dyn Clock>) -> Engine {
 
 pub(crate) struct Running {
     pub(crate) http: SocketAddr,
-    #[allow(dead_code, reason = "those who speak HTTP do not ask there")]
+    #[allow(dead_code, reason = "those who speak RESP do not ask there")]
+    pub(crate) grpc: SocketAddr,
     pub(crate) resp: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) clock: ManualClock,
@@ -49,18 +50,19 @@ impl Running {
         let engine = engine(policy, Arc::new(clock.clone()));
         let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let listeners = Listeners { http: any_port, resp: any_port, admin: any_port, ..Listeners::default() };
+        let listeners = Listeners { http: any_port, grpc: any_port, resp: any_port, admin: any_port };
         let server = runtime.block_on(Server::bind(listeners, engine)).unwrap();
         let server = change(server);
         let engine = server.engine();
         let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
-        let (http, resp, admin) = (address(Listener::Http), address(Listener::Resp), address(Listener::Admin));
+        let (http, grpc) = (address(Listener::Http), address(Listener::Grpc));
+        let (resp, admin) = (address(Listener::Resp), address(Listener::Admin));
         let (stop, stopped) = oneshot::channel();
         let serve = server.serve(async {
             let _ = stopped.await;
         });
         let thread = std::thread::spawn(move || runtime.block_on(serve));
-        Running { http, resp, admin, clock, engine, stop: Some(stop), thread: Some(thread) }
+        Running { http, grpc, resp, admin, clock, engine, stop: Some(stop), thread: Some(thread) }
     }
 
     /// The answer to a check that is well formed.

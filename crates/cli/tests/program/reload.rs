@@ -1,16 +1,10 @@
 //! A policy file that changes while it is served.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use crate::client::{Connection, request};
+use crate::client::request;
 use crate::outputs::policy;
-use crate::rls_client::RlsClient;
 use crate::running::Running;
 
 /// A directory of a test's own.
@@ -159,81 +153,4 @@ fn systemd_is_told_how_far_it_is() {
     tollgate.signal("TERM");
     assert_eq!(told(), "STOPPING=1");
     assert_eq!(tollgate.exit_code(), Some(0));
-}
-
-/// How often a policy was put in force.
-fn reloads(tollgate: &Running) -> u64 {
-    let metrics = metrics(tollgate);
-    let name = "tollgate_config_reloads_total{outcome=\"success\"} ";
-    metrics.lines().find_map(|line| line.strip_prefix(name)?.parse().ok()).unwrap_or(0)
-}
-
-/// Asks over RESP for the address of all other clients here.
-fn ask_over_resp(connection: &mut BufReader<TcpStream>) {
-    const LINES_OF_AN_ANSWER: usize = 8;
-    connection.get_mut().write_all(b"TOLL.CHECK ip 203.0.113.9\r\n").unwrap();
-    let lines = connection.lines().take(LINES_OF_AN_ANSWER);
-    let answer: Vec<String> = lines.map(Result::unwrap).collect();
-    assert_eq!(answer[..4], ["*6", ":1", "$6", "per-ip"]);
-}
-
-#[test]
-fn a_hundred_reloads_under_the_load_of_every_front_end_fail_nobody_and_lose_no_count() {
-    const LIMIT: u64 = 1_000_000_000;
-    // A window that is as good as endless: nothing comes back while this runs.
-    const POLICY: &str = "version: 1
-rules:
-  - { name: per-ip, key: client_ip, algorithm: fixed-window, limit: 1000000000/year }
-";
-    const OTHER: &str = "  - { name: other, when: { path: /other }, limit: 5/h }\n";
-    let directory = Directory::new("reload-load");
-    let file = directory.write("policy.yaml", POLICY);
-    let tollgate = Running::serve_with(&["--grpc", ":0", "--resp", ":0", &file]);
-    let (http, grpc, resp) = (tollgate.http, tollgate.grpc.unwrap(), tollgate.resp.unwrap());
-    let (done, asked): (AtomicBool, [AtomicU64; 3]) = Default::default();
-    let until_done = |at: usize, ask: &mut dyn FnMut()| {
-        while !done.load(Ordering::Relaxed) {
-            ask();
-            asked[at].fetch_add(1, Ordering::Relaxed);
-        }
-    };
-    let connect = |server: SocketAddr| BufReader::new(TcpStream::connect(server).unwrap());
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let mut connection = Connection::open(http);
-                until_done(0, &mut || {
-                    let answer = connection.request("POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#);
-                    assert_eq!((answer.status, &answer.json()["rule"]), (200, &"per-ip".into()));
-                });
-            });
-            scope.spawn(|| {
-                let mut client = RlsClient::open(grpc);
-                until_done(1, &mut || assert!(client.ask()));
-            });
-            scope.spawn(|| {
-                let mut connection = connect(resp);
-                until_done(2, &mut || ask_over_resp(&mut connection));
-            });
-        }
-        for at in 0..100 {
-            let before = asked.each_ref().map(|asked| asked.load(Ordering::Relaxed));
-            // Moved there, because the service looks at the file whenever it likes.
-            let next = directory.write("next.yaml", &format!("{POLICY}{}", if at % 2 == 0 { OTHER } else { "" }));
-            std::fs::rename(next, &file).unwrap();
-            let reloads_before = reloads(&tollgate);
-            tollgate.signal("HUP");
-            let begun = Instant::now();
-            while reloads(&tollgate) == reloads_before {
-                assert!(begun.elapsed() < Duration::from_secs(20), "it does not reload");
-            }
-            // Each policy decides at least one request of each kind before the next comes.
-            while asked.iter().zip(before).any(|(asked, before)| asked.load(Ordering::Relaxed) == before) {
-                thread::yield_now();
-            }
-        }
-        done.store(true, Ordering::Relaxed);
-    });
-    let asked: u64 = asked.iter().map(|asked| asked.load(Ordering::Relaxed)).sum();
-    assert_eq!(remaining(&tollgate), LIMIT - asked - 1);
 }

@@ -14,6 +14,7 @@ const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -33,6 +34,8 @@ impl RlsClient {
         let mut client = RlsClient { stream: BufReader::new(stream), next_stream: 1, stays: true };
         let mut greeting = PREFACE.to_vec();
         greeting.extend(frame(SETTINGS, 0, 0, &[]));
+        // As much as there can be, so that no answer ever waits until we have room for it.
+        greeting.extend(frame(WINDOW_UPDATE, 0, 0, &(0x7fff_ffff_u32 - 65_535).to_be_bytes()));
         client.send(&greeting);
         client
     }

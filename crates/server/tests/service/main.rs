@@ -16,6 +16,8 @@ mod metrics;
 mod policy;
 mod receipts;
 mod reload;
+#[path = "../../../cli/tests/program/rls_client.rs"]
+mod rls_client;
 mod running;
 mod stop;
 #[cfg(feature = "tls")]

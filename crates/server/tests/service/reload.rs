@@ -1,12 +1,15 @@
 //! Policies that are replaced while requests are decided.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use tollgate::policy::parse;
 use tollgate_server::{Engine, Reload, ReloadError};
 
 use crate::client::{Connection, request};
+use crate::rls_client::RlsClient;
 use crate::running::Running;
 
 fn per_ip(limit: u64, more: &str) -> String {
@@ -66,34 +69,58 @@ fn a_receipt_outlives_the_policy_it_was_given_under() {
     assert_eq!(service.check(r#"{"ip":"203.0.113.9","cost":0}"#)["remaining"], 50);
 }
 
+/// Asks over RESP for the address of all other clients here.
+fn ask_over_resp(connection: &mut BufReader<TcpStream>) {
+    const LINES_OF_AN_ANSWER: usize = 8;
+    connection.get_mut().write_all(b"TOLL.CHECK ip 203.0.113.9\r\n").unwrap();
+    let answer: Vec<String> = connection.lines().take(LINES_OF_AN_ANSWER).map(Result::unwrap).collect();
+    assert_eq!(answer[..4], ["*6", ":1", "$6", "per-ip"]);
+}
+
 #[test]
 fn a_hundred_reloads_under_load_fail_no_request_and_lose_no_count() {
     const LIMIT: u64 = 100_000;
     let service = Running::under(&per_ip(LIMIT, ""));
-    let (done, asked) = (AtomicBool::new(false), AtomicU64::new(0));
-    let ask_until_done = || {
-        let mut connection = Connection::open(service.http);
+    let (http, grpc, resp) = (service.http, service.grpc, service.resp);
+    let (done, asked): (AtomicBool, [AtomicU64; 3]) = Default::default();
+    let until_done = |kind: usize, ask: &mut dyn FnMut()| {
         while !done.load(Ordering::Relaxed) {
-            let answer = connection.request("POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#);
-            assert_eq!((answer.status, &answer.json()["rule"]), (200, &"per-ip".into()));
-            asked.fetch_add(1, Ordering::Relaxed);
+            ask();
+            asked[kind].fetch_add(1, Ordering::Relaxed);
         }
     };
+    let so_many = || asked.each_ref().map(|asked| asked.load(Ordering::Relaxed));
     thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(ask_until_done);
+        let mut clients = Vec::new();
+        for _ in 0..2 {
+            clients.push(scope.spawn(|| {
+                let mut connection = Connection::open(http);
+                until_done(0, &mut || {
+                    let answer = connection.request("POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#);
+                    assert_eq!((answer.status, &answer.json()["rule"]), (200, &"per-ip".into()));
+                });
+            }));
+            clients.push(scope.spawn(|| {
+                let mut client = RlsClient::open(grpc);
+                until_done(1, &mut || assert!(client.ask()));
+            }));
+            clients.push(scope.spawn(|| {
+                let mut connection = BufReader::new(TcpStream::connect(resp).unwrap());
+                until_done(2, &mut || ask_over_resp(&mut connection));
+            }));
         }
         let more = ["", "  - { name: other, when: { path: /other }, limit: 5/h }\n"];
         for at in 0..100 {
             reload(&service.engine, &per_ip(LIMIT, more[at % 2])).unwrap();
-            let so_many = asked.load(Ordering::Relaxed);
-            // Each policy decides at least one request before the next comes.
-            while asked.load(Ordering::Relaxed) == so_many {
+            let before = so_many();
+            // Each policy decides at least one request of each kind before the next comes.
+            while so_many().iter().zip(before).any(|(now, before)| *now == before) {
+                assert!(!clients.iter().any(ScopedJoinHandle::is_finished), "a client has given up");
                 thread::yield_now();
             }
         }
         done.store(true, Ordering::Relaxed);
     });
     let remaining = service.check(r#"{"ip":"203.0.113.9","cost":0}"#)["remaining"].as_u64().unwrap();
-    assert_eq!(remaining, LIMIT - asked.load(Ordering::Relaxed));
+    assert_eq!(remaining, LIMIT - so_many().iter().sum::<u64>());
 }

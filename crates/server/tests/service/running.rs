@@ -19,7 +19,8 @@ pub(crate) fn engine(policy: &str, clock: Arc<dyn Clock>) -> Engine {
 
 pub(crate) struct Running {
     pub(crate) http: SocketAddr,
-    #[allow(dead_code, reason = "those who speak HTTP do not ask there")]
+    #[allow(dead_code, reason = "those who speak RESP do not ask there")]
+    pub(crate) grpc: SocketAddr,
     pub(crate) resp: SocketAddr,
     #[allow(dead_code, reason = "few of them are gateways")]
     pub(crate) grpc: SocketAddr,

@@ -111,7 +111,6 @@ impl Met {
     /// where a rule counts everybody together.
     #[inline]
     #[must_use]
-    #[inline]
     pub fn key(&self, charge: &PlannedCharge) -> &[u8] {
         self.keys.get(charge.key_start as usize..charge.key_end as usize).unwrap_or_default()
     }

@@ -22,8 +22,6 @@ pub(crate) struct Running {
     #[allow(dead_code, reason = "those who speak RESP do not ask there")]
     pub(crate) grpc: SocketAddr,
     pub(crate) resp: SocketAddr,
-    #[allow(dead_code, reason = "few of them are gateways")]
-    pub(crate) grpc: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) clock: ManualClock,
     pub(crate) engine: Arc<Engine>,

@@ -21,7 +21,7 @@ pub struct Answered {
 }
 
 /// Reads a message, decides it, and reads what would be sent.
-pub async fn answer_bytes(engine: &Arc<Engine>, message: &[u8]) -> Option<Answered> {
+pub(crate) async fn answer_bytes(engine: &Arc<Engine>, message: &[u8]) -> Option<Answered> {
     let request = RateLimitRequest::decode(message).ok()?;
     let service = ShouldRateLimit { engine: Arc::clone(engine), overrides: Arc::new(OverrideLimits::default()) };
     let sent = service.answer(&request).await.ok()?.encode_to_vec();

@@ -28,7 +28,9 @@ use tokio::sync::watch;
 
 use crate::engine::Engine;
 #[cfg(fuzzing)]
-pub use bytes::{Answered, answer_bytes};
+pub use bytes::Answered;
+#[cfg(fuzzing)]
+pub(crate) use bytes::answer_bytes;
 use override_limits::OverrideLimits;
 use service::Services;
 

@@ -7,8 +7,8 @@ use tollgate_store::ManualClock;
 
 const POLICY: &str = "version: 1
 store: { memory: { entries: 1000 } }
-client_ip: { trusted_proxies: [127.0.0.0/8] }
-identities:
+identity:
+  client_ip: { trusted_proxies: [127.0.0.0/8] }
   user: { header: X-User, trusted: true }
 rules:
   - { name: per-ip, key: client_ip, limit: 5/min }

@@ -25,6 +25,8 @@ fuzz_target!(|data: &[u8]| {
         },
     };
     let is_check = request.uri().path() == "/v1/check";
+    // A gateway that can only tell 403 is told so, and the body tells the truth.
+    let is_replaced = request.uri().query().is_some_and(|query| query.contains("deny_status"));
     let (status, body) = fuzzing::http(&engine::ENGINE, request);
     assert!([200, 400, 403, 404, 413, 429].contains(&status), "{status}");
     if body.is_empty() {
@@ -32,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let answer: Value = serde_json::from_slice(&body).expect("JSON");
     if status != 200 {
-        assert_eq!(answer["status"], status);
+        assert!(answer["status"] == status || is_replaced, "{answer}");
     } else if is_check {
         assert!(answer["allowed"].is_boolean());
         assert!(answer["remaining"].as_u64() <= answer["limit"].as_u64());

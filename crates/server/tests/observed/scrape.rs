@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Scrape {
     /// Each series as it is written, with its value.
     series: BTreeMap<String, f64>,
+    /// The metrics whose type is told, whether they have series or not.
+    announced: BTreeSet<String>,
 }
 
 impl Scrape {
@@ -14,12 +16,14 @@ impl Scrape {
             let (series, value) = line.rsplit_once(' ').unwrap();
             (series.to_owned(), value.parse().unwrap())
         };
-        Scrape { series: samples.map(read).collect() }
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        Scrape { series: samples.map(read).collect(), announced: types.map(str::to_owned).collect() }
     }
 
-    /// The names of all series.
+    /// The names of all series, and of metrics that have none so far.
     pub(crate) fn names(&self) -> BTreeSet<String> {
-        self.series.keys().map(|series| series.split('{').next().unwrap().to_owned()).collect()
+        let series = self.series.keys().map(|series| series.split('{').next().unwrap());
+        series.chain(self.announced.iter().map(String::as_str)).map(str::to_owned).collect()
     }
 
     /// The value of a series that must be there.

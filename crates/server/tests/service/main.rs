@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 mod admin;
+mod admin_shared;
 #[cfg(feature = "tls")]
 mod authority;
 mod bad_requests;

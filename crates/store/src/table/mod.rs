@@ -359,6 +359,6 @@ impl Place<'_> {
     #[inline(always)]
     fn slots_of(self, line: &Line) -> impl Iterator<Item = &Cell> {
         let first = self.hash as usize;
-        (0..SLOTS).map(move |step| &line.0[(first + step) % SLOTS])
+        (0..SLOTS).map(move |step| &line.0[first.wrapping_add(step) % SLOTS])
     }
 }

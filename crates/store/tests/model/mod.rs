@@ -167,7 +167,7 @@ fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, operation: O
         }
         Operation::Force { cost } => Answer { unpaid: algorithm.force(state, now, cost), ..none },
         Operation::Reset => {
-            *state = A::State::default();
+            algorithm.forget(state);
             none
         }
         Operation::Renew { .. } => none,

@@ -44,7 +44,6 @@ pub struct ObserverSettings {
 /// whatever clients do. Under the default settings it keeps and tells a keyed
 /// hash of a client, never the client.
 pub struct Observer {
-    pub(super) is_on: bool,
     pub(super) clock: Arc<dyn Clock>,
     /// Tells clients apart in memory. Random, so that nobody can choose who is taken for whom.
     pub(super) hasher: FixedState,
@@ -74,7 +73,6 @@ impl Observer {
         let names = ClientNames::new(settings.identities, settings.key_file)?;
         let periodic = Periodic::from(clock.now_ns());
         Ok(Observer {
-            is_on: true,
             clock,
             hasher: FixedState::with_seed(u64::from_ne_bytes(seed)),
             names,
@@ -87,12 +85,6 @@ impl Observer {
             periodic: Mutex::new(periodic),
             bursts: Family::default(),
         })
-    }
-
-    /// The same, but it sees no decision: to measure what seeing costs.
-    #[must_use]
-    pub fn seeing_nothing(self) -> Observer {
-        Observer { is_on: false, ..self }
     }
 
     /// The clients that this rule refused most often in the last 30 to 60
@@ -214,6 +206,6 @@ impl Observer {
 /// Nothing of any client.
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer").field("is_on", &self.is_on).field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("Observer").field("names", &self.names).finish_non_exhaustive()
     }
 }

@@ -30,9 +30,6 @@ impl Observer {
     /// limits, and cost no more than to see that.
     #[inline]
     pub(crate) fn see(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, met: &Met) {
-        if !self.is_on {
-            return;
-        }
         let is_sampled = is_drawn();
         let is_plain = verdict.action() == Action::Allow
             && verdict.deciding().is_none_or(|state| !is_near(state))

@@ -1,4 +1,5 @@
 //! What an operator does on one instance holds on every instance that shares the store.
+#![allow(clippy::print_stdout, reason = "how long it took is worth knowing")]
 
 use std::time::{Duration, Instant};
 

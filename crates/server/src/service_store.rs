@@ -98,6 +98,10 @@ impl Store for ServiceStore {
     type Limit = ServiceLimit;
     type Receipt = ServiceReceipt;
 
+    fn answers_at_once(&self) -> bool {
+        matches!(self, ServiceStore::Memory(_))
+    }
+
     fn limit(
         &self,
         scope: &str,
@@ -112,9 +116,7 @@ impl Store for ServiceStore {
 
     async fn decide(&self, charges: &[KeyedCharge<'_, ServiceLimit>]) -> Outcome<ServiceReceipt> {
         match self {
-            ServiceStore::Memory(store) => {
-                received(store.decide(&charged(charges, ServiceLimit::of_memory)).await, ServiceReceipt::Memory)
-            }
+            ServiceStore::Memory(store) => store.decide_as(charges, ServiceLimit::of_memory, ServiceReceipt::Memory),
             ServiceStore::Redis(store) => {
                 let charges = charged(charges, ServiceLimit::of_redis);
                 // On the heap: it is large, and those who ask in memory would carry it about.

@@ -41,6 +41,12 @@ pub trait Store: Send + Sync + 'static {
     /// polled, because nothing is waited for. See [`LocalStore`].
     const IS_LOCAL: bool = false;
 
+    /// Whether that holds for this very store: one that stands for several kinds learns only at run time which it is.
+    #[inline]
+    fn answers_at_once(&self) -> bool {
+        Self::IS_LOCAL
+    }
+
     /// Prepares a quota whose keys are counted under `scope`.
     fn limit(
         &self,

@@ -42,8 +42,9 @@ pub(crate) struct Told {
     pub(crate) endpoint: Option<u32>,
 }
 
-/// A verdict that is still being written. Nobody else has it yet.
-pub(crate) struct Draft(Arc<Told>);
+/// A verdict that is still being written. It is where it is written: one that others may have, too, would have to
+/// be asked with every word.
+pub(crate) struct Draft(Told);
 
 impl Deref for Draft {
     type Target = Told;
@@ -55,13 +56,13 @@ impl Deref for Draft {
 
 impl DerefMut for Draft {
     fn deref_mut(&mut self) -> &mut Told {
-        Arc::make_mut(&mut self.0)
+        &mut self.0
     }
 }
 
 impl Draft {
     pub(crate) fn new(facts: &Arc<Facts>, now_ns: u64) -> Draft {
-        Draft(Arc::new(Told {
+        Draft(Told {
             facts: Arc::clone(facts),
             action: Action::Allow,
             deciding: None,
@@ -73,11 +74,11 @@ impl Draft {
             besides: Vec::new(),
             unlimited: false,
             endpoint: None,
-        }))
+        })
     }
 
     pub(crate) fn finish(self) -> Verdict {
-        Verdict { told: self.0 }
+        Verdict { told: Arc::new(self.0) }
     }
 }
 

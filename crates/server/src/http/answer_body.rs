@@ -16,7 +16,7 @@ pub(super) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Option<Receip
     let decision = verdict.deciding().map(|state| &state.decision);
     let mut json = Json::new(out);
     json.raw(r#"{"allowed":"#).boolean(verdict.is_allowed());
-    json.raw(r#","action":"#).text(verdict.action().name());
+    json.raw(r#","action":"#).word(verdict.action().name());
     json.raw(r#","rule":"#).text_or_null(verdict.rule());
     json.raw(r#","limit":"#).number_or_null(decision.map(|decision| decision.limit));
     json.raw(r#","remaining":"#).number_or_null(decision.map(|decision| decision.remaining));
@@ -26,7 +26,7 @@ pub(super) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Option<Receip
         // How long the caller waits before it goes on.
         json.raw(r#","delay_ms":"#).number(ms(verdict.delay().as_nanos()));
     }
-    json.raw(r#","source":"#).text(verdict.source().name());
+    json.raw(r#","source":"#).word(verdict.source().name());
     if let Some(receipt) = receipt {
         // With what to refund, settle or release it.
         json.raw(r#","receipt":"#).text(&receipt.to_string());

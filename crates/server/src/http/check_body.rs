@@ -48,11 +48,11 @@ impl<'a> CheckBody<'a> {
         let StraightBody { ip, method, host, path, headers, identities, cost, receipt } = straight;
         CheckBody {
             ip,
-            method,
-            host,
-            path,
-            headers: headers.map_or_else(Vec::new, |headers| headers.0),
-            identities: identities.map_or_else(Vec::new, |identities| identities.0),
+            method: method.map(Text::from),
+            host: host.map(Text::from),
+            path: path.map(Text::from),
+            headers: headers.unwrap_or_default(),
+            identities: identities.unwrap_or_default(),
             cost: cost.unwrap_or(1),
             receipt: receipt.unwrap_or(false),
         }
@@ -203,6 +203,8 @@ pub(crate) fn assert_both_roads_agree(body: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -222,6 +224,89 @@ mod tests {
         let well_formed = r#"{"ip":"203.0.113.9","headers":{"x":["1","2"]},"identities":{"user":"42"}}"#;
         assert!(StraightBody::parse(well_formed.as_bytes()).is_some(), "what is well formed is read straight");
     }
+
+    proptest! {
+        /// Pieces of bodies in any order: most of it is no JSON, and some of it is.
+        #[test]
+        fn whatever_is_read_straight_means_the_same(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
+            assert_both_roads_agree(format!("{{{}}}", pieces.concat()).as_bytes());
+            assert_both_roads_agree(pieces.concat().as_bytes());
+        }
+
+        /// Well-formed members with any of these values.
+        #[test]
+        fn whatever_members_have_means_the_same(
+            members in prop::collection::vec((prop::sample::select(NAMES), prop::sample::select(VALUES)), 0..5),
+            comma in prop::sample::select(&[",", " ,\n", ",,"][..]),
+        ) {
+            let members: Vec<String> = members.iter().map(|(name, value)| format!("{name}:{value}")).collect();
+            assert_both_roads_agree(format!("{{{}}}", members.join(comma)).as_bytes());
+        }
+    }
+
+    const PIECES: &[&str] = &[
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        " ",
+        "\"ip\"",
+        "\"203.0.113.9\"",
+        "\"cost\"",
+        "0",
+        "17",
+        "01",
+        "-1",
+        "\"headers\"",
+        "\"a\"",
+        "\"é\"",
+        "\"\\n\"",
+        "true",
+        "null",
+        "\"receipt\"",
+        "\"identities\"",
+        "\u{1}",
+        "\"",
+    ];
+
+    const NAMES: &[&str] = &[
+        "\"ip\"",
+        "\"method\"",
+        "\"host\"",
+        "\"path\"",
+        "\"headers\"",
+        "\"identities\"",
+        "\"cost\"",
+        "\"receipt\"",
+        "\"c\\u006fst\"",
+    ];
+
+    const VALUES: &[&str] = &[
+        "\"203.0.113.9\"",
+        "\"::1\"",
+        "\"GET\"",
+        "\"\\u0047ET\"",
+        "\"\"",
+        "{}",
+        "{\"b\":\"1\",\"a\":\"2\"}",
+        "{\"a\":[\"1\",\"0\"],\"b\":[]}",
+        "{\"a\":[],\"a\":\"1\"}",
+        "{\"a\":[[\"1\"]]}",
+        "{\"a\":1}",
+        "0",
+        "00",
+        "1e3",
+        "18446744073709551615",
+        "18446744073709551616",
+        "true",
+        "false",
+        "truefalse",
+        "null",
+        " \t1 ",
+        "\"\t\"",
+    ];
 
     #[test]
     fn an_object_with_many_members_is_read_too() {

@@ -8,10 +8,18 @@ impl<'a> Json<'a> {
         Json { out }
     }
 
-    /// What is JSON already.
+    /// What is JSON already. Always inlined: most pieces are known here, and to call for a dozen bytes costs more
+    /// than to copy them.
+    #[inline(always)]
     pub(super) fn raw(&mut self, json: &str) -> &mut Json<'a> {
         self.out.extend_from_slice(json.as_bytes());
         self
+    }
+
+    /// A word of ours, which has nothing that must be escaped.
+    #[inline(always)]
+    pub(super) fn word(&mut self, word: &'static str) {
+        self.raw("\"").raw(word).raw("\"");
     }
 
     pub(super) fn boolean(&mut self, value: bool) {
@@ -31,7 +39,8 @@ impl<'a> Json<'a> {
 
     pub(super) fn text(&mut self, text: &str) {
         let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
-        if text.bytes().all(is_plain) {
+        // Without a way out of the loop it takes half the time.
+        if text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
             self.raw("\"").raw(text).raw("\"");
         } else {
             self.raw(&serde_json::Value::from(text).to_string());

@@ -17,6 +17,7 @@ mod problem;
 mod promise_body;
 mod receipt;
 mod routes;
+mod scanner;
 mod straight_body;
 mod text;
 

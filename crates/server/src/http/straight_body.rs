@@ -1,129 +1,88 @@
-//! A check read straight from its bytes. It reads what is well formed, and has
-//! nothing to say about what is not.
+//! A check read straight from its bytes, as nearly every caller writes it. It
+//! has nothing to say about what is wrong or written in another way.
 
-use std::fmt;
-use std::marker::PhantomData;
 use std::net::IpAddr;
 
-use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
-
+use super::scanner::Scanner;
 use super::text::Text;
 
 /// Members of an object within the body. Of more, nobody wants to look for two of the same name here.
 const MAX_PAIRS: usize = 32;
 
 /// The members of a check.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default)]
 pub(super) struct StraightBody<'a> {
     pub(super) ip: Option<IpAddr>,
-    #[serde(borrow)]
-    pub(super) method: Option<Text<'a>>,
-    #[serde(borrow)]
-    pub(super) host: Option<Text<'a>>,
-    #[serde(borrow)]
-    pub(super) path: Option<Text<'a>>,
-    #[serde(borrow)]
-    pub(super) headers: Option<Headers<'a>>,
-    #[serde(borrow)]
-    pub(super) identities: Option<Identities<'a>>,
+    pub(super) method: Option<&'a str>,
+    pub(super) host: Option<&'a str>,
+    pub(super) path: Option<&'a str>,
+    pub(super) headers: Option<Pairs<'a>>,
+    pub(super) identities: Option<Pairs<'a>>,
     pub(super) cost: Option<u64>,
     pub(super) receipt: Option<bool>,
 }
 
+/// Names and values, in the order of the names.
+pub(super) type Pairs<'a> = Vec<(Text<'a>, Text<'a>)>;
+
 impl<'a> StraightBody<'a> {
     /// `None` if it takes a closer look.
     pub(super) fn parse(body: &'a [u8]) -> Option<StraightBody<'a>> {
-        // A list would be taken for the members in order.
-        let is_object = body.trim_ascii_start().first() == Some(&b'{');
-        if is_object { serde_json::from_slice(body).ok() } else { None }
+        let mut scanner = Scanner::new(str::from_utf8(body).ok()?);
+        let mut check = StraightBody::default();
+        scanner.object(|name, scanner| check.read(name, scanner))?;
+        scanner.end()?;
+        Some(check)
     }
+
+    /// Reads the value of a member. One that is there twice takes a closer look.
+    fn read(&mut self, name: &str, scanner: &mut Scanner<'a>) -> Option<()> {
+        match name {
+            "ip" => once(&mut self.ip, scanner.string()?.parse().ok()?),
+            "method" => once(&mut self.method, scanner.string()?),
+            "host" => once(&mut self.host, scanner.string()?),
+            "path" => once(&mut self.path, scanner.string()?),
+            "headers" => once(&mut self.headers, headers(scanner)?),
+            "identities" => once(&mut self.identities, identities(scanner)?),
+            "cost" => once(&mut self.cost, scanner.whole_number()?),
+            "receipt" => once(&mut self.receipt, scanner.boolean()?),
+            _ => None,
+        }
+    }
+}
+
+fn once<T>(member: &mut Option<T>, value: T) -> Option<()> {
+    member.replace(value).is_none().then_some(())
 }
 
 /// An object of strings.
-pub(super) struct Identities<'a>(pub(super) Vec<(Text<'a>, Text<'a>)>);
-
-/// An object of strings, or of lists of strings.
-pub(super) struct Headers<'a>(pub(super) Vec<(Text<'a>, Text<'a>)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Identities<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(PairsVisitor(PhantomData)).map(Identities)
-    }
+fn identities<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
+    let mut pairs: Pairs<'a> = Vec::new();
+    scanner.object(|name, scanner| {
+        is_new(&pairs, name).then_some(())?;
+        pairs.push((name.into(), scanner.string()?.into()));
+        Some(())
+    })?;
+    pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Some(pairs)
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Headers<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let fields: Vec<(Text<'a>, Lines<'a>)> = deserializer.deserialize_map(PairsVisitor(PhantomData))?;
-        let mut headers = Vec::with_capacity(fields.len());
-        for (name, lines) in fields {
-            match lines {
-                Lines::One(line) => headers.push((name, line)),
-                Lines::Several(lines) => headers.extend(lines.into_iter().map(|line| (name.clone(), line))),
-            }
+/// An object of strings, or of lists of strings: then a header occurs several times.
+fn headers<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
+    let mut pairs: Pairs<'a> = Vec::new();
+    scanner.object(|name, scanner| {
+        is_new(&pairs, name).then_some(())?;
+        let mut add = |line: &'a str| pairs.push((name.into(), line.into()));
+        if scanner.is_at(b'[') {
+            return scanner.list(|scanner| scanner.string().map(&mut add));
         }
-        Ok(Headers(headers))
-    }
+        scanner.string().map(add)
+    })?;
+    // The lines of one header stay in their order.
+    pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Some(pairs)
 }
 
-/// The lines of one header.
-enum Lines<'a> {
-    One(Text<'a>),
-    Several(Vec<Text<'a>>),
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Lines<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LinesVisitor)
-    }
-}
-
-struct LinesVisitor;
-
-impl<'de> Visitor<'de> for LinesVisitor {
-    type Value = Lines<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string, or a list of strings")
-    }
-
-    fn visit_borrowed_str<E: Error>(self, line: &'de str) -> Result<Lines<'de>, E> {
-        Ok(Lines::One(line.into()))
-    }
-
-    fn visit_str<E: Error>(self, line: &str) -> Result<Lines<'de>, E> {
-        Ok(Lines::One(line.to_owned().into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut lines: A) -> Result<Lines<'de>, A::Error> {
-        let mut read = Vec::new();
-        while let Some(line) = lines.next_element()? {
-            read.push(line);
-        }
-        Ok(Lines::Several(read))
-    }
-}
-
-/// Reads an object in which every name is there once, in the order of the names.
-struct PairsVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for PairsVisitor<T> {
-    type Value = Vec<(Text<'de>, T)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-        let mut pairs: Self::Value = Vec::new();
-        while let Some((name, value)) = members.next_entry::<Text<'de>, T>()? {
-            if pairs.len() == MAX_PAIRS || pairs.iter().any(|(known, _)| *known == name) {
-                return Err(A::Error::custom("it takes a closer look"));
-            }
-            pairs.push((name, value));
-        }
-        pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Ok(pairs)
-    }
+fn is_new(pairs: &Pairs<'_>, name: &str) -> bool {
+    pairs.len() < MAX_PAIRS && pairs.iter().all(|(known, _)| known.as_str() != name)
 }

@@ -25,7 +25,7 @@ impl<C: Clock + 'static> Store for MemoryStore<C> {
     }
 
     async fn decide(&self, charges: &[KeyedCharge<'_, Limit>]) -> Outcome<Receipt> {
-        self.decide_now(charges)
+        self.decide_as(charges, |limit| limit, |receipt| receipt)
     }
 
     fn give_back(&self, receipt: Receipt) {
@@ -71,16 +71,26 @@ impl<C: Clock + 'static> Store for MemoryStore<C> {
 impl<C: Clock + 'static> LocalStore for MemoryStore<C> {}
 
 impl<C: Clock> MemoryStore<C> {
-    fn decide_now(&self, charges: &[KeyedCharge<'_, Limit>]) -> Outcome<Receipt> {
-        let prepared: SmallVec<[Charge<'_>; 4]> =
-            charges.iter().map(|asked| self.charge(asked.limit, asked.key, asked.cost).with_mode(asked.mode)).collect();
+    /// Like [`Store::decide`], for a store that wraps this one: its limits have
+    /// one of ours in them, and its receipts are made of ours.
+    #[inline]
+    pub fn decide_as<L, R>(
+        &self,
+        charges: &[KeyedCharge<'_, L>],
+        limit: impl Fn(&L) -> &Limit,
+        wrap: impl Fn(Receipt) -> R,
+    ) -> Outcome<R> {
+        let prepared: SmallVec<[Charge<'_>; 4]> = charges
+            .iter()
+            .map(|asked| self.charge(limit(asked.limit), asked.key, asked.cost).with_mode(asked.mode))
+            .collect();
         let mut decisions = smallvec![UNANSWERED; charges.len()];
         let mut notes = Notes::default();
         let passed = self.check_all_noting(&prepared, &mut decisions, &mut notes);
         let mut receipts = Vec::new();
         if passed && charges.iter().any(|asked| asked.receipt) {
             let made = notes.iter().enumerate().filter(|(at, charged)| charges[*at].receipt && charged.cost > 0);
-            receipts.extend(made.map(|(at, charged)| (at, receipt(&prepared[at], charged))));
+            receipts.extend(made.map(|(at, charged)| (at, wrap(receipt(&prepared[at], charged)))));
         }
         Outcome { passed, decisions, receipts, source: Source::Exact, asked: Asked::All }
     }

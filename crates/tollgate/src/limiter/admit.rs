@@ -7,6 +7,7 @@ use tollgate_store::{KeyedCharge, Mode, Outcome, Store};
 
 use super::Limiter;
 use super::active::Active;
+use super::immediate::immediately;
 use super::violations::Step;
 use crate::receipt::{Held, Receipt};
 use crate::verdict::{Action, Draft, RuleState, Told, Verdict};
@@ -55,6 +56,20 @@ impl<S: Store> Limiter<S> {
 
     /// Like `ask`, with somebody who looks at what was met once it is decided.
     pub(super) async fn ask_watched(
+        &self,
+        request: &Request<'_>,
+        asking: Asking,
+        watch: impl FnOnce(&Verdict, &Met),
+    ) -> (Verdict, Receipt<S>) {
+        // Walked on this stack, or else on the heap: within the futures of all callers it would be moved about.
+        if self.shared.store.answers_at_once() {
+            immediately(self.walk(request, asking, watch))
+        } else {
+            Box::pin(self.walk(request, asking, watch)).await
+        }
+    }
+
+    async fn walk(
         &self,
         request: &Request<'_>,
         asking: Asking,

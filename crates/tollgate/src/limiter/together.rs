@@ -8,6 +8,7 @@ use tollgate_store::{KeyedCharge, Store};
 use super::Limiter;
 use super::active::Active;
 use super::admit::Asking;
+use super::immediate::immediately;
 use crate::verdict::{Action, Draft, RuleState, Verdict};
 
 /// One of several requests that are decided together.
@@ -52,6 +53,18 @@ struct Member {
 
 impl<S: Store> Limiter<S> {
     pub(super) async fn ask_together(
+        &self,
+        asked: &[AskedTogether<'_, S::Limit>],
+        watch: impl FnOnce(&Verdict, &Met),
+    ) -> Together {
+        if self.shared.store.answers_at_once() {
+            immediately(self.walk_together(asked, watch))
+        } else {
+            Box::pin(self.walk_together(asked, watch)).await
+        }
+    }
+
+    async fn walk_together(
         &self,
         asked: &[AskedTogether<'_, S::Limit>],
         watch: impl FnOnce(&Verdict, &Met),

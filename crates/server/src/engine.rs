@@ -23,7 +23,7 @@ use crate::receipts::{ReceiptName, Receipts};
 use crate::rule_metrics::PolicyCounters;
 use crate::service_store::{ServiceLimit, ServiceStore as Store};
 use crate::snapshot::{self, Opened, SnapshotKeeper};
-use crate::throttle::{NotThrottled, SharedQuotas, Throttle};
+use crate::throttle::{AskedQuota, NotThrottled, SharedQuotas, Throttle};
 
 /// Decides requests. All front ends share one.
 pub struct Engine {
@@ -271,9 +271,9 @@ impl Engine {
     /// counts it. Such keys share no counter with those of any rule; under
     /// another quota, what a key has used stays used. A cost of 0 only looks.
     /// `None` where the store is shared, which has to be waited for: see `throttle_shared`.
-    pub fn throttle(&self, key: &[u8], quota: &Quota, cost: u64) -> Option<Decision> {
+    pub(crate) fn throttle(&self, key: &[u8], asked: &mut AskedQuota, cost: u64) -> Option<Decision> {
         let Store::Memory(store) = self.limiter.store() else { return None };
-        let decision = self.throttle.check(store, key, quota, cost);
+        let decision = self.throttle.check(store, key, asked, cost);
         self.metrics.count_throttled(cost, &decision);
         Some(decision)
     }

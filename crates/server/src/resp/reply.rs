@@ -142,12 +142,13 @@ fn lines_of(values: &[i64], room: &mut [u8; LINES_BYTES]) -> Option<usize> {
     Some(at)
 }
 
-/// Most numbers have one digit or two, and then the line is written at once.
+/// Most numbers have one digit or two, or say that there is none, and then the line is written at once.
 #[inline]
 fn line_of(kind: u8, value: i64, room: &mut [u8]) -> Option<usize> {
-    let (line, length) = match u8::try_from(value) {
-        Ok(digit @ 0..=9) => ([kind, b'0' + digit, b'\r', b'\n', 0], 4),
-        Ok(two @ 10..=99) => ([kind, b'0' + two / 10, b'0' + two % 10, b'\r', b'\n'], 5),
+    let (line, length) = match value {
+        0..=9 => ([kind, b'0' + value as u8, b'\r', b'\n', 0], 4),
+        -1 => ([kind, b'-', b'1', b'\r', b'\n'], 5),
+        10..=99 => ([kind, b'0' + value as u8 / 10, b'0' + value as u8 % 10, b'\r', b'\n'], 5),
         _ => return long_line_of(kind, value, room),
     };
     room.get_mut(..line.len())?.copy_from_slice(&line);

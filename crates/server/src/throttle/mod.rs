@@ -1,20 +1,21 @@
 //! Limits that callers bring along: a key, a quota and a cost, without a rule.
 
+mod limit_list;
 mod overflow;
 mod shared;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use foldhash::fast::RandomState;
 use tollgate::policy::model::{StoreSettings, WhenFull};
 use tollgate::{CheckedPolicy, Clock, Decision, Limit, MAX_AMOUNT, MemoryStore, Quota, Rate};
 
 use crate::service_clock::ServiceClock;
+pub(crate) use limit_list::AskedQuota;
+use limit_list::LimitList;
 use overflow::Overflow;
 pub(crate) use shared::{NotThrottled, SharedQuotas};
 
@@ -44,7 +45,7 @@ pub(crate) struct Throttle {
 
 /// The quotas that are prepared. A new one makes a new list.
 struct Quotas {
-    limits: HashMap<Quota, Limit, RandomState>,
+    limits: LimitList,
     /// Reads in the store how much a key has used under any quota.
     meter: Option<Limit>,
     /// Whether keys may live in the overflow. Then every key has a lock.
@@ -62,7 +63,7 @@ impl Throttle {
     }
 
     fn with_most_quotas(most_quotas: usize, refuses_when_full: bool) -> Throttle {
-        let quotas = Quotas { limits: HashMap::default(), meter: None, overflows: false, era: Arc::default() };
+        let quotas = Quotas { limits: LimitList::default(), meter: None, overflows: false, era: Arc::default() };
         Throttle {
             quotas: ArcSwap::from_pointee(quotas),
             adding: Mutex::new(()),
@@ -73,16 +74,16 @@ impl Throttle {
 
     /// Decides whether `cost` may pass for `key`, and charges it if so. A cost of 0 only looks.
     #[inline]
-    pub(crate) fn check(&self, store: &Store, key: &[u8], quota: &Quota, cost: u64) -> Decision {
+    pub(crate) fn check(&self, store: &Store, key: &[u8], asked: &mut AskedQuota, cost: u64) -> Decision {
         let quotas = self.quotas.load();
-        match quotas.limits.get(quota) {
+        match quotas.limits.find(asked) {
             Some(limit) if !quotas.overflows => store.check(limit, key, cost),
-            Some(limit) => self.check_wherever(&quotas, Some(limit), store, key, quota, cost),
-            None if quotas.overflows => self.check_wherever(&quotas, None, store, key, quota, cost),
+            Some(limit) => self.check_wherever(&quotas, Some(limit), store, key, &asked.quota, cost),
+            None if quotas.overflows => self.check_wherever(&quotas, None, store, key, &asked.quota, cost),
             None => {
                 drop(quotas);
-                self.add(store, quota);
-                self.check_added(store, key, quota, cost)
+                self.add(store, &asked.quota);
+                self.check_added(store, key, asked, cost)
             }
         }
     }
@@ -93,11 +94,11 @@ impl Throttle {
     }
 
     #[cold]
-    fn check_added(&self, store: &Store, key: &[u8], quota: &Quota, cost: u64) -> Decision {
+    fn check_added(&self, store: &Store, key: &[u8], asked: &mut AskedQuota, cost: u64) -> Decision {
         let quotas = self.quotas.load();
-        match quotas.limits.get(quota) {
+        match quotas.limits.find(asked) {
             Some(limit) if !quotas.overflows => store.check(limit, key, cost),
-            limit => self.check_wherever(&quotas, limit, store, key, quota, cost),
+            limit => self.check_wherever(&quotas, limit, store, key, &asked.quota, cost),
         }
     }
 
@@ -137,7 +138,7 @@ impl Throttle {
     fn add(&self, store: &Store, quota: &Quota) {
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.quotas.load_full();
-        if before.limits.contains_key(quota) || before.overflows {
+        if before.limits.contains(quota) || before.overflows {
             return;
         }
         let mut limits = before.limits.clone();
@@ -148,7 +149,7 @@ impl Throttle {
             if meter.is_some()
                 && let Ok(limit) = store.limit(THROTTLE_SCOPE, *quota)
             {
-                limits.insert(*quota, limit);
+                limits.add(*quota, limit);
                 let era = Arc::clone(&before.era);
                 self.quotas.store(Arc::new(Quotas { limits, meter, overflows: false, era }));
                 return;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tollgate::{ChargeVerdict, Decision, ManualClock, MemoryOptions, MemoryStore, Quota, Rate};
 
+use super::AskedQuota;
 use super::Store;
 use super::Throttle;
 use crate::service_clock::ServiceClock;
@@ -40,7 +41,7 @@ impl Tried {
     }
 
     fn check(&self, key: &str, quota: &Quota, cost: u64) -> Decision {
-        self.throttle.check(&self.store, key.as_bytes(), quota, cost)
+        self.throttle.check(&self.store, key.as_bytes(), &mut AskedQuota::new(*quota), cost)
     }
 }
 

@@ -10,15 +10,15 @@ use crate::resp::arguments::Arguments;
 use crate::resp::integer::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::session::Session;
-use crate::throttle::NotThrottled;
+use crate::throttle::{AskedQuota, NotThrottled};
 
 const S_NS: u64 = 1_000_000_000;
 
 /// A quota as a caller wrote it, and what it means: read and checked once, and not again for every command.
 pub(in crate::resp) struct QuotaMemo {
-    /// `max_burst`, `count` and `period` as they were sent.
-    written: Box<[u8]>,
-    quota: Quota,
+    /// `max_burst`, `count` and `period` as they were sent; `None` if they were typed.
+    written: Option<Box<[u8]>>,
+    asked: AskedQuota,
 }
 
 /// The numbers of a command.
@@ -36,7 +36,7 @@ pub(super) fn throttle(
     reply: &mut Reply<'_>,
 ) -> Left {
     match parse(session, arguments) {
-        Ok((key, quota, quantity)) => match engine.throttle(key, &quota, quantity) {
+        Ok((key, asked, quantity)) => match engine.throttle(key, asked, quantity) {
             Some(decision) => {
                 session.throttled += 1;
                 tell(&decision, reply);
@@ -55,10 +55,9 @@ pub(super) async fn throttle_shared(
     arguments: Arguments<'_>,
     out: &mut Vec<u8>,
 ) {
-    let parsed = parse(session, arguments);
     let mut reply = Reply::new(out, session.protocol);
-    match parsed {
-        Ok((key, quota, quantity)) => match engine.throttle_shared(key, &quota, quantity).await {
+    match parse(session, arguments) {
+        Ok((key, asked, quantity)) => match engine.throttle_shared(key, asked.quota(), quantity).await {
             Ok(decision) => tell(&decision, &mut reply),
             Err(NotThrottled::NoAnswer) => reply.error("ERR the store of the counters does not answer"),
             Err(NotThrottled::NotTaken) => reply.error("ERR the store of the counters does not take this limit"),
@@ -67,7 +66,10 @@ pub(super) async fn throttle_shared(
     }
 }
 
-fn parse<'a>(session: &mut Session, arguments: Arguments<'a>) -> Result<(&'a [u8], Quota, u64), String> {
+fn parse<'a, 's>(
+    session: &'s mut Session,
+    arguments: Arguments<'a>,
+) -> Result<(&'a [u8], &'s mut AskedQuota, u64), String> {
     if arguments.len() > 6 {
         return Err(wrong_arity("CL.THROTTLE"));
     }
@@ -81,16 +83,16 @@ fn parse<'a>(session: &mut Session, arguments: Arguments<'a>) -> Result<(&'a [u8
     };
     let quantity = u64::try_from(quantity).map_err(|_| "ERR quantity must be 0 or more".to_owned())?;
     let written = arguments.span(2, 4);
-    match &session.last_quota {
-        Some(memo) if written == Some(&memo.written) => Ok((key, memo.quota, quantity)),
-        _ => {
+    let is_known = |memo: &QuotaMemo| memo.written.is_some() && memo.written.as_deref() == written;
+    let memo = match session.last_quota.take_if(|memo| is_known(memo)) {
+        Some(memo) => memo,
+        None => {
             let argument = |at| integer(arguments.get(at).unwrap_or_default());
             let numbers = Numbers { max_burst: argument(2)?, count: argument(3)?, period_s: argument(4)? };
-            let quota = numbers.quota()?;
-            session.last_quota = written.map(|written| QuotaMemo { written: written.into(), quota });
-            Ok((key, quota, quantity))
+            QuotaMemo { asked: AskedQuota::new(numbers.quota()?), written: written.map(Box::from) }
         }
-    }
+    };
+    Ok((key, &mut session.last_quota.insert(memo).asked, quantity))
 }
 
 fn integer(argument: &[u8]) -> Result<i64, String> {

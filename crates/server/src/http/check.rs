@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use super::check_body::CheckBody;
 use super::connection::Caller;
 use super::problem::Problem;
+use super::response_body::ResponseBody;
 use super::{answer_body, body};
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
@@ -32,17 +33,17 @@ pub(super) async fn check(
     Extension(caller): Extension<Caller>,
     body: Body,
 ) -> Response<Body> {
-    answer_check(&engine, caller, body).await
+    answer_check(&engine, caller, body).await.map(Body::from)
 }
 
 /// The same, for who has not come through the router.
-pub(super) async fn answer_check<B>(engine: &Engine, caller: Caller, body: B) -> Response<Body>
+pub(super) async fn answer_check<B>(engine: &Engine, caller: Caller, body: B) -> Response<ResponseBody>
 where
     B: HttpBody<Data = Bytes, Error: Display>,
 {
     match decide(engine, caller, body).await {
         Ok(json) => respond(json),
-        Err(problem) => problem.into_response(),
+        Err(problem) => problem.into_response().map(ResponseBody::from),
     }
 }
 
@@ -74,7 +75,7 @@ pub(super) async fn batch(
         answer(&engine, check, &mut json).await;
     }
     json.push(b']');
-    Ok(respond(json))
+    Ok(respond(json).map(Body::from))
 }
 
 /// Decides a check, and writes the answer behind what is there.
@@ -84,8 +85,8 @@ async fn answer(engine: &Engine, check: &CheckBody<'_>, json: &mut Vec<u8>) {
     answer_body::write(json, &verdict, receipt);
 }
 
-fn respond(json: Vec<u8>) -> Response<Body> {
-    let mut response = Response::new(Body::from(json));
+fn respond(json: Vec<u8>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::from(json));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

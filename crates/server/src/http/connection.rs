@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Bytes, HttpBody};
 use axum::http::{HeaderValue, Request, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -14,6 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use pin_project_lite::pin_project;
 
+use super::response_body::ResponseBody;
 use super::routes::Routes;
 use crate::listen::{Activity, ConnectionLimits, UnderWay, Visitor, Watched, WithWatch};
 
@@ -69,7 +70,7 @@ pin_project! {
     /// The body of a response. Until it has ended, the request is under way.
     struct UntilEnd {
         #[pin]
-        body: Body,
+        body: ResponseBody,
         _under_way: UnderWay,
     }
 }

@@ -16,6 +16,7 @@ mod openapi;
 mod problem;
 mod promise_body;
 mod receipt;
+mod response_body;
 mod routes;
 mod scanner;
 mod straight_body;

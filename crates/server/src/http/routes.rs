@@ -8,6 +8,7 @@ use axum::{BoxError, Router};
 
 use super::check::{self, CHECK_PATH};
 use super::connection::Caller;
+use super::response_body::ResponseBody;
 use crate::engine::Engine;
 
 /// Who answers what on a listener.
@@ -24,7 +25,7 @@ impl Routes {
         Routes { router, checks }
     }
 
-    pub(crate) async fn answer<B>(&self, request: Request<B>, caller: Caller) -> Response
+    pub(crate) async fn answer<B>(&self, request: Request<B>, caller: Caller) -> Response<ResponseBody>
     where
         B: HttpBody<Data = Bytes, Error: Display + Into<BoxError>> + Send + 'static,
     {
@@ -33,7 +34,7 @@ impl Routes {
                 check::answer_check(engine, caller, request.into_body()).await
             }
             // On the heap, because it is large, and would be moved about with every check.
-            _ => Box::pin(self.find(request, caller)).await,
+            _ => Box::pin(self.find(request, caller)).await.map(ResponseBody::from),
         }
     }
 

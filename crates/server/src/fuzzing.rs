@@ -23,9 +23,10 @@ pub fn http(engine: &Arc<Engine>, request: Request<Vec<u8>>) -> (u16, Vec<u8>) {
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let caller = Caller { address, body_at_most: Duration::from_secs(1), is_stopping: false };
     run(async {
-        let response = http::public(engine).answer(request.map(Body::from), caller).await;
+        let routes = http::public(engine);
+        let response = routes.answer(routes.find(request.map(Body::from)), caller).await;
         let status = response.status().as_u16();
-        let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default();
+        let body = axum::body::to_bytes(response.into_body().into(), usize::MAX).await.unwrap_or_default();
         (status, body.to_vec())
     })
 }

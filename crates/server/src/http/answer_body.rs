@@ -13,15 +13,21 @@ const MS_NS: u64 = 1_000_000;
 
 /// Writes an answer behind what is there. Where no rule decided, there is no limit to tell.
 pub(super) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Option<ReceiptName>) {
-    let decision = verdict.deciding().map(|state| &state.decision);
     let mut json = Json::new(out);
-    json.raw(r#"{"allowed":"#).boolean(verdict.is_allowed());
-    json.raw(r#","action":"#).word(verdict.action().name());
-    json.raw(r#","rule":"#).text_or_null(verdict.rule());
-    json.raw(r#","limit":"#).number_or_null(decision.map(|decision| decision.limit));
-    json.raw(r#","remaining":"#).number_or_null(decision.map(|decision| decision.remaining));
-    json.raw(r#","reset_after_ms":"#).number_or_null(decision.and_then(reset_after_ms));
-    json.raw(r#","retry_after_ms":"#).number_or_null(verdict.retry_after().map(|wait| ms(wait.as_nanos())));
+    match verdict.action() {
+        // Nearly every answer begins so.
+        Action::Allow => json.raw(r#"{"allowed":true,"action":"allow","rule":"#),
+        action => {
+            let allowed =
+                if action.is_allowed() { r#"{"allowed":true,"action":"# } else { r#"{"allowed":false,"action":"# };
+            json.raw(allowed).word(action.name()).raw(r#","rule":"#)
+        }
+    };
+    match verdict.deciding() {
+        Some(state) => write_standing(json.word(verdict.rule_name(state)), &state.decision),
+        None => json.raw(r#"null,"limit":null,"remaining":null,"reset_after_ms":null,"retry_after_ms":"#),
+    };
+    json.number_or_null(verdict.retry_after().map(|wait| ms(wait.as_nanos())));
     if verdict.action() == Action::Delay {
         // How long the caller waits before it goes on.
         json.raw(r#","delay_ms":"#).number(ms(verdict.delay().as_nanos()));
@@ -29,26 +35,30 @@ pub(super) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Option<Receip
     json.raw(r#","source":"#).word(verdict.source().name());
     if let Some(receipt) = receipt {
         // With what to refund, settle or release it.
-        json.raw(r#","receipt":"#).text(&receipt.to_string());
+        json.raw(r#","receipt":"#).word(&receipt.to_string());
     }
     json.raw(r#","rules":["#);
     for (at, state) in verdict.states().iter().enumerate() {
-        json.raw(if at == 0 { "" } else { "," });
-        write_rule(&mut json, verdict, state);
+        json.raw(if at == 0 { r#"{"rule":"# } else { r#",{"rule":"# }).word(verdict.rule_name(state));
+        write_rule(&mut json, state);
     }
     json.raw("]}");
 }
 
-fn write_rule(json: &mut Json<'_>, verdict: &Verdict, state: &RuleState) {
+fn write_rule(json: &mut Json<'_>, state: &RuleState) {
     let decision = &state.decision;
-    json.raw(r#"{"rule":"#).text(verdict.rule_name(state));
-    json.raw(r#","allowed":"#).boolean(decision.is_allowed());
+    json.raw(if decision.is_allowed() { r#","allowed":true"# } else { r#","allowed":false"# });
+    write_standing(json, decision).number_or_null(decision.retry_after().map(|wait_ns| ms(wait_ns.into())));
+    json.raw(if state.shadow { r#","shadow":true}"# } else { r#","shadow":false}"# });
+}
+
+/// How a limit stands, up to the wait, which a verdict and each of its rules have their own.
+#[inline]
+fn write_standing<'a, 'j>(json: &'j mut Json<'a>, decision: &Decision) -> &'j mut Json<'a> {
     json.raw(r#","limit":"#).number(decision.limit);
     json.raw(r#","remaining":"#).number(decision.remaining);
     json.raw(r#","reset_after_ms":"#).number_or_null(reset_after_ms(decision));
-    json.raw(r#","retry_after_ms":"#).number_or_null(decision.retry_after().map(|wait_ns| ms(wait_ns.into())));
-    json.raw(r#","shadow":"#).boolean(state.shadow);
-    json.raw("}");
+    json.raw(r#","retry_after_ms":"#)
 }
 
 /// Nobody knows when a permit without a lease comes back.

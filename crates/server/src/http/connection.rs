@@ -47,6 +47,7 @@ pub(crate) async fn serve_connection(visitor: Visitor, routes: Routes, limits: C
         service_fn(move |request: Request<Incoming>| {
             let under_way = activity.begin_request();
             let connection = Arc::clone(&connection);
+            let request = connection.0.find(request);
             async move {
                 let (routes, stopped) = &*connection;
                 let caller = Caller { address, body_at_most, is_stopping: *stopped.borrow() };

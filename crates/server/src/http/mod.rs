@@ -52,7 +52,7 @@ const ROUTES_WITHOUT_DESCRIPTION: [&str; 2] = ["/metrics", "/openapi.json"];
 /// What callers see.
 pub(crate) fn public(engine: &Arc<Engine>) -> Routes {
     let routes = public_routes().into_iter().fold(Router::new(), |router, (path, route)| router.route(path, route));
-    Routes::new(finish(routes, engine), Some(Arc::clone(engine)))
+    Routes::with_checks(finish(routes, engine), engine)
 }
 
 /// As a list, so that the description can be held to it.

@@ -15,30 +15,49 @@ use crate::engine::Engine;
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     router: Router,
-    /// Decides checks, where there are any, without the router: beside a
-    /// decision in memory even finding the way would show.
-    checks: Option<Arc<Engine>>,
+    engine: Arc<Engine>,
+    has_checks: bool,
+}
+
+/// A request, and where it goes.
+pub(crate) enum Routed<B> {
+    /// A check, of which only the body matters. It is answered without the
+    /// router: beside a decision in memory even finding the way would show.
+    Check(B),
+    /// Anything else. On the heap, because it is large, and every check would be moved about with the room for it.
+    Other(Box<Request<B>>),
 }
 
 impl Routes {
-    pub(super) fn new(router: Router, checks: Option<Arc<Engine>>) -> Routes {
-        Routes { router, checks }
+    /// Where somebody may ask for a decision.
+    pub(super) fn with_checks(router: Router, engine: &Arc<Engine>) -> Routes {
+        Routes { router, engine: Arc::clone(engine), has_checks: true }
     }
 
-    pub(crate) async fn answer<B>(&self, request: Request<B>, caller: Caller) -> Response<ResponseBody>
-    where
-        B: HttpBody<Data = Bytes, Error: Display + Into<BoxError>> + Send + 'static,
-    {
-        match &self.checks {
-            Some(engine) if request.uri().path() == CHECK_PATH && request.method() == Method::POST => {
-                check::answer_check(engine, caller, request.into_body()).await
-            }
-            // On the heap, because it is large, and would be moved about with every check.
-            _ => Box::pin(self.find(request, caller)).await.map(ResponseBody::from),
+    /// Where nobody may.
+    pub(super) fn without_checks(router: Router, engine: &Arc<Engine>) -> Routes {
+        Routes { router, engine: Arc::clone(engine), has_checks: false }
+    }
+
+    pub(crate) fn find<B>(&self, request: Request<B>) -> Routed<B> {
+        if self.has_checks && request.uri().path() == CHECK_PATH && request.method() == Method::POST {
+            Routed::Check(request.into_body())
+        } else {
+            Routed::Other(Box::new(request))
         }
     }
 
-    async fn find<B>(&self, request: Request<B>, caller: Caller) -> Response
+    pub(crate) async fn answer<B>(&self, request: Routed<B>, caller: Caller) -> Response<ResponseBody>
+    where
+        B: HttpBody<Data = Bytes, Error: Display + Into<BoxError>> + Send + 'static,
+    {
+        match request {
+            Routed::Check(body) => check::answer_check(&self.engine, caller, body).await,
+            Routed::Other(request) => Box::pin(self.answer_other(*request, caller)).await.map(ResponseBody::from),
+        }
+    }
+
+    async fn answer_other<B>(&self, request: Request<B>, caller: Caller) -> Response
     where
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {

@@ -1,5 +1,7 @@
 //! The road of a request: what the policy says of it, one step in the store, the verdict.
 
+use std::pin::pin;
+
 use smallvec::SmallVec;
 use tollgate_core::Decision;
 use tollgate_policy::{Access, Met, PlannedCharge, Request};
@@ -63,7 +65,7 @@ impl<S: Store> Limiter<S> {
     ) -> (Verdict, Receipt<S>) {
         // Walked on this stack, or else on the heap: within the futures of all callers it would be moved about.
         if self.shared.store.answers_at_once() {
-            immediately(self.walk(request, asking, watch))
+            immediately(pin!(self.walk(request, asking, watch)))
         } else {
             Box::pin(self.walk(request, asking, watch)).await
         }

@@ -11,6 +11,7 @@ mod watched;
 
 use std::error::Error;
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -344,19 +345,19 @@ impl<S: LocalStore> Limiter<S> {
     /// taken, because nobody would give them back: see [`permit`](Limiter::permit).
     #[must_use]
     pub fn check(&self, request: &Request<'_>) -> Verdict {
-        immediately(self.decide(request))
+        immediately(pin!(self.decide(request)))
     }
 
     /// What the answer would be, charging nothing.
     #[must_use]
     pub fn peek(&self, request: &Request<'_>) -> Verdict {
-        immediately(self.look(request))
+        immediately(pin!(self.look(request)))
     }
 
     /// Decides, charges, and takes permits, with a guard that lets go of them.
     /// The refusal if it may not pass.
     pub fn permit(&self, request: &Request<'_>) -> Result<Permit<S>, Box<Verdict>> {
-        match immediately(self.admit(request)) {
+        match immediately(pin!(self.admit(request))) {
             (_, Some(permit)) => Ok(permit),
             (verdict, None) => Err(Box::new(verdict)),
         }
@@ -364,12 +365,12 @@ impl<S: LocalStore> Limiter<S> {
 
     /// Decides with a receipt, for what can only be settled or refunded later.
     pub fn check_with_receipt(&self, request: &Request<'_>) -> (Verdict, Option<Receipt<S>>) {
-        immediately(self.decide_with_receipt(request))
+        immediately(pin!(self.decide_with_receipt(request)))
     }
 
     /// Replaces the estimated cost by the true one, and lets go of permits.
     pub fn settle(&self, receipt: Receipt<S>, true_cost: u64) -> Settled {
-        immediately(self.settle_by(receipt, true_cost))
+        immediately(pin!(self.settle_by(receipt, true_cost)))
     }
 }
 

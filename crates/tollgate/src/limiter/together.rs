@@ -1,5 +1,7 @@
 //! Several requests that are charged together or not at all.
 
+use std::pin::pin;
+
 use smallvec::SmallVec;
 use tollgate_core::Decision;
 use tollgate_policy::{Access, Met, Request};
@@ -58,7 +60,7 @@ impl<S: Store> Limiter<S> {
         watch: impl FnOnce(&Verdict, &Met),
     ) -> Together {
         if self.shared.store.answers_at_once() {
-            immediately(self.walk_together(asked, watch))
+            immediately(pin!(self.walk_together(asked, watch)))
         } else {
             Box::pin(self.walk_together(asked, watch)).await
         }

@@ -1,5 +1,5 @@
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -105,7 +105,7 @@ impl<S: Store> Drop for Held<S> {
         let cost = self.told_cost.or_else(|| self.true_cost.as_ref()?.get());
         let (Some(permit), Some(cost)) = (self.permit.take(), cost) else { return };
         if S::IS_LOCAL {
-            immediately(permit.settle(cost));
+            immediately(pin!(permit.settle(cost)));
         } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(permit.settle(cost));
         }

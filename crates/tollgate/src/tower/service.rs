@@ -1,5 +1,6 @@
 use std::fmt;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -52,7 +53,7 @@ where
         if !S::IS_LOCAL {
             return self.call_later(parts, body, peer, None);
         }
-        let (verdict, permit) = immediately(options.ask(&parts, peer));
+        let (verdict, permit) = immediately(pin!(options.ask(&parts, peer)));
         if !verdict.is_allowed() {
             return ResponseFuture::ready(options.refuse(&verdict, &parts));
         }

@@ -52,6 +52,7 @@ impl FromRef<Admin> for Arc<Engine> {
 /// Behind the gate, everything.
 pub(crate) fn admin_routes(admin: Admin) -> Routes {
     let gate = from_fn_with_state(admin.token.clone(), gate::gate);
+    let engine = Arc::clone(&admin.engine);
     let router = Router::new()
         .route("/metrics", get(super::metrics))
         .route("/api/rules", get(rules::rules))
@@ -65,5 +66,5 @@ pub(crate) fn admin_routes(admin: Admin) -> Routes {
         .method_not_allowed_fallback(super::wrong_method)
         .layer(gate)
         .with_state(admin);
-    Routes::new(router, None)
+    Routes::without_checks(router, &engine)
 }

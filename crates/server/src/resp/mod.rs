@@ -12,6 +12,7 @@ mod limits;
 mod parser;
 mod reply;
 mod session;
+mod short_lines;
 
 pub use arguments::Arguments;
 pub use connection::serve_connection;

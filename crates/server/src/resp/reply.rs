@@ -1,3 +1,5 @@
+use super::short_lines::ShortLines;
+
 /// How answers are written on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Protocol {
@@ -16,9 +18,6 @@ impl Protocol {
         }
     }
 }
-
-/// Room for the lines of five integers of every length: each has a kind, at most 20 characters and an end.
-const LINES_BYTES: usize = 6 * 23;
 
 /// Writes answers behind each other, to be sent together.
 pub(super) struct Reply<'a> {
@@ -97,15 +96,16 @@ impl<'a> Reply<'a> {
     /// A list of integers, which is all that the busiest command answers.
     #[inline]
     pub(super) fn integers<const COUNT: usize>(&mut self, values: [i64; COUNT]) {
-        // All lines are put together here, and written at once.
-        let mut lines = [0; LINES_BYTES];
-        match lines_of(&values, &mut lines) {
-            Some(length) => self.out.extend_from_slice(&lines[..length]),
-            None => {
-                self.array(COUNT);
-                values.into_iter().for_each(|value| self.integer(value));
+        self.array(COUNT);
+        // Short lines are put together here, and written at once.
+        let mut lines = ShortLines::new();
+        for value in values {
+            if !lines.add(value) {
+                self.out.extend_from_slice(lines.take());
+                self.integer(value);
             }
         }
+        self.out.extend_from_slice(lines.take());
     }
 
     #[inline]
@@ -115,10 +115,7 @@ impl<'a> Reply<'a> {
 
     #[inline]
     fn number(&mut self, kind: u8, value: i64) {
-        let mut line = [0; 23];
-        if let Some(length) = line_of(kind, value, &mut line) {
-            self.out.extend_from_slice(&line[..length]);
-        }
+        self.line(kind, itoa::Buffer::new().format(value).as_bytes());
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {
@@ -130,39 +127,6 @@ impl<'a> Reply<'a> {
     fn end(&mut self) {
         self.out.extend_from_slice(b"\r\n");
     }
-}
-
-/// Puts a list of integers together; returns its length, or `None` if there is not enough room.
-#[inline]
-fn lines_of(values: &[i64], room: &mut [u8; LINES_BYTES]) -> Option<usize> {
-    let mut at = line_of(b'*', i64::try_from(values.len()).ok()?, room)?;
-    for value in values {
-        at += line_of(b':', *value, room.get_mut(at..)?)?;
-    }
-    Some(at)
-}
-
-/// Most numbers have one digit or two, or say that there is none, and then the line is written at once.
-#[inline]
-fn line_of(kind: u8, value: i64, room: &mut [u8]) -> Option<usize> {
-    let (line, length) = match value {
-        0..=9 => ([kind, b'0' + value as u8, b'\r', b'\n', 0], 4),
-        -1 => ([kind, b'-', b'1', b'\r', b'\n'], 5),
-        10..=99 => ([kind, b'0' + value as u8 / 10, b'0' + value as u8 % 10, b'\r', b'\n'], 5),
-        _ => return long_line_of(kind, value, room),
-    };
-    room.get_mut(..line.len())?.copy_from_slice(&line);
-    Some(length)
-}
-
-fn long_line_of(kind: u8, value: i64, room: &mut [u8]) -> Option<usize> {
-    let mut buffer = itoa::Buffer::new();
-    let digits = buffer.format(value).as_bytes();
-    let (first, rest) = room.split_first_mut()?;
-    *first = kind;
-    rest.get_mut(..digits.len())?.copy_from_slice(digits);
-    rest.get_mut(digits.len()..digits.len() + 2)?.copy_from_slice(b"\r\n");
-    Some(digits.len() + 3)
 }
 
 #[cfg(test)]

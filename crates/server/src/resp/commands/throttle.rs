@@ -84,15 +84,14 @@ fn parse<'a, 's>(
     let quantity = u64::try_from(quantity).map_err(|_| "ERR quantity must be 0 or more".to_owned())?;
     let written = arguments.span(2, 4);
     let is_known = |memo: &QuotaMemo| memo.written.is_some() && memo.written.as_deref() == written;
-    let memo = match session.last_quota.take_if(|memo| is_known(memo)) {
-        Some(memo) => memo,
-        None => {
-            let argument = |at| integer(arguments.get(at).unwrap_or_default());
-            let numbers = Numbers { max_burst: argument(2)?, count: argument(3)?, period_s: argument(4)? };
-            QuotaMemo { asked: AskedQuota::new(numbers.quota()?), written: written.map(Box::from) }
-        }
-    };
-    Ok((key, &mut session.last_quota.insert(memo).asked, quantity))
+    if !session.last_quota.as_ref().is_some_and(is_known) {
+        let argument = |at| integer(arguments.get(at).unwrap_or_default());
+        let numbers = Numbers { max_burst: argument(2)?, count: argument(3)?, period_s: argument(4)? };
+        let asked = AskedQuota::new(numbers.quota()?);
+        session.last_quota = Some(QuotaMemo { written: written.map(Box::from), asked });
+    }
+    let memo = session.last_quota.as_mut();
+    memo.map(|memo| (key, &mut memo.asked, quantity)).ok_or_else(|| unreachable!("it was just read"))
 }
 
 fn integer(argument: &[u8]) -> Result<i64, String> {

@@ -93,12 +93,11 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A list of integers, which is all that the busiest command answers.
+    /// A list of fewer than ten integers, which is all that the busiest command answers.
     #[inline]
     pub(super) fn integers<const COUNT: usize>(&mut self, values: [i64; COUNT]) {
-        self.array(COUNT);
         // Short lines are put together here, and written at once.
-        let mut lines = ShortLines::new();
+        let mut lines = ShortLines::of_list::<COUNT>();
         for value in values {
             if !lines.add(value) {
                 self.out.extend_from_slice(lines.take());

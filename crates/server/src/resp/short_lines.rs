@@ -25,8 +25,13 @@ pub(super) struct ShortLines {
 }
 
 impl ShortLines {
-    pub(super) fn new() -> ShortLines {
-        ShortLines { bytes: [0; ROOM], length: 0 }
+    /// After the line that opens a list of so many, which are fewer than ten.
+    #[inline]
+    pub(super) fn of_list<const COUNT: usize>() -> ShortLines {
+        const { assert!(COUNT < 10, "one digit") };
+        let mut bytes = [0; ROOM];
+        bytes[..4].copy_from_slice(&[b'*', b'0' + COUNT as u8, b'\r', b'\n']);
+        ShortLines { bytes, length: 4 }
     }
 
     /// Adds the line of an integer. `false` if it is too long, or there is no more room.

@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 
 use super::response_body::ResponseBody;
 use super::routes::Routes;
-use crate::listen::{Activity, ConnectionLimits, UnderWay, Visitor, Watched, WithWatch};
+use crate::listen::{Activity, ConnectionLimits, StopFlag, UnderWay, Visitor, Watched, WithWatch};
 
 /// More header fields than a browser and three proxies send together.
 const MAX_HEADER_FIELDS: usize = 100;
@@ -41,18 +41,18 @@ pub(crate) async fn serve_connection(visitor: Visitor, routes: Routes, limits: C
     let activity = Activity::new();
     let stream = TokioIo::new(Watched::new(stream, activity.clone()));
     let answer = {
-        let (activity, stopped) = (activity.clone(), stopped.clone());
+        let (activity, stopping) = (activity.clone(), StopFlag::new(stopped.clone()));
         let (address, body_at_most) = (address.ip(), limits.body_at_most);
-        let connection = Arc::new((routes, stopped));
+        let connection = Arc::new((routes, stopping));
         service_fn(move |request: Request<Incoming>| {
             let under_way = activity.begin_request();
             let connection = Arc::clone(&connection);
             let request = connection.0.find(request);
             async move {
-                let (routes, stopped) = &*connection;
-                let caller = Caller { address, body_at_most, is_stopping: *stopped.borrow() };
+                let (routes, stopping) = &*connection;
+                let caller = Caller { address, body_at_most, is_stopping: stopping.is_up() };
                 let mut response = routes.answer(request, caller).await;
-                if *stopped.borrow() {
+                if stopping.is_up() {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
                 Ok::<_, Infallible>(response.map(|body| UntilEnd { body, _under_way: under_way }))

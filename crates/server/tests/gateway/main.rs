@@ -4,6 +4,7 @@
 mod bounds;
 mod descriptors;
 mod health;
+mod hostile_values;
 mod messages;
 mod overrides;
 mod reflection;

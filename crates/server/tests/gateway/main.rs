@@ -3,6 +3,7 @@
 
 mod bounds;
 mod descriptors;
+mod grpc_client;
 mod health;
 mod hostile_values;
 mod messages;

@@ -11,7 +11,10 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use super::text::Text;
 
 /// Members of an object within the body. Of more, nobody wants to look for two of the same name here.
-const MAX_PAIRS: usize = 32;
+pub(super) const MAX_PAIRS: usize = 32;
+
+/// Lines of headers. Who has more is looked at more closely, and must not have too many.
+pub(super) const MAX_LINES: usize = 128;
 
 /// The members of a check.
 #[derive(Deserialize)]
@@ -63,6 +66,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Headers<'a> {
                 Lines::Several(lines) => headers.extend(lines.into_iter().map(|line| (name.clone(), line))),
             }
         }
+        if headers.len() > MAX_LINES {
+            return Err(D::Error::custom("it takes a closer look"));
+        }
         Ok(Headers(headers))
     }
 }
@@ -99,6 +105,9 @@ impl<'de> Visitor<'de> for LinesVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut lines: A) -> Result<Lines<'de>, A::Error> {
         let mut read = Vec::new();
         while let Some(line) = lines.next_element()? {
+            if read.len() == MAX_LINES {
+                return Err(A::Error::custom("it takes a closer look"));
+            }
             read.push(line);
         }
         Ok(Lines::Several(read))

@@ -35,6 +35,10 @@ pub(crate) fn all(tollgate: &Process) -> Vec<(&'static str, Box<dyn Attack>)> {
         ("HTTP: no UTF-8", Repeated::of(http, &check(b"{\"path\":\"\xff\xfe\"}"))),
         ("HTTP: CR LF in an identity", Repeated::of(http, &check(br#"{"identities":{"user":"a\r\nb"}}"#))),
         ("HTTP: 60,000 brackets", Repeated::of(http, &check(&[b'['; 60_000]))),
+        // Beside each other, what so many who ask at once cost by being many, by being long, and by being wrong.
+        ("HTTP: checks, 50 at once", Flood::of(http, &check(br#"{"ip":"203.0.113.9"}"#))),
+        ("HTTP: checks of 60,000 bytes, 50 at once", Flood::of(http, &check(&long_check(60_000)))),
+        ("HTTP: 60,000 brackets, 50 at once", Flood::of(http, &check(&[b'['; 60_000]))),
         ("gRPC: no HTTP/2", Repeated::of(grpc, b"GET / HTTP/1.1\r\n\r\n")),
         ("2,000 who trickle, on all", Box::new(Trickle { servers: [http, grpc, resp], streams: Vec::new(), at: 0 })),
     ]
@@ -43,6 +47,11 @@ pub(crate) fn all(tollgate: &Process) -> Vec<(&'static str, Box<dyn Attack>)> {
 fn post(field: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("POST /v1/check HTTP/1.1\r\nhost: tollgate\r\n{field}\r\n\r\n");
     [head.as_bytes(), body].concat()
+}
+
+/// A check that is well formed, of about so many bytes.
+fn long_check(bytes: usize) -> Vec<u8> {
+    format!(r#"{{"path":"/{}"}}"#, "a".repeat(bytes)).into_bytes()
 }
 
 struct Nothing;
@@ -106,6 +115,46 @@ impl Attack for Poured {
                 self.stream = connect(self.server);
                 let _ = self.stream.as_mut().map(|stream| stream.write(&self.head));
             }
+        }
+    }
+}
+
+/// The same bytes on many connections, again as soon as they are answered.
+struct Flood {
+    server: SocketAddr,
+    bytes: Vec<u8>,
+    /// Each with how many of the bytes were sent.
+    streams: Vec<(TcpStream, usize)>,
+}
+
+impl Flood {
+    const CONNECTIONS: usize = 50;
+
+    fn of(server: SocketAddr, bytes: &[u8]) -> Box<Flood> {
+        Box::new(Flood { server, bytes: bytes.to_vec(), streams: Vec::new() })
+    }
+}
+
+impl Attack for Flood {
+    fn step(&mut self) {
+        let mut answer = [0; 4096];
+        let bytes = &self.bytes;
+        self.streams.retain_mut(|(stream, sent)| {
+            if *sent == bytes.len() {
+                // An answer is short, and comes in one piece.
+                match stream.read(&mut answer) {
+                    Ok(0) => return false,
+                    Ok(_) => *sent = 0,
+                    Err(_) => return true,
+                }
+            }
+            *sent += stream.write(&bytes[*sent..]).unwrap_or(0);
+            true
+        });
+        while self.streams.len() < Flood::CONNECTIONS
+            && let Some(stream) = connect(self.server)
+        {
+            self.streams.push((stream, 0));
         }
     }
 }

@@ -2,6 +2,10 @@
 //! would take as long for a request as the server.
 
 use prost::Message;
+use tollgate_testbed::http2::{
+    DATA, END_HEADERS, END_STREAM, FrameHead, GOAWAY, HEADERS, RST_STREAM, acknowledge, greet, grpc_message,
+    write_frame,
+};
 
 use crate::dialect::Dialect;
 
@@ -17,19 +21,6 @@ pub(crate) struct Rls {
     messages: usize,
 }
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
-const FRAME_HEAD: usize = 9;
-
 /// `:method POST`, `:scheme http`, and the four fields that the first request has put into the server's table.
 const LATER_FIELDS: &[u8] = &[0x83, 0x86, 0xc1, 0xc0, 0xbf, 0xbe];
 
@@ -44,27 +35,22 @@ impl Rls {
         literal(&mut fields, &[0x41], "tollgate");
         literal(&mut fields, &[0x5f], "application/grpc");
         literal(&mut fields, b"\x40\x02te", "trailers");
-        let encoded = ask.encode_to_vec();
-        let mut message = vec![0];
-        message.extend(u32::try_from(encoded.len()).unwrap().to_be_bytes());
-        message.extend(encoded);
+        let message = grpc_message(&ask.encode_to_vec());
         Rls { first_fields: fields, message, next_stream: 1, heard: Vec::new(), messages: 0 }
     }
 
     /// How many answers end in one frame.
-    fn frame(&mut self, kind: u8, flags: u8, payload: &[u8], said: &mut Vec<u8>) -> usize {
-        match kind {
+    fn frame(&mut self, head: FrameHead, payload: &[u8], said: &mut Vec<u8>) -> usize {
+        match head.kind {
             DATA => self.messages += usize::from(!payload.is_empty()),
-            HEADERS if flags & END_STREAM != 0 => {
+            HEADERS if head.flags & END_STREAM != 0 => {
                 // An error has no message before its end.
                 assert!(self.messages > 0, "the server answers with an error");
                 self.messages -= 1;
                 return 1;
             }
-            SETTINGS if flags & ACK == 0 => frame(said, SETTINGS, ACK, 0, &[]),
-            PING if flags & ACK == 0 => frame(said, PING, ACK, 0, payload),
             RST_STREAM | GOAWAY => panic!("the server gives up"),
-            _ => {}
+            _ => acknowledge(said, head, payload),
         }
         0
     }
@@ -72,16 +58,13 @@ impl Rls {
 
 impl Dialect for Rls {
     fn greet(&mut self, said: &mut Vec<u8>) {
-        said.extend_from_slice(PREFACE);
-        frame(said, SETTINGS, 0, 0, &[]);
-        // As much as there can be, so that no answer ever waits for us.
-        frame(said, WINDOW_UPDATE, 0, 0, &(0x7fff_ffff_u32 - 65_535).to_be_bytes());
+        greet(said);
     }
 
     fn ask(&mut self, said: &mut Vec<u8>) {
         let fields = if self.next_stream == 1 { &self.first_fields } else { LATER_FIELDS };
-        frame(said, HEADERS, END_HEADERS, self.next_stream, fields);
-        frame(said, DATA, END_STREAM, self.next_stream, &self.message);
+        write_frame(said, HEADERS, END_HEADERS, self.next_stream, fields);
+        write_frame(said, DATA, END_STREAM, self.next_stream, &self.message);
         self.next_stream += 2;
     }
 
@@ -89,24 +72,17 @@ impl Dialect for Rls {
         let mut heard = std::mem::take(&mut self.heard);
         heard.extend_from_slice(bytes);
         let (mut answers, mut rest) = (0, heard.as_slice());
-        while let Some(head) = rest.get(..FRAME_HEAD) {
-            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-            let Some(payload) = rest.get(FRAME_HEAD..FRAME_HEAD + length) else { break };
-            answers += self.frame(head[3], head[4], payload, said);
-            rest = &rest[FRAME_HEAD + length..];
+        while let Some((head, behind)) = rest.split_first_chunk() {
+            let head = FrameHead::read(*head);
+            let Some((payload, next)) = behind.split_at_checked(head.length) else { break };
+            answers += self.frame(head, payload, said);
+            rest = next;
         }
         let ended = heard.len() - rest.len();
         heard.drain(..ended);
         self.heard = heard;
         answers
     }
-}
-
-fn frame(said: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    said.extend_from_slice(&[length[1], length[2], length[3], kind, flags]);
-    said.extend_from_slice(&stream.to_be_bytes());
-    said.extend_from_slice(payload);
 }
 
 fn literal(fields: &mut Vec<u8>, name: &[u8], value: &str) {

@@ -1,8 +1,11 @@
 //! How long a well-behaved client waits while somebody else means harm, and how
-//! much memory the service takes then.
+//! much memory and processor time the service takes then.
 //!
 //! One thread does both in turn: a step of the attack, then one request over each
-//! front end, so that no scheduler stands between the clock and the service.
+//! front end, so that no scheduler stands between the clock and the service. On a
+//! busy machine one does all the same: then the longest waits are those for a
+//! processor, with or without an attack, and the time that the service itself has
+//! spent on a turn is what can be compared.
 
 use std::time::{Duration, Instant};
 
@@ -24,18 +27,21 @@ pub(crate) fn measure(effort: Effort) {
     // As long as all turns of one contestant of the other benchmarks.
     let time = effort.turn * u32::try_from(effort.rounds).unwrap() / 2;
     println!(
-        "\n| while others send | {} | memory, MB |",
+        "\n| while others send | {} | CPU us a turn | memory, MB |",
         FRONT_ENDS.map(|name| format!("{name} p50, us | p99, us")).join(" | ")
     );
-    println!("| --- |{} --- |", " --- | --- |".repeat(FRONT_ENDS.len()));
+    println!("| --- |{} --- | --- |", " --- | --- |".repeat(FRONT_ENDS.len()));
     for (name, mut attack) in all(&tollgate) {
         eprintln!("hostile: {name}");
+        let cpu_before_ns = tollgate.cpu_ns();
         let waits = polite_waits(&tollgate, &mut *attack, time);
+        let cpu_us = (tollgate.cpu_ns() - cpu_before_ns) as f64 / 1e3 / waits[0].len() as f64;
         let quantiles = waits.iter().map(|waits| {
             let us = |quantile| waits.value_at_quantile(quantile) as f64 / 1e3;
             format!("{:.0} | {:.0}", us(0.5), us(0.99))
         });
-        println!("| {name} | {} | {} |", quantiles.collect::<Vec<_>>().join(" | "), tollgate.resident_mb());
+        let quantiles = quantiles.collect::<Vec<_>>().join(" | ");
+        println!("| {name} | {quantiles} | {cpu_us:.0} | {} |", tollgate.resident_mb());
     }
 }
 

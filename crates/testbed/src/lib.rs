@@ -4,6 +4,7 @@ mod certificates;
 mod cluster;
 mod directory;
 mod fault_proxy;
+pub mod http2;
 mod port;
 mod redis;
 mod reply;

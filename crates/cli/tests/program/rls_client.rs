@@ -4,20 +4,13 @@ use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use tollgate_testbed::http2::{
+    DATA, END_HEADERS, END_STREAM, FrameHead, GOAWAY, HEADERS, RST_STREAM, acknowledge, greet, grpc_message,
+    write_frame,
+};
+
 /// Nothing here takes long; a test that hangs should fail.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
 
 /// A connection that asks Envoy's rate limit service, one call at a time.
 pub(crate) struct RlsClient {
@@ -32,10 +25,8 @@ impl RlsClient {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut client = RlsClient { stream: BufReader::new(stream), next_stream: 1, stays: true };
-        let mut greeting = PREFACE.to_vec();
-        greeting.extend(frame(SETTINGS, 0, 0, &[]));
-        // As much as there can be, so that no answer ever waits until we have room for it.
-        greeting.extend(frame(WINDOW_UPDATE, 0, 0, &(0x7fff_ffff_u32 - 65_535).to_be_bytes()));
+        let mut greeting = Vec::new();
+        greet(&mut greeting);
         client.send(&greeting);
         client
     }
@@ -45,15 +36,14 @@ impl RlsClient {
     pub(crate) fn ask(&mut self) -> bool {
         let stream = self.next_stream;
         self.next_stream += 2;
-        let mut call = frame(HEADERS, END_HEADERS, stream, &fields());
-        call.extend(frame(DATA, END_STREAM, stream, &message()));
+        let mut call = Vec::new();
+        write_frame(&mut call, HEADERS, END_HEADERS, stream, &fields());
+        write_frame(&mut call, DATA, END_STREAM, stream, &message());
         self.send(&call);
         let mut has_message = false;
         loop {
-            let (kind, flags, on, payload) = self.frame();
-            match kind {
-                SETTINGS if flags & ACK == 0 => self.send(&frame(SETTINGS, ACK, 0, &[])),
-                PING if flags & ACK == 0 => self.send(&frame(PING, ACK, 0, &payload)),
+            let (head, payload) = self.frame();
+            match head.kind {
                 GOAWAY => {
                     self.stays = false;
                     let last = u32::from_be_bytes(payload[..4].try_into().unwrap());
@@ -63,12 +53,16 @@ impl RlsClient {
                     }
                 }
                 RST_STREAM => panic!("a call was cut off"),
-                DATA if on == stream => has_message = true,
-                HEADERS if on == stream && flags & END_STREAM != 0 => {
+                DATA if head.stream == stream => has_message = true,
+                HEADERS if head.stream == stream && head.flags & END_STREAM != 0 => {
                     assert!(has_message, "a call was answered with an error");
                     return self.stays;
                 }
-                _ => {}
+                _ => {
+                    let mut answer = Vec::new();
+                    acknowledge(&mut answer, head, &payload);
+                    self.send(&answer);
+                }
             }
         }
     }
@@ -77,21 +71,14 @@ impl RlsClient {
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
-    fn frame(&mut self) -> (u8, u8, u32, Vec<u8>) {
-        let mut head = [0; 9];
+    fn frame(&mut self) -> (FrameHead, Vec<u8>) {
+        let mut head = [0; FrameHead::BYTES];
         self.stream.read_exact(&mut head).unwrap();
-        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        let head = FrameHead::read(head);
+        let mut payload = vec![0; head.length];
         self.stream.read_exact(&mut payload).unwrap();
-        (head[3], head[4], u32::from_be_bytes(head[5..].try_into().unwrap()), payload)
+        (head, payload)
     }
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut bytes = vec![length[1], length[2], length[3], kind, flags];
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend(payload);
-    bytes
 }
 
 /// The fields of a call. None is remembered, so that every call says all of them.
@@ -115,10 +102,7 @@ fn fields() -> Vec<u8> {
 fn message() -> Vec<u8> {
     let entry = [member(1, b"remote_address"), member(2, b"203.0.113.9")].concat();
     let ask = [member(1, b"domain"), member(2, &member(1, &entry))].concat();
-    let mut message = vec![0];
-    message.extend(u32::try_from(ask.len()).unwrap().to_be_bytes());
-    message.extend(ask);
-    message
+    grpc_message(&ask)
 }
 
 /// A member of a protobuf message that has a length.

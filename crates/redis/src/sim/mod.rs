@@ -5,13 +5,20 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod afterwards;
 mod books;
+mod caller;
+mod met;
+mod plan;
 mod replayed;
+mod rule;
 mod scenario;
+mod seen;
 pub(crate) mod shard;
 mod world;
 
-use self::scenario::{Met, run};
+use self::met::Met;
+use self::scenario::run;
 use crate::store::planted::Planted;
 
 /// How many seeds an ordinary run plays.

@@ -3,6 +3,7 @@ use std::net::IpAddr;
 use serde_json::{Map, Value};
 use tollgate::Request;
 
+use super::bounded_json;
 use super::problem::Problem;
 use super::straight_body::StraightBody;
 use super::text::Text;
@@ -28,6 +29,12 @@ impl<'a> CheckBody<'a> {
     /// The most checks in a batch. Each is a decision that others on the same thread wait for.
     pub(super) const MAX_BATCH: usize = 1_000;
 
+    /// The most values in a check, objects and lists among them: more headers than any server takes.
+    const MAX_VALUES: usize = 256;
+
+    /// The most in a batch. Its checks have a kilobyte each, which has no room for more that mean anything.
+    const MAX_BATCH_VALUES: usize = CheckBody::MAX_BATCH * 32;
+
     /// Reads it. A member that is null is absent.
     pub(super) fn parse(body: &'a [u8]) -> Result<CheckBody<'a>, Problem> {
         match StraightBody::parse(body) {
@@ -41,7 +48,7 @@ impl<'a> CheckBody<'a> {
         if body.is_empty() {
             return Err(Problem::bad_body("it is empty; a check that says nothing is {}"));
         }
-        CheckBody::read(json(body)?)
+        CheckBody::read(json(body, CheckBody::MAX_VALUES)?)
     }
 
     fn of(straight: StraightBody<'a>) -> CheckBody<'a> {
@@ -60,7 +67,7 @@ impl<'a> CheckBody<'a> {
 
     /// Reads a list of them.
     pub(super) fn parse_batch(body: &[u8]) -> Result<Vec<CheckBody<'a>>, Problem> {
-        let Value::Array(checks) = json(body)? else {
+        let Value::Array(checks) = json(body, CheckBody::MAX_BATCH_VALUES)? else {
             return Err(Problem::bad_body("it must be a JSON array of checks"));
         };
         if checks.len() > CheckBody::MAX_BATCH {
@@ -129,8 +136,8 @@ impl<'a> CheckBody<'a> {
     }
 }
 
-fn json(body: &[u8]) -> Result<Value, Problem> {
-    serde_json::from_slice(body).map_err(|error| Problem::bad_body(&error.to_string()))
+fn json(body: &[u8], max_values: usize) -> Result<Value, Problem> {
+    bounded_json::parse(body, max_values).map_err(|error| Problem::bad_body(&error.to_string()))
 }
 
 fn boolean(member: &str, value: &Value) -> Result<bool, Problem> {
@@ -206,6 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::http::straight_body::{MAX_LINES, MAX_PAIRS};
 
     #[test]
     fn a_body_means_the_same_on_both_roads() {
@@ -220,6 +228,10 @@ mod tests {
             r#"[null,null,null,null,null,null,null,null]"#,
         ] {
             assert_both_roads_agree(body.as_bytes());
+        }
+        let lines = |count| format!(r#"{{"headers":{{"a":[{}]}}}}"#, vec!["\"\""; count].join(","));
+        for count in [100, 150, 253, 254, 1_000] {
+            assert_both_roads_agree(lines(count).as_bytes());
         }
         let well_formed = r#"{"ip":"203.0.113.9","headers":{"x":["1","2"]},"identities":{"user":"42"}}"#;
         assert!(StraightBody::parse(well_formed.as_bytes()).is_some(), "what is well formed is read straight");
@@ -313,5 +325,20 @@ mod tests {
         let members: Vec<String> = (0..100).map(|at| format!("\"x-{at}\":\"{at}\"")).collect();
         let body = format!("{{\"headers\":{{{}}}}}", members.join(","));
         assert_eq!(CheckBody::parse(body.as_bytes()).map(|check| check.headers.len()).ok(), Some(100));
+    }
+
+    #[test]
+    fn the_most_that_is_read_straight_is_not_too_much_for_a_closer_look() {
+        // Every member there is, as many names as may be, and as many lines.
+        let names = |count: usize| (0..count).map(|at| format!("\"x-{at}\""));
+        let lists = names(MAX_PAIRS).map(|name| format!("{name}:[{}]", vec!["\"\""; MAX_LINES / MAX_PAIRS].join(",")));
+        let identities = names(MAX_PAIRS).map(|name| format!("{name}:\"\""));
+        let body = format!(
+            r#"{{"ip":"::1","method":"","host":"","path":"","headers":{{{}}},"identities":{{{}}},"cost":1,"receipt":true}}"#,
+            lists.collect::<Vec<_>>().join(","),
+            identities.collect::<Vec<_>>().join(",")
+        );
+        assert!(StraightBody::parse(body.as_bytes()).is_some());
+        assert_both_roads_agree(body.as_bytes());
     }
 }

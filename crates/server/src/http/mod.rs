@@ -3,6 +3,7 @@
 mod admin;
 mod answer_body;
 mod body;
+mod bounded_json;
 mod check;
 mod check_body;
 mod connection;

@@ -7,7 +7,10 @@ use super::scanner::Scanner;
 use super::text::Text;
 
 /// Members of an object within the body. Of more, nobody wants to look for two of the same name here.
-const MAX_PAIRS: usize = 32;
+pub(super) const MAX_PAIRS: usize = 32;
+
+/// Lines of headers. Who has more is looked at more closely, and must not have too many.
+pub(super) const MAX_LINES: usize = 128;
 
 /// The members of a check.
 #[derive(Default)]
@@ -59,7 +62,7 @@ fn once<T>(member: &mut Option<T>, value: T) -> Option<()> {
 fn identities<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
     let mut pairs: Pairs<'a> = Vec::new();
     scanner.object(|name, scanner| {
-        is_new(&pairs, name).then_some(())?;
+        (pairs.len() < MAX_PAIRS && is_new(&pairs, name)).then_some(())?;
         pairs.push((name.into(), scanner.string()?.into()));
         Some(())
     })?;
@@ -70,13 +73,18 @@ fn identities<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
 /// An object of strings, or of lists of strings: then a header occurs several times.
 fn headers<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
     let mut pairs: Pairs<'a> = Vec::new();
+    let mut names = 0;
     scanner.object(|name, scanner| {
-        is_new(&pairs, name).then_some(())?;
-        let mut add = |line: &'a str| pairs.push((name.into(), line.into()));
+        (names < MAX_PAIRS && is_new(&pairs, name)).then_some(())?;
+        names += 1;
+        let mut add = |line: &'a str| {
+            pairs.push((name.into(), line.into()));
+            (pairs.len() <= MAX_LINES).then_some(())
+        };
         if scanner.is_at(b'[') {
-            return scanner.list(|scanner| scanner.string().map(&mut add));
+            return scanner.list(|scanner| add(scanner.string()?));
         }
-        scanner.string().map(add)
+        add(scanner.string()?)
     })?;
     // The lines of one header stay in their order.
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -84,5 +92,5 @@ fn headers<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
 }
 
 fn is_new(pairs: &Pairs<'_>, name: &str) -> bool {
-    pairs.len() < MAX_PAIRS && pairs.iter().all(|(known, _)| known.as_str() != name)
+    pairs.iter().all(|(known, _)| known.as_str() != name)
 }

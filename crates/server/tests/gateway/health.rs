@@ -45,8 +45,8 @@ fn it_says_that_it_serves() {
 #[test]
 fn whoever_watches_is_told_the_end_and_does_not_hold_it_up() {
     let running = Running::under(POLICY);
-    let mut client = Grpc::new(running.channel.clone());
-    let runtime = std::sync::Arc::clone(&running.runtime);
+    let mut client = Grpc::new(running.client.channel.clone());
+    let runtime = std::sync::Arc::clone(&running.client.runtime);
     let mut watched = runtime.block_on(async {
         client.ready().await.unwrap();
         let path = PathAndQuery::from_static("/grpc.health.v1.Health/Watch");

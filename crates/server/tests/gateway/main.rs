@@ -3,7 +3,9 @@
 
 mod bounds;
 mod descriptors;
+mod grpc_client;
 mod health;
+mod hostile_values;
 mod messages;
 mod overrides;
 mod reflection;

@@ -58,8 +58,8 @@ struct Failed {
 }
 
 fn told(running: &Running, path: &'static str, questions: Vec<Question>) -> Vec<Told> {
-    let mut client = Grpc::new(running.channel.clone());
-    running.runtime.block_on(async {
+    let mut client = Grpc::new(running.client.channel.clone());
+    running.client.runtime.block_on(async {
         client.ready().await.unwrap();
         let codec = ProstCodec::<Question, Told>::default();
         let request = tonic::Request::new(tokio_stream::iter(questions));
@@ -130,8 +130,8 @@ fn what_does_not_exist_is_said_and_the_end_of_the_service_ends_it() {
     let answers = told(&running, path, vec![asked("no.proto", ""), asked("", "no.Service"), Question::default()]);
     let codes: Vec<i32> = answers.into_iter().map(|answer| answer.error.unwrap().code).collect();
     assert_eq!(codes, [5, 5, 12]);
-    let mut client = Grpc::new(running.channel.clone());
-    let runtime = std::sync::Arc::clone(&running.runtime);
+    let mut client = Grpc::new(running.client.channel.clone());
+    let runtime = std::sync::Arc::clone(&running.client.runtime);
     let mut open = runtime.block_on(async {
         client.ready().await.unwrap();
         let codec = ProstCodec::<Question, Told>::default();

@@ -4,18 +4,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use http::uri::PathAndQuery;
 use prost::Message;
-use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tollgate::ManualClock;
 use tollgate::policy::parse;
 use tollgate_server::{Drained, Engine, Listeners, Server};
 use tonic::Code;
-use tonic::client::Grpc;
-use tonic::transport::{Channel, Endpoint};
-use tonic_prost::ProstCodec;
 
+use crate::grpc_client::GrpcClient;
 use crate::messages::{Answer, Ask};
 
 pub(crate) const S_NS: u64 = 1_000_000_000;
@@ -23,8 +19,7 @@ pub(crate) const S_NS: u64 = 1_000_000_000;
 pub(crate) struct Running {
     pub(crate) grpc: SocketAddr,
     pub(crate) clock: ManualClock,
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) channel: Channel,
+    pub(crate) client: GrpcClient,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Drained>>,
 }
@@ -46,9 +41,8 @@ impl Running {
         });
         let serving = Arc::clone(&runtime);
         let thread = std::thread::spawn(move || serving.block_on(serve));
-        let endpoint = Endpoint::from_shared(format!("http://{grpc}")).unwrap();
-        let channel = runtime.block_on(endpoint.connect()).unwrap();
-        Running { grpc, clock, runtime, channel, stop: Some(stop), thread: Some(thread) }
+        let client = GrpcClient::open(grpc, &runtime);
+        Running { grpc, clock, client, stop: Some(stop), thread: Some(thread) }
     }
 
     /// The answer to a question that is well formed.
@@ -58,7 +52,7 @@ impl Running {
 
     /// The answer, or the error and its message.
     pub(crate) fn try_answer(&self, ask: &Ask) -> Result<Answer, (Code, String)> {
-        self.call("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", ask.clone())
+        self.client.should_rate_limit(ask)
     }
 
     pub(crate) fn call<Q, A>(&self, path: &'static str, question: Q) -> Result<A, (Code, String)>
@@ -66,14 +60,7 @@ impl Running {
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        let mut client = Grpc::new(self.channel.clone());
-        let called = async {
-            client.ready().await.unwrap();
-            let codec = ProstCodec::<Q, A>::default();
-            client.unary(tonic::Request::new(question), PathAndQuery::from_static(path), codec).await
-        };
-        let answered = self.runtime.block_on(called);
-        answered.map(tonic::Response::into_inner).map_err(|status| (status.code(), status.message().to_owned()))
+        self.client.call(path, question)
     }
 
     /// Tells it to stop, and waits until it has.

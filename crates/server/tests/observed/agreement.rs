@@ -84,7 +84,7 @@ fn for_envoy() {
     assert_agree(&service, "grpc", |told| {
         for path in PATHS {
             let entries = descriptor(&[("remote_address", "203.0.113.4"), ("path", path)]);
-            let status = service.should_rate_limit(ask(&[entries])).statuses.remove(0);
+            let status = service.should_rate_limit(&ask(&[entries])).statuses.remove(0);
             let outcome = if status.code == OVER_LIMIT { "reject" } else { "allow" };
             tell(told, &status.current_limit.unwrap().name, outcome);
         }
@@ -97,9 +97,9 @@ fn for_several_descriptors_the_one_that_refuses_is_counted() {
     let free = descriptor(&[("remote_address", "203.0.113.5"), ("path", "/")]);
     let login = descriptor(&[("remote_address", "203.0.113.6"), ("path", "/login")]);
     let both = || ask(&[free.clone(), login.clone()]);
-    (0..2).for_each(|_| assert_eq!(service.should_rate_limit(both()).overall_code, messages::OK));
+    (0..2).for_each(|_| assert_eq!(service.should_rate_limit(&both()).overall_code, messages::OK));
     let before = service.scrape();
-    let refused = service.should_rate_limit(both());
+    let refused = service.should_rate_limit(&both());
     let refusing: Vec<&str> = refused
         .statuses
         .iter()

@@ -5,6 +5,8 @@ mod agreement;
 #[path = "../service/client.rs"]
 #[allow(dead_code, reason = "made for those who speak nothing but HTTP")]
 mod client;
+#[path = "../gateway/grpc_client.rs"]
+mod grpc_client;
 #[path = "../gateway/messages.rs"]
 #[allow(dead_code, reason = "made for those who speak nothing but gRPC")]
 mod messages;

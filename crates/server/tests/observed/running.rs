@@ -4,18 +4,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use http::uri::PathAndQuery;
 use serde_json::Value;
-use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tollgate::ManualClock;
 use tollgate::policy::parse;
 use tollgate_server::{Drained, Engine, Listener, Listeners, Server};
-use tonic::client::Grpc;
-use tonic::transport::{Channel, Endpoint};
-use tonic_prost::ProstCodec;
 
 use crate::client::{self, Connection, Response};
+use crate::grpc_client::GrpcClient;
 use crate::messages::{Answer, Ask};
 use crate::resp_client::RespClient;
 use crate::scrape::Scrape;
@@ -24,8 +20,7 @@ pub(crate) struct Running {
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) resp: SocketAddr,
-    runtime: Arc<Runtime>,
-    channel: Channel,
+    grpc: GrpcClient,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Drained>>,
 }
@@ -51,9 +46,8 @@ impl Running {
         });
         let serving = Arc::clone(&runtime);
         let thread = std::thread::spawn(move || serving.block_on(serve));
-        let endpoint = Endpoint::from_shared(format!("http://{grpc}")).unwrap();
-        let channel = runtime.block_on(endpoint.connect()).unwrap();
-        Running { http, admin, resp, runtime, channel, stop: Some(stop), thread: Some(thread) }
+        let grpc = GrpcClient::open(grpc, &runtime);
+        Running { http, admin, resp, grpc, stop: Some(stop), thread: Some(thread) }
     }
 
     pub(crate) fn post(&self, path: &str, body: &str) -> Value {
@@ -73,14 +67,8 @@ impl Running {
     }
 
     /// As Envoy asks.
-    pub(crate) fn should_rate_limit(&self, ask: Ask) -> Answer {
-        let path = PathAndQuery::from_static("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
-        let mut client = Grpc::new(self.channel.clone());
-        let called = async {
-            client.ready().await.unwrap();
-            client.unary(tonic::Request::new(ask), path, ProstCodec::<Ask, Answer>::default()).await
-        };
-        self.runtime.block_on(called).unwrap().into_inner()
+    pub(crate) fn should_rate_limit(&self, ask: &Ask) -> Answer {
+        self.grpc.should_rate_limit(ask).unwrap()
     }
 
     pub(crate) fn resp_client(&self) -> RespClient {

@@ -56,6 +56,39 @@ fn an_unknown_member_is_named() {
 }
 
 #[test]
+fn a_body_of_too_many_values_is_refused_before_its_end() {
+    let service = Running::start();
+    let members = |count| (0..count).map(|at| format!("\"x-{at}\":\"\"")).collect::<Vec<_>>().join(",");
+    // Behind the one too many stands what is no JSON at all.
+    for body in [
+        format!("{{{},}}", members(300)),
+        format!("{{\"headers\":{{{},}}}}", members(300)),
+        format!("{{\"headers\":{{\"x\":[{}]}}}}", "\"\",".repeat(5_000)),
+        format!("[{}", "[],".repeat(20_000)),
+    ] {
+        let told = detail(&request(service.http, "POST", "/v1/check", &body), 400);
+        assert!(told.starts_with("the body cannot be read: it has more than 256 values at line 1"), "{told}");
+    }
+    let batch = format!("[{}", "{\"a\":0},".repeat(20_000));
+    let told = detail(&request(service.http, "POST", "/v1/check/batch", &batch), 400);
+    assert!(told.starts_with("the body cannot be read: it has more than 32000 values at line 1"), "{told}");
+    // As many headers as any server takes are no such thing.
+    let many = format!("{{\"headers\":{{{}}}}}", members(200));
+    assert_eq!(service.check(&many)["allowed"], true);
+}
+
+#[test]
+fn a_batch_of_full_checks_is_not_too_much() {
+    let service = Running::start();
+    let headers: Vec<String> = (0..20).map(|at| format!("\"accept-something-{at}\":\"gzip, br\"")).collect();
+    let check =
+        format!(r#"{{"ip":"203.0.113.9","method":"GET","path":"/","headers":{{{}}},"cost":0}}"#, headers.join(","));
+    let batch = format!("[{}]", vec![check; 1_000].join(","));
+    let response = request(service.http, "POST", "/v1/check/batch", &batch);
+    assert_eq!((response.status, response.json().as_array().map(Vec::len)), (200, Some(1_000)));
+}
+
+#[test]
 fn a_body_that_is_no_object_is_refused() {
     let service = Running::start();
     let nested = "[".repeat(60_000);

@@ -11,6 +11,7 @@ mod check;
 mod client;
 mod connections;
 mod forward_auth;
+mod forward_auth_without_store;
 mod limits;
 mod load;
 mod metrics;

@@ -1,0 +1,170 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use tollgate_core::{AlgorithmKind, Decision};
+use tollgate_store::{KeyedCharge, Mode, Outcome, Refusals, Source, Store};
+
+use super::plan::{Plan, key_bytes};
+use super::rule::Rule;
+use super::seen::Seen;
+use super::world::{Link, SharedWorld, locked};
+use crate::store::{RedisLimit, RedisReceipt, SeenReceipt, SharedStore};
+
+/// Somebody who makes requests and checks what comes of them.
+pub(super) struct Caller {
+    pub(super) world: SharedWorld,
+    pub(super) stores: Arc<Vec<SharedStore<Link>>>,
+    pub(super) limits: Arc<Vec<Vec<RedisLimit>>>,
+    pub(super) rules: Arc<Vec<Rule>>,
+    pub(super) deadline: Duration,
+    pub(super) is_quiet: bool,
+    pub(super) seen: Arc<Mutex<Seen>>,
+}
+
+impl Caller {
+    pub(super) async fn request(self, plan: Plan) {
+        let keys: Vec<Vec<u8>> = plan.charges.iter().map(|charge| key_bytes(charge.1)).collect();
+        let limits = &self.limits[plan.instance];
+        let charges: Vec<KeyedCharge<'_, RedisLimit>> = plan
+            .charges
+            .iter()
+            .zip(&keys)
+            .map(|((rule, _, cost, mode), key)| KeyedCharge {
+                limit: &limits[*rule],
+                key,
+                cost: *cost,
+                mode: *mode,
+                receipt: true,
+            })
+            .collect();
+        for asked in &charges {
+            let (_, target) = self.stores[plan.instance].target(asked.limit, asked.key);
+            locked(&self.world).books.know(&target.key);
+        }
+        let began = Instant::now();
+        let decided = self.stores[plan.instance].decide(&charges);
+        let outcome = match plan.gives_up {
+            Some(patience) => match timeout(patience, decided).await {
+                Ok(outcome) => outcome,
+                Err(_) => {
+                    self.seen.lock().unwrap().met.dropped += 1;
+                    return;
+                }
+            },
+            None => decided.await,
+        };
+        // Timers of the runtime are a millisecond apart.
+        if began.elapsed() > self.deadline + Duration::from_millis(2) {
+            self.violate(format!("a check took {:?}", began.elapsed()));
+        }
+        self.count(&outcome);
+        if outcome.decisions.len() != charges.len() {
+            return self.violate(format!("{} charges, {} answers", charges.len(), outcome.decisions.len()));
+        }
+        if self.is_quiet && outcome.source == Source::Fallback {
+            self.violate("a fallback without any trouble".into());
+        }
+        if !outcome.passed {
+            return self.check_refusal(&plan, &charges, &outcome);
+        }
+        self.check_passed(&plan, &charges, &outcome);
+        self.afterwards(&plan, outcome.receipts).await;
+    }
+
+    pub(super) fn violate(&self, what: String) {
+        locked(&self.world).books.violate(what);
+    }
+
+    fn count(&self, outcome: &Outcome<RedisReceipt>) {
+        let met = &mut self.seen.lock().unwrap().met;
+        met.passed += u64::from(outcome.passed);
+        met.refused += u64::from(!outcome.passed);
+        met.cached += u64::from(outcome.source == Source::Cached);
+        met.fallbacks += u64::from(outcome.source == Source::Fallback);
+    }
+
+    fn check_refusal(&self, plan: &Plan, charges: &[KeyedCharge<'_, RedisLimit>], outcome: &Outcome<RedisReceipt>) {
+        if !outcome.receipts.is_empty() {
+            self.violate("a refused request has receipts".into());
+        }
+        let binding = |asked: &KeyedCharge<'_, RedisLimit>| matches!(asked.mode, Mode::Enforce | Mode::Guard);
+        let refuses =
+            |at: &usize| outcome.asked.contains(*at) && binding(&charges[*at]) && !outcome.decisions[*at].is_allowed();
+        let refusing: Vec<usize> = (0..charges.len()).filter(refuses).collect();
+        if refusing.is_empty() {
+            self.violate(format!("refused by nobody: {plan:?} {outcome:?}"));
+        }
+        if outcome.source != Source::Cached {
+            return;
+        }
+        for at in refusing {
+            let (slot, target) = self.stores[plan.instance].target(charges[at].limit, charges[at].key);
+            let within = match self.rules[plan.charges[at].0].options.refusals {
+                Refusals::Counted => return self.violate("remembered what must be counted".into()),
+                Refusals::Brief => Duration::from_millis(1_020),
+                Refusals::Final => Duration::from_secs(3_600),
+            };
+            let mut world = locked(&self.world);
+            let is_stale = world.books.may_be_stale(plan.instance, &target.key, within);
+            if !is_stale && !world.would_refuse(slot, &target, charges[at].cost) {
+                world.books.violate(format!("a refusal was remembered that does not hold: {plan:?} {outcome:?}"));
+            }
+        }
+    }
+
+    fn check_passed(&self, plan: &Plan, charges: &[KeyedCharge<'_, RedisLimit>], outcome: &Outcome<RedisReceipt>) {
+        for (at, asked) in charges.iter().enumerate() {
+            let receipt = outcome.receipts.iter().find(|(position, _)| *position == at);
+            if asked.mode == Mode::Enforce && asked.cost > 0 && receipt.is_none() {
+                self.violate(format!("passed without a charge: {plan:?} {outcome:?}"));
+            }
+            if let Some((_, receipt)) = receipt {
+                self.check_receipt(plan, at, receipt, &outcome.decisions[at]);
+            }
+        }
+    }
+
+    fn check_receipt(&self, plan: &Plan, at: usize, receipt: &RedisReceipt, decision: &Decision) {
+        let (rule, _, cost, mode) = plan.charges[at];
+        let key = receipt.target().key.clone();
+        let mut world = locked(&self.world);
+        let mut seen = self.seen.lock().unwrap();
+        match receipt.seen() {
+            SeenReceipt::Server(charged) => {
+                world.books.claimed(plan.instance, &key, &charged, &in_microseconds(*decision));
+                let admitted = seen.admitted.entry(key.clone()).or_insert((rule, Vec::new()));
+                admitted.1.push((charged.at, charged.cost));
+                if self.rules[rule].quota.kind() == AlgorithmKind::Concurrency {
+                    if plan.charges.len() == 1 {
+                        let asked = (plan.instance, key.clone(), cost, mode == Mode::Shadow);
+                        seen.order.entry(asked).or_default().push((plan.arrival, charged.mark));
+                    }
+                    let held = seen.held.entry(key.clone()).or_default();
+                    held.push((plan.instance, charged));
+                    let now = world.now_us();
+                    let in_force = held.iter().filter(|(holder, held)| world.books.lease(*holder, &key, held, now).0);
+                    let permits: u64 = in_force.map(|(_, held)| held.cost).sum();
+                    if permits > self.rules[rule].quota.amount() && !world.books.lost_something(&key) {
+                        world.books.violate(format!("{permits} permits are out: {plan:?}"));
+                    }
+                }
+            }
+            SeenReceipt::Here => {
+                world.books.passed_uncounted(plan.instance, &key, cost);
+                seen.counted_here.entry((plan.instance, key)).or_insert((rule, 0)).1 += cost as i64;
+            }
+            SeenReceipt::Nowhere => world.books.passed_uncounted(plan.instance, &key, cost),
+        }
+    }
+}
+
+fn in_microseconds(decision: Decision) -> Decision {
+    use tollgate_core::Verdict;
+    let verdict = match decision.verdict {
+        Verdict::Allowed { delay } => Verdict::Allowed { delay: delay / 1_000 },
+        other => other,
+    };
+    let Decision { limit, remaining, next_after, reset_after, .. } = decision;
+    Decision { verdict, limit, remaining, next_after: next_after / 1_000, reset_after: reset_after / 1_000 }
+}

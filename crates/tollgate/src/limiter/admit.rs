@@ -1,5 +1,7 @@
 //! The road of a request: what the policy says of it, one step in the store, the verdict.
 
+use std::pin::pin;
+
 use smallvec::SmallVec;
 use tollgate_core::Decision;
 use tollgate_policy::{Access, Met, PlannedCharge, Request};
@@ -61,9 +63,10 @@ impl<S: Store> Limiter<S> {
         asking: Asking,
         watch: impl FnOnce(&Verdict, &Met),
     ) -> (Verdict, Receipt<S>) {
-        // Walked on this stack, or else on the heap: within the futures of all callers it would be moved about.
+        // Walked on this stack, or else on the heap: within the futures of all callers it would be moved about. It is
+        // pinned here, because it would also be moved to whoever pins it.
         if self.shared.store.answers_at_once() {
-            immediately(self.walk(request, asking, watch))
+            immediately(pin!(self.walk(request, asking, watch)))
         } else {
             Box::pin(self.walk(request, asking, watch)).await
         }
@@ -75,14 +78,16 @@ impl<S: Store> Limiter<S> {
         asking: Asking,
         watch: impl FnOnce(&Verdict, &Met),
     ) -> (Verdict, Receipt<S>) {
+        // Read once, and at the beginning: who tells how long it took need not read it, too.
+        let now_ns = self.shared.store.now_ns();
         let active = self.active();
         let asking = match asking {
             Asking::AdmitWhereNeeded if active.facts.needs_receipts => Asking::Admit,
             Asking::AdmitWhereNeeded => Asking::Check,
             asking => asking,
         };
-        let met = active.meet(request, &self.shared.store);
-        let (verdict, receipt) = self.decide_met(&active, &met, asking, &[]).await;
+        let met = active.meet(request, now_ns);
+        let (verdict, receipt) = self.decide_met(&active, &met, asking, &[], now_ns).await;
         watch(&verdict, &met);
         (verdict, receipt)
     }
@@ -94,8 +99,9 @@ impl<S: Store> Limiter<S> {
         met: &Met,
         asking: Asking,
         besides: &[KeyedCharge<'_, S::Limit>],
+        now_ns: u64,
     ) -> (Verdict, Receipt<S>) {
-        let mut verdict = Draft::new(&active.facts, self.shared.store.now_ns());
+        let mut verdict = Draft::new(&active.facts, now_ns);
         verdict.endpoint = met.endpoint;
         match met.access {
             Access::Denied => verdict.action = Action::Deny,

@@ -27,7 +27,7 @@ pub use duration::parse_duration;
 pub use model::Policy;
 pub use plan::{
     Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, NotALimit, Plan, PlannedCharge,
-    PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome, sha256,
+    PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome, Sha256Behind, sha256,
 };
 pub use problem::{Place, Problem, Step};
 pub use request::{Descriptor, Headers, Request};

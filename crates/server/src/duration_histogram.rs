@@ -1,11 +1,12 @@
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use crate::front_end::FrontEnd;
-use crate::sharded_counters::ShardedCounters;
+use crate::sharded_counters::{Adding, Mine, ShardedCounters};
 
 /// From a decision in memory, which takes less than a microsecond, to several
 /// times the 20 ms that a gateway usually waits.
@@ -39,17 +40,30 @@ impl DurationHistogram {
         DurationHistogram(Arc::new(ShardedCounters::new(FrontEnd::ALL.len() * ROW)))
     }
 
+    #[inline]
     pub(crate) fn observe(&self, front_end: FrontEnd, ns: u64) {
         self.observe_together(front_end, 1, ns);
     }
 
     /// So many took `ns` together, and each as long as the others.
+    #[inline]
     pub(crate) fn observe_together(&self, front_end: FrontEnd, count: u64, ns: u64) {
         let each_ns = ns / count.max(1);
-        let bucket = BOUNDS_NS.partition_point(|&bound| bound < each_ns);
-        let (row, counters) = (front_end.position() * ROW, self.0.mine());
-        counters.add(row + bucket, count);
-        counters.add(row + SUM, ns);
+        // One after the other, because nearly all are among the first.
+        let bucket = BOUNDS_NS.iter().position(|&bound| each_ns <= bound).unwrap_or(BOUNDS_NS.len());
+        let row = front_end.position() * ROW;
+        match self.0.own() {
+            Some((counters, adding)) => add(counters, &adding, row, bucket, count, ns),
+            None => self.add_first_or_shared(row, bucket, count, ns),
+        }
+    }
+
+    #[cold]
+    fn add_first_or_shared(&self, row: usize, bucket: usize, count: u64, ns: u64) {
+        match self.0.mine() {
+            Mine::Own(counters, adding) => add(counters, &adding, row, bucket, count, ns),
+            Mine::Shared(counters, adding) => add(counters, &adding, row, bucket, count, ns),
+        }
     }
 }
 
@@ -72,6 +86,16 @@ impl EncodeMetric for DurationHistogram {
 
     fn metric_type(&self) -> MetricType {
         MetricType::Histogram
+    }
+}
+
+#[inline]
+fn add(counters: &[AtomicU64], adding: &impl Adding, row: usize, bucket: usize, count: u64, ns: u64) {
+    // Looked for once, so that neither counter has to be looked for.
+    let behind = counters.get(row..).unwrap_or_default();
+    if let Some(row) = behind.first_chunk::<ROW>() {
+        adding.add(&row[bucket.min(SUM - 1)], count);
+        adding.add(&row[SUM], ns);
     }
 }
 

@@ -14,13 +14,13 @@ use tollgate::{
     Receipt, Request, Settled, Together, Verdict,
 };
 
+use crate::decided::Decided;
 use crate::front_end::FrontEnd;
 use crate::listen::ListenerMetrics;
 use crate::metrics::Metrics;
 use crate::observe::{LogKeyError, Observer, ObserverSettings};
 use crate::receipt_metrics::ReceiptUse;
 use crate::receipts::{ReceiptName, Receipts};
-use crate::rule_metrics::PolicyCounters;
 use crate::service_store::{ServiceLimit, ServiceStore as Store};
 use crate::snapshot::{self, Opened, SnapshotKeeper};
 use crate::throttle::{AskedQuota, NotThrottled, SharedQuotas, Throttle};
@@ -46,7 +46,6 @@ pub struct Engine {
 struct InForce {
     published: Published,
     promises: Vec<Promise>,
-    counters: Arc<PolicyCounters>,
     /// Whether a rule limits how many are under way.
     has_permits: bool,
     store: StoreSettings,
@@ -169,11 +168,9 @@ impl Engine {
 
     /// Decides one request, and counts it. Permits are looked at and not taken.
     pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
-        let begun_ns = self.now_ns();
-        let seen = |verdict: &Verdict, met: &Met| self.observer.see(front_end, request, verdict, met);
-        let verdict = self.limiter.watched(seen).decide(request).await;
-        self.count(front_end, request, &verdict, begun_ns);
-        verdict
+        let begun_ns = self.begun_ns();
+        let seen = |verdict: &Verdict, met: &Met| self.note(front_end, request, verdict, met, begun_ns);
+        self.limiter.watched(seen).decide(request).await
     }
 
     /// Decides one request as if nobody watched, so that a benchmark can tell what watching costs.
@@ -195,10 +192,9 @@ impl Engine {
         if !takes_something {
             return (self.decide(front_end, request).await, None);
         }
-        let begun_ns = self.now_ns();
-        let seen = |verdict: &Verdict, met: &Met| self.observer.see(front_end, request, verdict, met);
+        let begun_ns = self.begun_ns();
+        let seen = |verdict: &Verdict, met: &Met| self.note(front_end, request, verdict, met, begun_ns);
         let (verdict, permit) = self.limiter.watched(seen).admit(request).await;
-        self.count(front_end, request, &verdict, begun_ns);
         let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt));
         (verdict, receipt)
     }
@@ -211,10 +207,9 @@ impl Engine {
         front_end: FrontEnd,
         request: &Request<'_>,
     ) -> (Verdict, Option<Permit<Store>>) {
-        let begun_ns = self.now_ns();
-        let seen = |verdict: &Verdict, met: &Met| self.observer.see(front_end, request, verdict, met);
+        let begun_ns = self.begun_ns();
+        let seen = |verdict: &Verdict, met: &Met| self.note(front_end, request, verdict, met, begun_ns);
         let (verdict, permit) = self.limiter.watched(seen).admit_rates(request).await;
-        self.count(front_end, request, &verdict, begun_ns);
         (verdict, permit)
     }
 
@@ -300,19 +295,15 @@ impl Engine {
         front_end: FrontEnd,
         asked: &[AskedTogether<'_, ServiceLimit>],
     ) -> Together {
-        let begun_ns = self.now_ns();
+        let begun_ns = self.begun_ns();
         // What takes nothing is a peek only if none of them takes anything.
         let largest = asked.iter().max_by_key(|one| one.request.cost);
         let seen = |verdict: &Verdict, met: &Met| {
             if let Some(largest) = largest {
-                self.observer.see(front_end, &largest.request, verdict, met);
+                self.note(front_end, &largest.request, verdict, met, begun_ns);
             }
         };
-        let together = self.limiter.watched(seen).decide_together(asked).await;
-        if let Some(largest) = largest {
-            self.count(front_end, &largest.request, &together.overall, begun_ns);
-        }
-        together
+        self.limiter.watched(seen).decide_together(asked).await
     }
 
     /// Prepares a limit that is no rule's, for a caller who brings one. Its scope must be no rule's either.
@@ -332,11 +323,26 @@ impl Engine {
         self.metrics.text()
     }
 
-    /// Counts a decision, and how long it took. Not a wrapper around the decision: moving its future would cost more.
-    fn count(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, begun_ns: u64) {
+    /// When a decision begins, if the verdict will not tell: a shared store goes by another clock than ours.
+    #[inline]
+    fn begun_ns(&self) -> Option<u64> {
+        match self.limiter.store() {
+            Store::Memory(_) => None,
+            Store::Redis(_) => Some(self.now_ns()),
+        }
+    }
+
+    /// Counts a decision and how long it took, and shows it to the observer.
+    /// Not a wrapper around the decision: moving its future would cost more.
+    /// Not a part of it either: each has the registers for itself.
+    #[inline(never)]
+    fn note(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, met: &Met, begun_ns: Option<u64>) {
+        let begun_ns = begun_ns.unwrap_or(verdict.decided_at_ns());
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        self.metrics.count(&self.in_force.load().counters, front_end, request, verdict, taken_ns);
+        let decided = Decided::new(front_end, request, verdict);
+        let said_no = self.metrics.count(&decided, taken_ns);
+        self.observer.see(&decided, met, said_no);
     }
 
     fn keep(&self, permit: Permit<Store>, wants_receipt: bool) -> Option<ReceiptName> {
@@ -357,10 +363,10 @@ impl Engine {
 impl InForce {
     fn new(policy: &CheckedPolicy, limiter: &Limiter<Store>, metrics: &Metrics) -> InForce {
         let plan = limiter.plan();
+        metrics.prepare_for(policy, &plan);
         InForce {
             published: Published::of(policy),
             promises: promises(policy),
-            counters: metrics.for_policy(policy, &plan),
             has_permits: plan.quotas().iter().any(|planned| planned.quota.kind() == AlgorithmKind::Concurrency),
             store: policy.store.clone(),
         }

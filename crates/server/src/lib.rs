@@ -6,6 +6,7 @@
 //! JSON, gRPC, which alone knows protobuf, and [`resp`] for clients of Redis. [`Server`] binds the listeners, serves them
 //! and drains them.
 
+mod decided;
 mod duration_histogram;
 mod engine;
 mod exposition;
@@ -31,6 +32,7 @@ mod sharded_counters;
 mod shared_store_metrics;
 mod snapshot;
 mod text_format;
+mod thread_slot;
 mod throttle;
 mod whole_body;
 mod within;

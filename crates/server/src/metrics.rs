@@ -8,8 +8,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::policy::Plan;
-use tollgate::{CheckedPolicy, Decision, Limiter, Request, Store as _, Verdict};
+use tollgate::{CheckedPolicy, Decision, Limiter, Store as _};
 
+use crate::decided::Decided;
 use crate::duration_histogram::DurationHistogram;
 use crate::front_end::FrontEnd;
 use crate::listen::ConnectionMetrics;
@@ -18,7 +19,7 @@ use crate::policy_info::PolicyInfo;
 use crate::receipt_metrics::ReceiptMetrics;
 use crate::receipts::Receipts;
 use crate::reload_metrics::ReloadMetrics;
-use crate::rule_metrics::{PolicyCounters, RuleMetrics};
+use crate::rule_metrics::RuleMetrics;
 use crate::service_store::ServiceStore as Store;
 use crate::shared_store_metrics;
 use crate::snapshot::SnapshotMetrics;
@@ -80,23 +81,17 @@ impl Metrics {
         snapshots.register(&mut self.registry);
     }
 
-    /// The counters for a policy that is about to be in force.
-    pub(crate) fn for_policy(&self, policy: &CheckedPolicy, plan: &Arc<Plan>) -> Arc<PolicyCounters> {
+    /// Makes ready for a policy that is about to be in force.
+    pub(crate) fn prepare_for(&self, policy: &CheckedPolicy, plan: &Plan) {
         self.policy.set(policy.fingerprint());
-        self.rules.for_policy(plan)
+        self.rules.prepare_for(plan);
     }
 
-    /// Counts a decision, and how long it took.
-    pub(crate) fn count(
-        &self,
-        counters: &PolicyCounters,
-        front_end: FrontEnd,
-        request: &Request<'_>,
-        verdict: &Verdict,
-        taken_ns: u64,
-    ) {
-        self.rules.count(counters, front_end, request, verdict);
-        self.durations.observe(front_end, taken_ns);
+    /// Counts a decision, and how long it took. `true` if a limit said no, be it one that is only watched.
+    #[inline]
+    pub(crate) fn count(&self, decided: &Decided<'_>, taken_ns: u64) -> bool {
+        self.durations.observe(decided.front_end, taken_ns);
+        self.rules.count(decided)
     }
 
     /// Counts what was decided under a limit that the caller brought.

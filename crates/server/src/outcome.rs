@@ -1,4 +1,4 @@
-use tollgate::{Action, Request, Verdict};
+use tollgate::{Action, Request};
 
 /// What became of a request, as metrics tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,9 @@ impl Outcome {
         Outcome::Decided(Action::Deny),
     ];
 
-    pub(crate) fn of(request: &Request<'_>, verdict: &Verdict) -> Outcome {
-        match verdict.action() {
+    #[inline]
+    pub(crate) fn of(request: &Request<'_>, action: Action) -> Outcome {
+        match action {
             // Whoever is turned away altogether was not told what remains either.
             Action::Deny => Outcome::Decided(Action::Deny),
             _ if request.cost == 0 => Outcome::Peek,
@@ -29,15 +30,12 @@ impl Outcome {
         }
     }
 
+    #[inline]
     pub(crate) const fn position(self) -> usize {
         match self {
             Outcome::Peek => 0,
-            Outcome::Decided(Action::Allow) => 1,
-            Outcome::Decided(Action::Warn) => 2,
-            Outcome::Decided(Action::Delay) => 3,
-            Outcome::Decided(Action::Reject) => 4,
-            Outcome::Decided(Action::Block) => 5,
-            Outcome::Decided(Action::Deny) => 6,
+            // In the order in which actions are declared.
+            Outcome::Decided(action) => 1 + action as usize,
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct Told {
     deciding: Option<usize>,
     pub(crate) states: SmallVec<[RuleState; 4]>,
     pub(crate) source: Source,
-    /// When it was decided, in nanoseconds since 1970.
+    /// When it was asked for, in nanoseconds since 1970.
     pub(crate) now_ns: u64,
     /// Until the request would pass; `None` if nobody knows, or it never will.
     retry_after_ns: Option<u64>,
@@ -180,6 +180,13 @@ impl RuleState {
         self.rule as usize
     }
 
+    /// The position of its quota among [`Plan::quotas`]; behind them are those that were set by hand.
+    #[inline]
+    #[must_use]
+    pub fn quota_position(&self) -> usize {
+        self.quota as usize
+    }
+
     /// The position of its charge among those that the request met.
     #[inline]
     #[must_use]
@@ -243,7 +250,7 @@ impl Verdict {
         &self.told.states
     }
 
-    /// When it was decided by the store's clock, in nanoseconds since 1970.
+    /// When it was asked for by the store's clock, in nanoseconds since 1970.
     #[inline]
     #[must_use]
     pub fn decided_at_ns(&self) -> u64 {
@@ -294,12 +301,14 @@ impl Verdict {
 
     /// The kind of endpoint that the request is for: the position of the most specific path
     /// pattern that it matches among [`Plan::endpoints`]. `None` if it matches none.
+    #[inline]
     #[must_use]
     pub fn endpoint(&self) -> Option<usize> {
         self.told.endpoint.map(|position| position as usize)
     }
 
     /// Where the answer comes from.
+    #[inline]
     #[must_use]
     pub fn source(&self) -> Source {
         self.told.source

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tollgate_core::AlgorithmKind;
 
 use super::access::PlannedAccess;
+use super::companion::Companion;
 use super::conditions::Conditions;
 use super::cost::PlannedCost;
 use super::grants::Grants;
@@ -63,6 +64,7 @@ impl Plan {
             conditions,
             bodies,
             words: policy.rules.iter().map(|rule| Words::of(&rule.when)).collect(),
+            companion: Companion::default(),
         })
     }
 }

@@ -12,6 +12,7 @@ mod address;
 mod address_text;
 mod bits;
 mod by_hand;
+mod companion;
 mod compile;
 mod conditions;
 mod cost;
@@ -42,7 +43,7 @@ pub use error::CompileError;
 pub use explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
-pub use sha256::sha256;
+pub use sha256::{Sha256Behind, sha256};
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -50,6 +51,7 @@ use std::net::IpAddr;
 use crate::model::ResponseFields;
 use crate::request::Request;
 use access::PlannedAccess;
+use companion::Companion;
 use compile::Body;
 use conditions::Conditions;
 use grants::{Chosen, push_part};
@@ -75,6 +77,7 @@ pub struct Plan {
     conditions: Vec<Conditions>,
     bodies: Vec<Body>,
     words: Vec<Words>,
+    companion: Companion,
 }
 
 impl Plan {

@@ -23,7 +23,33 @@ const START: [u32; 8] =
 /// The SHA-256 of a message.
 #[must_use]
 pub fn sha256(message: &[u8]) -> [u8; 32] {
-    let mut state = START;
+    finish(START, 0, message)
+}
+
+/// The SHA-256 of messages whose first block is the same, which is hashed only once.
+#[derive(Clone)]
+pub struct Sha256Behind {
+    state: [u32; 8],
+}
+
+impl Sha256Behind {
+    /// The block that all these messages begin with.
+    #[must_use]
+    pub fn new(block: &[u8; 64]) -> Sha256Behind {
+        let mut state = START;
+        compress(&mut state, block);
+        Sha256Behind { state }
+    }
+
+    /// The hash of the message that goes on with `rest`.
+    #[must_use]
+    pub fn sha256(&self, rest: &[u8]) -> [u8; 32] {
+        finish(self.state, 64, rest)
+    }
+}
+
+/// Hashes what is left of a message after so many bytes of it.
+fn finish(mut state: [u32; 8], before: u64, message: &[u8]) -> [u8; 32] {
     let (blocks, rest) = message.as_chunks::<64>();
     for block in blocks {
         compress(&mut state, block);
@@ -33,7 +59,7 @@ pub fn sha256(message: &[u8]) -> [u8; 32] {
     last[rest.len()] = 0x80;
     // The length in bits stands at the end of the last block.
     let end = if rest.len() < 56 { 64 } else { 128 };
-    last[end - 8..end].copy_from_slice(&(message.len() as u64 * 8).to_be_bytes());
+    last[end - 8..end].copy_from_slice(&((before + message.len() as u64) * 8).to_be_bytes());
     for block in last[..end].as_chunks::<64>().0 {
         compress(&mut state, block);
     }
@@ -85,6 +111,8 @@ mod tests {
         assert_eq!(hex(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert_eq!(hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(hex(two_blocks), "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+        let behind = Sha256Behind::new(&[b'a'; 64]).sha256(&vec![b'a'; 999_936]);
+        assert_eq!(behind, sha256(&vec![b'a'; 1_000_000]));
         assert_eq!(hex(&vec![b'a'; 1_000_000]), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
     }
 }

@@ -54,17 +54,23 @@ impl FrequentClients {
         self.total += weight;
         let (mut at, is_new) = self.find(fingerprint);
         if is_new {
-            if self.make_room() {
-                at = self.find(fingerprint).0;
-            }
-            self.tracked += 1;
-            self.slots[at] =
-                Tracked { fingerprint, count: self.floor, error: self.floor, last_seen_ns: now_ns, name: None };
+            at = self.begin(fingerprint, at);
         }
         let tracked = &mut self.slots[at];
         tracked.count += weight;
         tracked.last_seen_ns = now_ns;
         (is_new, tracked)
+    }
+
+    /// Begins to track a client who would stand at that place, and says where he stands.
+    #[inline(never)]
+    fn begin(&mut self, fingerprint: u64, mut at: usize) -> usize {
+        if self.make_room() {
+            at = self.find(fingerprint).0;
+        }
+        self.tracked += 1;
+        self.slots[at] = Tracked { fingerprint, count: self.floor, error: self.floor, last_seen_ns: 0, name: None };
+        at
     }
 
     /// Everybody who is tracked.

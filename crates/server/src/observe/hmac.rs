@@ -1,25 +1,38 @@
 //! HMAC-SHA256 (RFC 2104), so that an operator who has the key can find a client's name with any other tool.
 
-use tollgate::policy::sha256;
+use tollgate::policy::{Sha256Behind, sha256};
 
 const BLOCK_BYTES: usize = 64;
 
-/// The code of a message under a key.
-pub(super) fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
-    let mut block = [0; BLOCK_BYTES];
-    if key.len() > BLOCK_BYTES {
-        block[..32].copy_from_slice(&sha256(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
+/// A key, and what of its codes is the same for all messages: that is half of the work.
+pub(super) struct HmacKey {
+    inner: Sha256Behind,
+    outer: Sha256Behind,
+}
+
+impl HmacKey {
+    pub(super) fn new(key: &[u8]) -> HmacKey {
+        let mut block = [0; BLOCK_BYTES];
+        if key.len() > BLOCK_BYTES {
+            block[..32].copy_from_slice(&sha256(key));
+        } else {
+            block[..key.len()].copy_from_slice(key);
+        }
+        let padded = |pad: u8| Sha256Behind::new(&block.map(|byte| byte ^ pad));
+        HmacKey { inner: padded(0x36), outer: padded(0x5c) }
     }
-    let padded = |pad: u8| block.map(|byte| byte ^ pad);
-    let inner = sha256(&[&padded(0x36), message].concat());
-    sha256(&[padded(0x5c).as_slice(), &inner].concat())
+
+    /// The code of a message.
+    pub(super) fn code(&self, message: &[u8]) -> [u8; 32] {
+        self.outer.sha256(&self.inner.sha256(message))
+    }
 }
 
 /// The first bytes of a hash, for people.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
 }
 
 #[cfg(test)]
@@ -43,7 +56,7 @@ mod tests {
             ),
         ];
         for (key, message, expected) in cases {
-            assert_eq!(hex(&hmac_sha256(key, message)), expected);
+            assert_eq!(hex(&HmacKey::new(key).code(message)), expected);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tollgate::policy::sha256;
 
-use super::hmac::{hex, hmac_sha256};
+use super::hmac::{HmacKey, hex};
 
 /// Under fewer bytes of key the addresses of the whole internet could be tried out.
 const MIN_KEY_BYTES: usize = 16;
@@ -12,6 +12,7 @@ const MIN_KEY_BYTES: usize = 16;
 /// The key under which clients are hashed for the log.
 pub(super) struct LogKey {
     secret: Vec<u8>,
+    codes: HmacKey,
     /// Tells keys apart, and nothing about the key.
     id: String,
 }
@@ -50,7 +51,7 @@ impl LogKey {
 
     fn new(secret: Vec<u8>) -> LogKey {
         let id = hex(&sha256(&[b"tollgate log key ", secret.as_slice()].concat())[..3]);
-        LogKey { secret, id }
+        LogKey { codes: HmacKey::new(&secret), secret, id }
     }
 
     pub(super) fn id(&self) -> &str {
@@ -63,7 +64,7 @@ impl LogKey {
 
     /// The id of the key, and the first 8 bytes of the client's HMAC-SHA256.
     pub(super) fn name(&self, client: &[u8]) -> String {
-        format!("{}:{}", self.id, hex(&hmac_sha256(&self.secret, client)[..8]))
+        format!("{}:{}", self.id, hex(&self.codes.code(client)[..8]))
     }
 }
 

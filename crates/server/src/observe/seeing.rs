@@ -12,6 +12,7 @@ use super::observer::Observer;
 use super::rule_clients::Sighting;
 use super::sample::is_drawn;
 use super::violation;
+use crate::decided::Decided;
 use crate::front_end::FrontEnd;
 
 const S_NS: u64 = 1_000_000_000;
@@ -26,22 +27,24 @@ pub(super) struct Seen<'a> {
 }
 
 impl Observer {
-    /// Sees a decision, with what the request met. Most pass far from their
+    /// Sees a decision, with what the request met, and whether a limit said
+    /// no to it, be it one that is only watched. Most pass far from their
     /// limits, and cost no more than to see that.
     #[inline]
-    pub(crate) fn see(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, met: &Met) {
+    pub(crate) fn see(&self, decided: &Decided<'_>, met: &Met, said_no: bool) {
         let is_sampled = is_drawn();
-        let is_plain = verdict.action() == Action::Allow
-            && verdict.deciding().is_none_or(|state| !is_near(state))
-            && verdict.states().iter().all(|state| state.decision.is_allowed());
+        let is_plain =
+            !said_no && decided.action == Action::Allow && decided.deciding.is_none_or(|state| !is_near(state));
         if !is_plain || is_sampled {
-            self.look_at(front_end, request, verdict, met, is_sampled);
+            self.look_at(decided, met, is_sampled, said_no);
         }
     }
 
-    fn look_at(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, met: &Met, is_sampled: bool) {
+    #[inline(never)]
+    fn look_at(&self, decided: &Decided<'_>, met: &Met, is_sampled: bool, said_no: bool) {
+        let Decided { front_end, request, verdict, action, deciding, states } = *decided;
         let seen = Seen { front_end, request, verdict, met };
-        if verdict.action() == Action::Deny {
+        if action == Action::Deny {
             return self.see_without_rule(seen);
         }
         // Who only asks what remains has done nothing.
@@ -51,27 +54,29 @@ impl Observer {
         if is_sampled {
             self.see_traffic(seen);
         }
-        for state in verdict.states().iter().filter(|state| state.shadow && !state.decision.is_allowed()) {
-            self.see_under(seen, state);
+        if said_no {
+            for state in states.iter().filter(|state| state.shadow && !state.decision.is_allowed()) {
+                self.see_under(seen, action, state);
+            }
         }
-        match verdict.deciding() {
-            Some(state) => self.see_under(seen, state),
-            None if !verdict.is_allowed() => self.see_without_rule(seen),
+        match deciding {
+            Some(state) => self.see_under(seen, action, state),
+            None if !action.is_allowed() => self.see_without_rule(seen),
             None => {}
         }
     }
 
     /// Sees what a rule says of a request: the one that decided, or one that is only watched.
-    fn see_under(&self, seen: Seen<'_>, state: &RuleState) {
-        let Some(charge) = seen.met.charges.get(state.charge_position()) else { return };
-        let key = seen.met.key(charge);
-        let (action, now_ns) = (seen.verdict.action(), seen.verdict.decided_at_ns());
+    fn see_under(&self, seen: Seen<'_>, action: Action, state: &RuleState) {
         let is_refused = state.shadow || !action.is_allowed();
-        let is_near = matches!(action, Action::Allow | Action::Delay) && !state.shadow && is_near(state);
-        let is_violation = is_refused || matches!(action, Action::Warn | Action::Delay);
+        let is_near = !is_refused && action != Action::Warn && is_near(state);
+        let is_violation = is_refused || action != Action::Allow;
         if !is_near && !is_violation {
             return;
         }
+        let Some(charge) = seen.met.charges.get(state.charge_position()) else { return };
+        let key = seen.met.key(charge);
+        let now_ns = seen.verdict.decided_at_ns();
         let sighting = Sighting {
             fingerprint: self.fingerprint(key),
             now_ns,
@@ -84,7 +89,9 @@ impl Observer {
         };
         let spent = self.budget.spent(now_ns / S_NS);
         let rules = seen.verdict.plan().rules();
-        let line = self.shards.see(rules, state.rule_position(), sighting, spent, || self.names.name(key));
+        let mut tables = self.shards.lock_any();
+        let line = tables.see(rules, state.rule_position(), sighting, spent, || self.names.name(key));
+        drop(tables);
         if let Some(kind) = line {
             self.take_line(now_ns, kind, || violation::under_rule(seen, state, self.names.name(key)));
         }
@@ -92,8 +99,11 @@ impl Observer {
 
     /// Counts a request of the sample under every rule that it met, so that a
     /// client has the same past whichever rule decides.
+    #[inline(never)]
     fn see_traffic(&self, seen: Seen<'_>) {
         let now_ns = seen.verdict.decided_at_ns();
+        let (rules, spent) = (seen.verdict.plan().rules(), self.budget.spent(now_ns / S_NS));
+        let mut tables = self.shards.lock_any();
         let mut last = None;
         for state in seen.verdict.states() {
             // A rule with several limits is one rule.
@@ -109,8 +119,7 @@ impl Observer {
                 is_watched: state.shadow,
                 is_violation: false,
             };
-            let (rules, spent) = (seen.verdict.plan().rules(), self.budget.spent(now_ns / S_NS));
-            self.shards.see(rules, state.rule_position(), sighting, spent, || self.names.name(key));
+            tables.see(rules, state.rule_position(), sighting, spent, || self.names.name(key));
         }
     }
 
@@ -135,6 +144,7 @@ impl Observer {
         hasher.finish()
     }
 
+    #[cold]
     fn take_line(&self, now_ns: u64, kind: LineKind, event: impl FnOnce() -> Event) {
         if self.budget.take(now_ns / S_NS, kind) {
             self.tell(event());

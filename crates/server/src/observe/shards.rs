@@ -1,6 +1,4 @@
-use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use tollgate::policy::PlannedRule;
@@ -8,6 +6,7 @@ use tollgate::policy::PlannedRule;
 use super::line_budget::{LineKind, Spent};
 use super::rule_clients::{RuleClients, Sighting};
 use super::tally::Tally;
+use crate::thread_slot::own_slot;
 
 /// The most clients that a thread tracks for one rule.
 const MAX_CLIENTS: usize = 128;
@@ -41,7 +40,7 @@ pub(super) struct Shards {
 struct Shard(Mutex<Tables>);
 
 #[derive(Debug, Default)]
-struct Tables {
+pub(super) struct Tables {
     /// Each at the position of its rule in the policy that was last seen.
     rules: Vec<Option<Box<RuleClients>>>,
     naming_s: u64,
@@ -55,39 +54,12 @@ pub(super) enum Which {
     Near,
 }
 
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static THREAD: Cell<usize> = Cell::new(THREADS.fetch_add(1, Relaxed));
-}
-
 impl Shards {
     /// Two for each processor: who finds its own busy finds another free.
     pub(super) fn new() -> Shards {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let count = (threads * 2).next_power_of_two().min(MAX_SHARDS);
         Shards { shards: (0..count).map(|_| Shard::default()).collect() }
-    }
-
-    /// Counts a request under the rule at that position, and says which line is to be written.
-    pub(super) fn see(
-        &self,
-        rules: &[PlannedRule],
-        rule: usize,
-        sighting: Sighting,
-        spent: Spent,
-        name: impl Fn() -> Arc<str>,
-    ) -> Option<LineKind> {
-        let mut tables = self.lock_any();
-        let Tables { rules: tracked, naming_s, names_given } = &mut *tables;
-        clients_of(tracked, rules, rule)?.see(sighting, spent, || {
-            let now_s = sighting.now_ns / S_NS;
-            if *naming_s != now_s {
-                (*naming_s, *names_given) = (now_s, 0);
-            }
-            *names_given += 1;
-            (*names_given <= NAMES_A_SECOND).then(&name)
-        })
     }
 
     /// All that is known of the clients of a rule.
@@ -145,10 +117,9 @@ impl Shards {
 
     /// The thread's own tables, or any that are free: where something is counted does not matter.
     #[inline]
-    fn lock_any(&self) -> MutexGuard<'_, Tables> {
+    pub(super) fn lock_any(&self) -> MutexGuard<'_, Tables> {
         let mask = self.shards.len() - 1;
-        // A thread that ends asks no more, but what asks last need not know where it belongs.
-        let own = THREAD.try_with(Cell::get).unwrap_or(0);
+        let own = own_slot();
         for at in 0..self.shards.len() {
             match self.shards[(own + at) & mask].0.try_lock() {
                 Ok(tables) => return tables,
@@ -157,6 +128,29 @@ impl Shards {
             }
         }
         self.shards[own & mask].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tables {
+    /// Counts a request under the rule at that position, and says which line is to be written.
+    #[inline]
+    pub(super) fn see(
+        &mut self,
+        rules: &[PlannedRule],
+        rule: usize,
+        sighting: Sighting,
+        spent: Spent,
+        name: impl Fn() -> Arc<str>,
+    ) -> Option<LineKind> {
+        let Tables { rules: tracked, naming_s, names_given } = self;
+        clients_of(tracked, rules, rule)?.see(sighting, spent, || {
+            let now_s = sighting.now_ns / S_NS;
+            if *naming_s != now_s {
+                (*naming_s, *names_given) = (now_s, 0);
+            }
+            *names_given += 1;
+            (*names_given <= NAMES_A_SECOND).then(&name)
+        })
     }
 }
 
@@ -180,24 +174,30 @@ fn clients_of<'a>(
     let name = &rules.get(rule)?.name;
     let is_known = |at: &Option<Box<RuleClients>>| at.as_ref().is_some_and(|known| Arc::ptr_eq(&known.rule, name));
     if !tracked.get(rule).is_some_and(is_known) {
-        if tracked.len() != rules.len() {
-            // Those behind the end are gone, unless one of them is looked for now.
-            if let Some(at) = tracked.iter().position(|known| is_named(known, name)) {
-                let last = tracked.len().max(rule + 1);
-                tracked.resize_with(last, || None);
-                tracked.swap(at, rule);
-            }
-            tracked.resize_with(rules.len(), || None);
-        }
-        match tracked.iter().position(|known| is_named(known, name)) {
-            Some(at) => tracked.swap(at, rule),
-            None => tracked[rule] = Some(Box::new(RuleClients::new(name, capacity(rules.len())))),
-        }
-        if let Some(known) = &mut tracked[rule] {
-            known.rule = Arc::clone(name);
-        }
+        find_again(tracked, rules, rule, name);
     }
-    tracked[rule].as_deref_mut()
+    tracked.get_mut(rule)?.as_deref_mut()
+}
+
+/// Puts the clients of a rule of that name at its position.
+#[cold]
+fn find_again(tracked: &mut Vec<Option<Box<RuleClients>>>, rules: &[PlannedRule], rule: usize, name: &Arc<str>) {
+    if tracked.len() != rules.len() {
+        // Those behind the end are gone, unless one of them is looked for now.
+        if let Some(at) = tracked.iter().position(|known| is_named(known, name)) {
+            let last = tracked.len().max(rule + 1);
+            tracked.resize_with(last, || None);
+            tracked.swap(at, rule);
+        }
+        tracked.resize_with(rules.len(), || None);
+    }
+    match tracked.iter().position(|known| is_named(known, name)) {
+        Some(at) => tracked.swap(at, rule),
+        None => tracked[rule] = Some(Box::new(RuleClients::new(name, capacity(rules.len())))),
+    }
+    if let Some(known) = &mut tracked[rule] {
+        known.rule = Arc::clone(name);
+    }
 }
 
 fn is_named(known: &Option<Box<RuleClients>>, name: &str) -> bool {

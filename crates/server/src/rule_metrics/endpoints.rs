@@ -40,15 +40,10 @@ impl Endpoints {
     }
 
     /// Where the plan's endpoint of that position is counted.
+    #[inline]
     pub(super) fn position(&self, endpoint: Option<usize>) -> usize {
         endpoint.map_or(self.patterns.len(), |position| position.min(self.patterns.len()))
     }
-}
-
-/// What an endpoint of the plan is called if it is told apart.
-pub(super) fn name_of(plan: &Plan, endpoint: Option<usize>) -> String {
-    let endpoints = Endpoints::of(plan);
-    endpoints.names().nth(endpoints.position(endpoint)).unwrap_or(OTHER).to_owned()
 }
 
 impl Passage {

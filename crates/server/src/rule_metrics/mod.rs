@@ -1,15 +1,16 @@
 //! What is counted about rules.
 //!
-//! Each policy has counters of its own, at places that a verdict tells by
-//! position: to count takes a few additions and nothing else. Names come in
-//! only when somebody reads, or when a verdict meets the counters of another
-//! policy because a reload came between.
+//! Each policy has counters of its own, beside its plan, at places that a
+//! verdict tells by position: to count takes a few additions and nothing else.
+//! Names come in only when somebody reads. A verdict that a reload has overtaken
+//! still has its plan, and is counted there.
 //!
 //! Nothing here is labelled by a client: a label has as many series as it has
 //! values, and clients have no end.
 
 mod cells;
 mod endpoints;
+mod headroom;
 mod policy_counters;
 mod tally;
 #[cfg(test)]
@@ -20,16 +21,16 @@ mod totals;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate::policy::Plan;
-use tollgate::{Action, Decision, Request, Verdict};
+use tollgate::{Action, Decision};
 
+use crate::decided::Decided;
 use crate::front_end::FrontEnd;
 use crate::outcome::Outcome;
 use crate::sharded_counters::ShardedCounters;
 use crate::throttle::THROTTLE_SCOPE;
 use cells::Cell;
-use totals::{ByName, Totals};
-
-pub(crate) use policy_counters::PolicyCounters;
+use policy_counters::PolicyCounters;
+use totals::Totals;
 
 /// A label's value where no rule decided; Prometheus reads it as no label.
 const NO_RULE: &str = "";
@@ -55,36 +56,31 @@ impl RuleMetrics {
         RuleMetrics { kept: Mutex::default(), throttled: ShardedCounters::new(Outcome::ALL.len()) }
     }
 
-    /// The counters for a policy that is about to be in force.
-    pub(crate) fn for_policy(&self, plan: &Arc<Plan>) -> Arc<PolicyCounters> {
+    /// Has counters for a policy that is about to be in force, so that its series are there from the start.
+    pub(crate) fn prepare_for(&self, plan: &Plan) {
+        self.of_plan(plan);
+    }
+
+    /// Counts a verdict, under the policy that it was decided by. `true` if a
+    /// limit said no, be it one that is only watched.
+    #[inline]
+    pub(crate) fn count(&self, decided: &Decided<'_>) -> bool {
+        self.of_plan(decided.verdict.plan()).is_some_and(|counters| counters.count(decided))
+    }
+
+    /// The counters of a policy. There are always some: nobody else keeps anything beside a plan.
+    #[inline]
+    fn of_plan<'a>(&self, plan: &'a Plan) -> Option<&'a PolicyCounters> {
+        plan.companion(|| self.for_policy(plan)).map(|counters| &**counters)
+    }
+
+    #[cold]
+    fn for_policy(&self, plan: &Plan) -> Arc<PolicyCounters> {
         let counters = Arc::new(PolicyCounters::new(plan));
         let mut kept = self.lock();
         kept.policies.push(Arc::clone(&counters));
         kept.put_away();
         counters
-    }
-
-    /// Counts a verdict, usually one of the policy whose counters these are.
-    pub(crate) fn count(
-        &self,
-        counters: &PolicyCounters,
-        front_end: FrontEnd,
-        request: &Request<'_>,
-        verdict: &Verdict,
-    ) {
-        if counters.has_decided(verdict) {
-            tally::count(&mut counters.mine(), front_end, request, verdict);
-        } else {
-            self.count_by_name(front_end, request, verdict);
-        }
-    }
-
-    /// The policy was replaced between the decision and its being counted.
-    #[cold]
-    fn count_by_name(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict) {
-        let mut kept = self.lock();
-        let mut by_name = ByName { totals: &mut kept.gone, verdict };
-        tally::count(&mut by_name, front_end, request, verdict);
     }
 
     /// Counts what was decided under a limit that the caller brought.
@@ -103,7 +99,7 @@ impl RuleMetrics {
         kept.put_away();
         let mut totals = kept.gone.clone();
         let policies = kept.policies.clone();
-        // Whoever counts by name need not wait for the rest.
+        // Nobody need wait for the rest.
         drop(kept);
         policies.iter().for_each(|policy| policy.add_to(&mut totals));
         let throttled = totals.rule(THROTTLE_SCOPE);
@@ -120,7 +116,7 @@ impl RuleMetrics {
 }
 
 impl Kept {
-    /// Keeps only the counts of policies that nobody counts for any more.
+    /// Keeps only the counts of policies whose plans are gone: nobody counts for them any more.
     fn put_away(&mut self) {
         let policies = std::mem::take(&mut self.policies);
         for policy in policies {

@@ -2,86 +2,109 @@
 
 use std::sync::Arc;
 
-use tollgate::Verdict;
 use tollgate::policy::Plan;
 
 use super::NO_RULE;
 use super::cells::{Cell, ROW};
 use super::endpoints::{Endpoints, Passage};
+use super::headroom::{KnownLimit, STEPS};
 use super::tally::Tally;
 use super::totals::Totals;
-use crate::sharded_counters::{Shard, ShardedCounters};
+use crate::decided::Decided;
+use crate::sharded_counters::{Mine, ShardedCounters};
 
-/// What was decided under one policy.
+/// What was decided under one policy. It is found through the policy's plan,
+/// and so does not keep the plan.
 #[derive(Debug)]
 pub(crate) struct PolicyCounters {
-    plan: Arc<Plan>,
+    rules: Box<[Arc<str>]>,
     endpoints: Endpoints,
-    /// A row for each rule, then one for what no rule decided, then a pair for
-    /// each rule and each kind of endpoint.
+    quotas: Box<[QuotaHeadroom]>,
+    /// A row for each quota, then one for each rule, then one for what no rule decided.
     counters: ShardedCounters,
+    row_length: usize,
 }
 
+/// Where the headroom of a quota is counted.
+#[derive(Debug)]
+pub(super) struct QuotaHeadroom {
+    rule: usize,
+    pub(super) limit: KnownLimit,
+}
+
+/// The counters of a quota: its steps of headroom, and the sum.
+pub(super) const QUOTA_ROW: usize = STEPS + 1;
+
 impl PolicyCounters {
-    pub(super) fn new(plan: &Arc<Plan>) -> PolicyCounters {
-        let rows = plan.rules().len() + 1;
+    pub(super) fn new(plan: &Plan) -> PolicyCounters {
+        let rules: Box<[Arc<str>]> = plan.rules().iter().map(|rule| Arc::clone(&rule.name)).collect();
         let endpoints = Endpoints::of(plan);
-        let counters = ShardedCounters::new(rows * (ROW + 2 * endpoints.count()));
-        PolicyCounters { plan: Arc::clone(plan), endpoints, counters }
+        // What a rule has in common with all rules, then a pair for each kind of endpoint.
+        let row_length = ROW + 2 * endpoints.count();
+        let of_quota = |rule: u32| QuotaHeadroom { rule: rule as usize, limit: KnownLimit::default() };
+        let quotas: Box<[QuotaHeadroom]> = plan.quotas().iter().map(|planned| of_quota(planned.rule)).collect();
+        let counters = ShardedCounters::new((rules.len() + 1) * row_length + quotas.len() * QUOTA_ROW);
+        PolicyCounters { rules, endpoints, quotas, counters, row_length }
     }
 
-    /// Whether a verdict is of this policy.
-    pub(super) fn has_decided(&self, verdict: &Verdict) -> bool {
-        Arc::ptr_eq(verdict.plan(), &self.plan)
+    /// Counts a verdict of this policy. `true` if a limit said no, be it one that is only watched.
+    #[inline]
+    pub(super) fn count(&self, decided: &Decided<'_>) -> bool {
+        match self.counters.own() {
+            Some((counters, adding)) => Tally { policy: self, counters, adding }.count(decided),
+            None => self.count_first_or_shared(decided),
+        }
     }
 
-    /// Where the thread that asks may count.
-    pub(super) fn mine(&self) -> PolicyShard<'_> {
-        PolicyShard { policy: self, shard: self.counters.mine() }
+    #[cold]
+    fn count_first_or_shared(&self, decided: &Decided<'_>) -> bool {
+        match self.counters.mine() {
+            Mine::Own(counters, adding) => Tally { policy: self, counters, adding }.count(decided),
+            Mine::Shared(counters, adding) => Tally { policy: self, counters, adding }.count(decided),
+        }
     }
 
     pub(super) fn add_to(&self, totals: &mut Totals) {
-        let names = self.plan.rules().iter().map(|rule| &*rule.name).chain([NO_RULE]);
-        for (row, name) in names.enumerate() {
+        let names = self.rules.iter().map(|name| &**name).chain([NO_RULE]);
+        for (rule, name) in names.enumerate() {
+            let row = self.row(Some(rule));
             let counted = totals.rule(name);
             for (at, total) in counted.iter_mut().enumerate() {
-                *total += self.counters.read(row * ROW + at);
+                *total += self.counters.read(row + at);
             }
             for (endpoint, text) in self.endpoints.names().enumerate() {
-                let read = |passage| self.counters.read(self.pair(row, endpoint, passage));
+                let read = |passage| self.counters.read(row + self.pair(Some(endpoint), passage));
                 let pair = [read(Passage::Allowed), read(Passage::Refused)];
                 if pair != [0, 0] {
                     totals.add_endpoint(name, text, pair);
                 }
             }
         }
+        for (at, quota) in self.quotas.iter().enumerate() {
+            let (row, Some(name)) = (at * QUOTA_ROW, self.rules.get(quota.rule)) else { continue };
+            let counted = totals.rule(name);
+            for step in 0..STEPS {
+                counted[Cell::headroom(step).position()] += self.counters.read(row + step);
+            }
+            counted[Cell::HEADROOM_SUM.position()] += quota.limit.share(self.counters.read(row + STEPS));
+        }
     }
 
-    /// The row after those of the rules.
-    fn row(&self, rule: Option<usize>) -> usize {
-        rule.unwrap_or(self.plan.rules().len())
+    /// Where the row of a rule begins, or the one behind those of the rules.
+    #[inline]
+    pub(super) fn row(&self, rule: Option<usize>) -> usize {
+        self.quotas.len() * QUOTA_ROW + rule.unwrap_or(self.rules.len()) * self.row_length
     }
 
-    fn pair(&self, row: usize, endpoint: usize, passage: Passage) -> usize {
-        let rows = (self.plan.rules().len() + 1) * ROW;
-        rows + 2 * (row * self.endpoints.count() + endpoint) + passage.position()
-    }
-}
-
-/// One thread's part of a policy's counters.
-#[derive(Clone, Copy)]
-pub(super) struct PolicyShard<'a> {
-    policy: &'a PolicyCounters,
-    shard: Shard<'a>,
-}
-
-impl Tally for PolicyShard<'_> {
-    fn rule(&mut self, rule: Option<usize>, cell: Cell, amount: u64) {
-        self.shard.add(self.policy.row(rule) * ROW + cell.position(), amount);
+    /// The quotas of the plan. Those that were set by hand are not among them.
+    #[inline]
+    pub(super) fn quotas(&self) -> &[QuotaHeadroom] {
+        &self.quotas
     }
 
-    fn endpoint(&mut self, rule: Option<usize>, endpoint: Option<usize>, passage: Passage) {
-        let endpoint = self.policy.endpoints.position(endpoint);
-        self.shard.add(self.policy.pair(self.policy.row(rule), endpoint, passage), 1);
+    /// Where a kind of endpoint of the plan is counted in a row.
+    #[inline]
+    pub(super) fn pair(&self, endpoint: Option<usize>, passage: Passage) -> usize {
+        ROW + 2 * self.endpoints.position(endpoint) + passage.position()
     }
 }

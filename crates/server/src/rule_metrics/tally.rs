@@ -1,48 +1,100 @@
 //! What a verdict adds to which counters.
 
-use tollgate::{Request, RuleState, Source, Verdict};
+use std::sync::atomic::AtomicU64;
 
-use super::cells::{Cell, headroom};
+use tollgate::{Action, RuleState, Source, Verdict};
+
+use super::cells::Cell;
 use super::endpoints::Passage;
-use crate::front_end::FrontEnd;
+use super::headroom::{STEPS, step_and_share};
+use super::policy_counters::{PolicyCounters, QUOTA_ROW};
+use crate::decided::Decided;
 use crate::outcome::Outcome;
+use crate::sharded_counters::Adding;
 
-/// Who counts. Rules and endpoints are told by their positions in the verdict's plan.
-pub(super) trait Tally {
-    fn rule(&mut self, rule: Option<usize>, cell: Cell, amount: u64);
-
-    fn endpoint(&mut self, rule: Option<usize>, endpoint: Option<usize>, passage: Passage);
+/// The thread that counts, with its copy of a policy's counters.
+pub(super) struct Tally<'a, A> {
+    pub(super) policy: &'a PolicyCounters,
+    pub(super) counters: &'a [AtomicU64],
+    pub(super) adding: A,
 }
 
-/// Counts a verdict.
-#[inline]
-pub(super) fn count(tally: &mut impl Tally, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict) {
-    let outcome = Outcome::of(request, verdict);
-    let rule = verdict.deciding().map(RuleState::rule_position);
-    tally.rule(rule, Cell::decided(front_end, outcome), 1);
-    let Outcome::Decided(action) = outcome else { return };
-    let passage = if action.is_allowed() { Passage::Allowed } else { Passage::Refused };
-    tally.endpoint(rule, verdict.endpoint(), passage);
-    verdict.warned_rules().for_each(|rule| tally.rule(Some(rule), Cell::WARNINGS, 1));
-    count_states(tally, verdict);
-}
-
-/// Each rule that was met, whether or not it decided.
-fn count_states(tally: &mut impl Tally, verdict: &Verdict) {
-    // Without the store nobody knows how its limits stand.
-    let is_known = verdict.source() != Source::Fallback;
-    let mut refused_last = None;
-    for state in verdict.states() {
-        let rule = Some(state.rule_position());
-        if is_known {
-            let left = headroom(&state.decision);
-            tally.rule(rule, Cell::headroom(left), 1);
-            tally.rule(rule, Cell::HEADROOM_SUM, left);
+impl<A: Adding> Tally<'_, A> {
+    /// Counts a verdict. `true` if a limit said no, be it one that is only
+    /// watched; nobody wants to know that of a request that only asks.
+    #[inline]
+    pub(super) fn count(self, decided: &Decided<'_>) -> bool {
+        let row = self.policy.row(decided.deciding.map(RuleState::rule_position));
+        let outcome = Outcome::of(decided.request, decided.action);
+        self.add(row + Cell::decided(decided.front_end, outcome).position());
+        let Outcome::Decided(action) = outcome else { return false };
+        let passage = if action.is_allowed() { Passage::Allowed } else { Passage::Refused };
+        self.add(row + self.policy.pair(decided.verdict.endpoint(), passage));
+        // Without the store nobody knows how its limits stand.
+        if decided.verdict.source() != Source::Fallback {
+            self.count_headroom(decided.states);
         }
-        // A rule with several limits says no once.
-        if !state.decision.is_allowed() && refused_last != rule {
-            refused_last = rule;
-            tally.rule(rule, if state.shadow { Cell::SHADOW_REFUSALS } else { Cell::REFUSALS }, 1);
+        if action == Action::Warn {
+            self.count_warnings(decided.verdict);
+        }
+        let said_no = decided.states.iter().any(|state| !state.decision.is_allowed());
+        if said_no {
+            self.count_refusals(decided.states);
+        }
+        said_no
+    }
+
+    /// Of each rule that was met, whether or not it decided.
+    #[inline]
+    fn count_headroom(&self, states: &[RuleState]) {
+        let (quotas, rows) = (self.policy.quotas(), self.counters.as_chunks::<QUOTA_ROW>().0);
+        for state in states {
+            let at = state.quota_position();
+            let known = quotas.get(at).and_then(|quota| quota.limit.step_and_part(&state.decision));
+            let (Some((step, part)), Some(row)) = (known, rows.get(at)) else {
+                self.count_other_headroom(state);
+                continue;
+            };
+            self.adding.add(&row[step.min(STEPS - 1)], 1);
+            self.adding.add(&row[STEPS], part);
+        }
+    }
+
+    #[inline(never)]
+    fn count_refusals(&self, states: &[RuleState]) {
+        let mut refused_last = None;
+        for state in states.iter().filter(|state| !state.decision.is_allowed()) {
+            // A rule with several limits says no once.
+            let rule = Some(state.rule_position());
+            if refused_last != rule {
+                refused_last = rule;
+                let cell = if state.shadow { Cell::SHADOW_REFUSALS } else { Cell::REFUSALS };
+                self.add(self.policy.row(rule) + cell.position());
+            }
+        }
+    }
+
+    #[cold]
+    fn count_warnings(&self, verdict: &Verdict) {
+        let row = |rule| self.policy.row(Some(rule));
+        verdict.warned_rules().for_each(|rule| self.add(row(rule) + Cell::WARNINGS.position()));
+    }
+
+    /// Under a limit that was set by hand, or that is not the quota's own.
+    #[cold]
+    fn count_other_headroom(&self, state: &RuleState) {
+        let row = self.policy.row(Some(state.rule_position()));
+        let (step, share) = step_and_share(&state.decision);
+        self.add(row + Cell::headroom(step).position());
+        if let Some(sum) = self.counters.get(row + Cell::HEADROOM_SUM.position()) {
+            self.adding.add(sum, share);
+        }
+    }
+
+    #[inline]
+    fn add(&self, at: usize) {
+        if let Some(counter) = self.counters.get(at) {
+            self.adding.add(counter, 1);
         }
     }
 }

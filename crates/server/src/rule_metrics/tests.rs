@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use tollgate::policy::parse;
 use tollgate::{CheckedPolicy, Limiter, ManualClock, MemoryStore, Request, Verdict};
 
@@ -23,26 +21,25 @@ fn limiter(text: &str) -> Limiter<MemoryStore<ManualClock>> {
 struct Counting {
     limiter: Limiter<MemoryStore<ManualClock>>,
     metrics: RuleMetrics,
-    counters: Arc<PolicyCounters>,
 }
 
 impl Counting {
     fn under(text: &str) -> Counting {
         let (limiter, metrics) = (limiter(text), RuleMetrics::new());
-        let counters = metrics.for_policy(&limiter.plan());
-        Counting { limiter, metrics, counters }
+        metrics.prepare_for(&limiter.plan());
+        Counting { limiter, metrics }
     }
 
     fn check(&self, path: &str, cost: u64) -> Verdict {
         let request = Request { target: path, cost, ..Request::from_peer(None) };
         let verdict = self.limiter.check(&request);
-        self.metrics.count(&self.counters, FrontEnd::Http, &request, &verdict);
+        self.metrics.count(&Decided::new(FrontEnd::Http, &request, &verdict));
         verdict
     }
 
-    fn replace(&mut self, text: &str) {
+    fn replace(&self, text: &str) {
         self.limiter.set_policy(&policy(text)).unwrap();
-        self.counters = self.metrics.for_policy(&self.limiter.plan());
+        self.metrics.prepare_for(&self.limiter.plan());
     }
 
     fn text(&self) -> String {
@@ -142,10 +139,10 @@ rules: [ { name: login, limit: 1/min, on_limit: [ { first: 1, action: warn }, { 
 
 #[test]
 fn counts_go_on_under_another_policy() {
-    let mut counting = Counting::under(POLICY);
+    let counting = Counting::under(POLICY);
     counting.check("/pay", 1);
     // Some still count for the policy that is gone.
-    let old = Arc::clone(&counting.counters);
+    let old = counting.limiter.plan();
     counting.replace("version: 1\nrules: [ { name: pay, limit: 5/min }, { name: all, limit: 9/min } ]\n");
     counting.check("/pay", 1);
     for _ in 0..2 {
@@ -165,19 +162,27 @@ fn counts_go_on_under_another_policy() {
 }
 
 #[test]
-fn a_decision_that_a_reload_overtook_is_counted_by_name() {
+fn a_decision_that_a_reload_overtook_is_counted() {
     let counting = Counting::under(POLICY);
-    let other = limiter("version: 1\nrules: [ { name: new, when: { path: /pay }, limit: 1/min } ]\n");
     let request = Request { target: "/pay", ..Request::from_peer(None) };
-    for _ in 0..2 {
-        let verdict = other.check(&request);
-        counting.metrics.count(&counting.counters, FrontEnd::Http, &request, &verdict);
+    let verdicts = [counting.limiter.check(&request), counting.limiter.check(&request)];
+    counting.replace("version: 1\nrules: [ { name: new, when: { path: /pay }, limit: 1/min } ]\n");
+    for verdict in &verdicts {
+        counting.metrics.count(&Decided::new(FrontEnd::Http, &request, verdict));
     }
-    counting.assert_lines(&[
-        &decided("new", "allow", 1),
-        &decided("new", "reject", 1),
-        "tollgate_rule_refusals_total{rule=\"new\",mode=\"enforce\"} 1",
-        "tollgate_headroom_ratio_count{rule=\"new\"} 2",
-        "tollgate_endpoint_decisions_total{endpoint=\"/pay\",rule=\"new\",outcome=\"refused\"} 1",
-    ]);
+    // Nobody has said yet that this one is in force.
+    counting.limiter.set_policy(&policy("version: 1\nrules: [ { name: newer, limit: 1/min } ]\n")).unwrap();
+    counting.check("/pay", 1);
+    drop(verdicts);
+    for _ in 0..2 {
+        counting.assert_lines(&[
+            &decided("pay", "allow", 2),
+            &decided("new", "allow", 0),
+            &decided("newer", "allow", 1),
+            "tollgate_headroom_ratio_count{rule=\"pay\"} 2",
+            "tollgate_rule_refusals_total{rule=\"watched\",mode=\"shadow\"} 1",
+            "tollgate_endpoint_decisions_total{endpoint=\"/pay\",rule=\"pay\",outcome=\"allowed\"} 2",
+        ]);
+    }
+    assert_eq!(counting.metrics.lock().policies.len(), 1);
 }

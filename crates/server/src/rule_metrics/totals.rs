@@ -2,12 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::Verdict;
-
-use super::NO_RULE;
-use super::cells::{Cell, ROW};
-use super::endpoints::{Passage, name_of};
-use super::tally::Tally;
+use super::cells::ROW;
 
 /// Counts of rules, also of those that are no longer in force.
 #[derive(Clone, Debug, Default)]
@@ -34,32 +29,5 @@ impl Totals {
 
     pub(super) fn endpoints(&self) -> impl Iterator<Item = (&str, &str, [u64; 2])> {
         self.endpoints.iter().map(|((rule, endpoint), counts)| (&**rule, &**endpoint, *counts))
-    }
-}
-
-/// Counts a verdict by names, where its policy's own counters are not at hand.
-pub(super) struct ByName<'a> {
-    pub(super) totals: &'a mut Totals,
-    pub(super) verdict: &'a Verdict,
-}
-
-impl ByName<'_> {
-    fn name(&self, rule: Option<usize>) -> Box<str> {
-        let planned = rule.and_then(|rule| self.verdict.plan().rules().get(rule));
-        planned.map_or(NO_RULE, |rule| &*rule.name).into()
-    }
-}
-
-impl Tally for ByName<'_> {
-    fn rule(&mut self, rule: Option<usize>, cell: Cell, amount: u64) {
-        let name = self.name(rule);
-        self.totals.rule(&name)[cell.position()] += amount;
-    }
-
-    fn endpoint(&mut self, rule: Option<usize>, endpoint: Option<usize>, passage: Passage) {
-        let mut counts = [0; 2];
-        counts[passage.position()] = 1;
-        let endpoint = name_of(self.verdict.plan(), endpoint);
-        self.totals.add_endpoint(&self.name(rule), &endpoint, counts);
     }
 }

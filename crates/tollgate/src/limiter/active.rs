@@ -83,11 +83,10 @@ impl<L: Clone> Active<L> {
     }
 
     /// What a request meets.
-    pub(super) fn meet<S: Store<Limit = L>>(&self, request: &Request<'_>, store: &S) -> Met {
+    pub(super) fn meet(&self, request: &Request<'_>, now_ns: u64) -> Met {
         if self.by_hand.is_empty() {
             return self.facts.plan.meet(request);
         }
-        let now_ns = store.now_ns();
         self.facts.plan.meet_with(request, |rule, key| self.by_hand.find(rule, key, now_ns))
     }
 }

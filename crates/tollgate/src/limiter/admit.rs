@@ -63,7 +63,8 @@ impl<S: Store> Limiter<S> {
         asking: Asking,
         watch: impl FnOnce(&Verdict, &Met),
     ) -> (Verdict, Receipt<S>) {
-        // Walked on this stack, or else on the heap: within the futures of all callers it would be moved about.
+        // Walked on this stack, or else on the heap: within the futures of all callers it would be moved about. It is
+        // pinned here, because it would also be moved to whoever pins it.
         if self.shared.store.answers_at_once() {
             immediately(pin!(self.walk(request, asking, watch)))
         } else {
@@ -77,14 +78,16 @@ impl<S: Store> Limiter<S> {
         asking: Asking,
         watch: impl FnOnce(&Verdict, &Met),
     ) -> (Verdict, Receipt<S>) {
+        // Read once, and at the beginning: who tells how long it took need not read it, too.
+        let now_ns = self.shared.store.now_ns();
         let active = self.active();
         let asking = match asking {
             Asking::AdmitWhereNeeded if active.facts.needs_receipts => Asking::Admit,
             Asking::AdmitWhereNeeded => Asking::Check,
             asking => asking,
         };
-        let met = active.meet(request, &self.shared.store);
-        let (verdict, receipt) = self.decide_met(&active, &met, asking, &[]).await;
+        let met = active.meet(request, now_ns);
+        let (verdict, receipt) = self.decide_met(&active, &met, asking, &[], now_ns).await;
         watch(&verdict, &met);
         (verdict, receipt)
     }
@@ -96,8 +99,9 @@ impl<S: Store> Limiter<S> {
         met: &Met,
         asking: Asking,
         besides: &[KeyedCharge<'_, S::Limit>],
+        now_ns: u64,
     ) -> (Verdict, Receipt<S>) {
-        let mut verdict = Draft::new(&active.facts, self.shared.store.now_ns());
+        let mut verdict = Draft::new(&active.facts, now_ns);
         verdict.endpoint = met.endpoint;
         match met.access {
             Access::Denied => verdict.action = Action::Deny,

@@ -71,10 +71,11 @@ impl<S: Store> Limiter<S> {
         asked: &[AskedTogether<'_, S::Limit>],
         watch: impl FnOnce(&Verdict, &Met),
     ) -> Together {
+        let now_ns = self.shared.store.now_ns();
         let active = self.active();
         let mut joint = Met::new(Access::Rules);
         let mut instead = SmallVec::<[KeyedCharge<'_, S::Limit>; 2]>::new();
-        let mut mets: Vec<Met> = asked.iter().map(|one| active.meet(&one.request, &self.shared.store)).collect();
+        let mut mets: Vec<Met> = asked.iter().map(|one| active.meet(&one.request, now_ns)).collect();
         let replaced = replaced_by(&mets);
         mets.iter_mut().for_each(|met| met.without_replaced_by(&replaced));
         let joined = |(one, met)| join(&active, one, met, &mut joint, &mut instead);
@@ -84,7 +85,7 @@ impl<S: Store> Limiter<S> {
         if denied {
             instead.iter_mut().for_each(|charge| charge.cost = 0);
         }
-        let (mut overall, _) = self.decide_met(&active, &joint, asking, &instead).await;
+        let (mut overall, _) = self.decide_met(&active, &joint, asking, &instead, now_ns).await;
         let told = |member: &Member| of_member(&active, &overall, member);
         let mut each: Vec<Verdict> = members.iter().map(told).collect();
         if denied {
@@ -111,7 +112,7 @@ impl<S: Store> Limiter<S> {
         }
         let mut look = met.clone();
         look.charges.iter_mut().for_each(|charge| charge.cost = 0);
-        self.decide_met(active, &look, Asking::Look, &[]).await.0
+        self.decide_met(active, &look, Asking::Look, &[], self.shared.store.now_ns()).await.0
     }
 }
 

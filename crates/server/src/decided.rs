@@ -1,0 +1,24 @@
+use tollgate::{Action, Request, RuleState, Verdict};
+
+use crate::front_end::FrontEnd;
+
+/// A decision, read once for all who count it or look at it.
+#[derive(Clone, Copy)]
+pub(crate) struct Decided<'a> {
+    pub(crate) front_end: FrontEnd,
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) verdict: &'a Verdict,
+    pub(crate) action: Action,
+    /// How the rule stands that decided.
+    pub(crate) deciding: Option<&'a RuleState>,
+    /// How each rule stands that was met.
+    pub(crate) states: &'a [RuleState],
+}
+
+impl<'a> Decided<'a> {
+    #[inline]
+    pub(crate) fn new(front_end: FrontEnd, request: &'a Request<'a>, verdict: &'a Verdict) -> Decided<'a> {
+        let (action, deciding, states) = (verdict.action(), verdict.deciding(), verdict.states());
+        Decided { front_end, request, verdict, action, deciding, states }
+    }
+}

@@ -39,6 +39,7 @@ pub(crate) fn all(tollgate: &Process) -> Vec<(&'static str, Box<dyn Attack>)> {
         ("HTTP: checks, 50 at once", Flood::of(http, &check(br#"{"ip":"203.0.113.9"}"#))),
         ("HTTP: checks of 60,000 bytes, 50 at once", Flood::of(http, &check(&long_check(60_000)))),
         ("HTTP: 60,000 brackets, 50 at once", Flood::of(http, &check(&[b'['; 60_000]))),
+        ("HTTP: checks of 6,000 headers, 50 at once", Flood::of(http, &check(&many_headers(6_000)))),
         ("gRPC: no HTTP/2", Repeated::of(grpc, b"GET / HTTP/1.1\r\n\r\n")),
         ("2,000 who trickle, on all", Box::new(Trickle { servers: [http, grpc, resp], streams: Vec::new(), at: 0 })),
     ]
@@ -52,6 +53,12 @@ fn post(field: &str, body: &[u8]) -> Vec<u8> {
 /// A check that is well formed, of about so many bytes.
 fn long_check(bytes: usize) -> Vec<u8> {
     format!(r#"{{"path":"/{}"}}"#, "a".repeat(bytes)).into_bytes()
+}
+
+/// A check of so many headers, each as short as can be.
+fn many_headers(count: usize) -> Vec<u8> {
+    let headers: Vec<String> = (0..count).map(|at| format!(r#""{at}":"""#)).collect();
+    format!(r#"{{"headers":{{{}}}}}"#, headers.join(",")).into_bytes()
 }
 
 struct Nothing;

@@ -331,7 +331,7 @@ mod tests {
     fn the_most_that_is_read_straight_is_not_too_much_for_a_closer_look() {
         // Every member there is, as many names as may be, and as many lines.
         let names = |count: usize| (0..count).map(|at| format!("\"x-{at}\""));
-        let lists = names(MAX_PAIRS).map(|name| format!("{name}:[{}]", vec!["\"\""; MAX_LINES / MAX_PAIRS].join(",")));
+        let lists = names(MAX_PAIRS).map(|name| format!("{name}:[{}]", ["\"\""; MAX_LINES / MAX_PAIRS].join(",")));
         let identities = names(MAX_PAIRS).map(|name| format!("{name}:\"\""));
         let body = format!(
             r#"{{"ip":"::1","method":"","host":"","path":"","headers":{{{}}},"identities":{{{}}},"cost":1,"receipt":true}}"#,

@@ -49,8 +49,8 @@ struct Known {
     dropped_bits: u32,
 }
 
-/// So many bits of a limit are kept: shares are then as exact as millionths.
-const KEPT_BITS: u32 = 20;
+/// So many bits of a limit are kept: what is dropped is then far less than a millionth of it.
+const KEPT_BITS: u32 = 24;
 
 impl KnownLimit {
     /// The step of what remains, and what it adds to the sum. A limit is known

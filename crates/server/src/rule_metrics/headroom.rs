@@ -49,7 +49,7 @@ struct Known {
     dropped_bits: u32,
 }
 
-/// So many bits of a limit are kept: shares are then as exact as millionths.
+/// So many bits of a limit are kept: shares are then about as exact as millionths.
 const KEPT_BITS: u32 = 20;
 
 impl KnownLimit {
@@ -136,7 +136,8 @@ mod tests {
             if limit <= u64::MAX / MILLION {
                 prop_assert_eq!(step, expected);
             }
-            prop_assert!(known.share(part).abs_diff(share) <= 2, "{} is {}", known.share(part), share);
+            // One because the other is rounded up, and less than two for the bits that are dropped.
+            prop_assert!(known.share(part).abs_diff(share) <= 3, "{} is {}", known.share(part), share);
         }
     }
 }

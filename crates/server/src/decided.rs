@@ -15,6 +15,15 @@ pub(crate) struct Decided<'a> {
     pub(crate) states: &'a [RuleState],
 }
 
+/// Which limits said no.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SaidNo {
+    /// Any limit did.
+    pub(crate) anybody: bool,
+    /// One did that is only watched.
+    pub(crate) somebody_watched: bool,
+}
+
 impl<'a> Decided<'a> {
     #[inline]
     pub(crate) fn new(front_end: FrontEnd, request: &'a Request<'a>, verdict: &'a Verdict) -> Decided<'a> {

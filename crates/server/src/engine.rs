@@ -1,5 +1,6 @@
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct Engine {
     /// Ours, whatever clock the store decides by: how long things take, and when receipts end.
     clock: Arc<dyn Clock>,
     in_force: ArcSwap<InForce>,
+    /// Whether a rule limits how many are under way. Every check asks, so it is not behind a pointer that may change.
+    has_permits: AtomicBool,
     receipts: Arc<Receipts>,
     throttle: Arc<Throttle>,
     /// The same where the store is shared.
@@ -46,8 +49,6 @@ pub struct Engine {
 struct InForce {
     published: Published,
     promises: Vec<Promise>,
-    /// Whether a rule limits how many are under way.
-    has_permits: bool,
     store: StoreSettings,
 }
 
@@ -110,6 +111,7 @@ impl Engine {
         let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
         let throttle_shared = SharedQuotas::new(policy);
         Ok(Engine {
+            has_permits: AtomicBool::new(has_permits(&limiter)),
             limiter,
             clock,
             in_force,
@@ -157,6 +159,7 @@ impl Engine {
         let store_stays = in_force.store != store;
         in_force.store = store;
         self.in_force.store(Arc::new(in_force));
+        self.has_permits.store(has_permits(&self.limiter), Relaxed);
         Ok(Reload { store_stays })
     }
 
@@ -188,7 +191,7 @@ impl Engine {
         wants_receipt: bool,
     ) -> (Verdict, Option<ReceiptName>) {
         // Who only asks takes nothing that could be brought back.
-        let takes_something = request.cost > 0 && (wants_receipt || self.in_force.load().has_permits);
+        let takes_something = request.cost > 0 && (wants_receipt || self.has_permits.load(Relaxed));
         if !takes_something {
             return (self.decide(front_end, request).await, None);
         }
@@ -360,16 +363,15 @@ impl Engine {
     }
 }
 
+fn has_permits(limiter: &Limiter<Store>) -> bool {
+    limiter.plan().quotas().iter().any(|planned| planned.quota.kind() == AlgorithmKind::Concurrency)
+}
+
 impl InForce {
     fn new(policy: &CheckedPolicy, limiter: &Limiter<Store>, metrics: &Metrics) -> InForce {
         let plan = limiter.plan();
         metrics.prepare_for(policy, &plan);
-        InForce {
-            published: Published::of(policy),
-            promises: promises(policy),
-            has_permits: plan.quotas().iter().any(|planned| planned.quota.kind() == AlgorithmKind::Concurrency),
-            store: policy.store.clone(),
-        }
+        InForce { published: Published::of(policy), promises: promises(policy), store: policy.store.clone() }
     }
 }
 

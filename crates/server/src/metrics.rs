@@ -10,7 +10,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tollgate::policy::Plan;
 use tollgate::{CheckedPolicy, Decision, Limiter, Store as _};
 
-use crate::decided::Decided;
+use crate::decided::{Decided, SaidNo};
 use crate::duration_histogram::DurationHistogram;
 use crate::front_end::FrontEnd;
 use crate::listen::ConnectionMetrics;
@@ -87,9 +87,9 @@ impl Metrics {
         self.rules.prepare_for(plan);
     }
 
-    /// Counts a decision, and how long it took. `true` if a limit said no, be it one that is only watched.
+    /// Counts a decision, and how long it took, and tells who said no.
     #[inline]
-    pub(crate) fn count(&self, decided: &Decided<'_>, taken_ns: u64) -> bool {
+    pub(crate) fn count(&self, decided: &Decided<'_>, taken_ns: u64) -> SaidNo {
         self.durations.observe(decided.front_end, taken_ns);
         self.rules.count(decided)
     }

@@ -43,11 +43,17 @@ impl LineKind {
 }
 
 impl Spent {
+    /// Whether there is no line of any kind left.
+    #[inline]
+    pub(super) fn is_all(self) -> bool {
+        self.0 & 0xff >= LINES_A_SECOND
+    }
+
     /// Whether there is still a line of that kind.
     #[inline]
     pub(super) fn allows(self, kind: LineKind) -> bool {
         let of_kind = kind.shift().map_or(0, |shift| (self.0 >> shift) & 0xff);
-        self.0 & 0xff < LINES_A_SECOND && of_kind < OF_KIND_A_SECOND
+        !self.is_all() && of_kind < OF_KIND_A_SECOND
     }
 
     fn and(self, kind: LineKind) -> Spent {

@@ -92,6 +92,11 @@ impl RuleClients {
         if !sighting.is_violation {
             return None;
         }
+        // In a flood this is all that is looked at.
+        if spent.is_all() {
+            self.left_out += 1;
+            return None;
+        }
         let kind = match (sighting.is_refused, sighting.is_watched) {
             (_, true) => LineKind::Watched,
             (true, false) if is_first => LineKind::First,

@@ -12,7 +12,7 @@ use super::observer::Observer;
 use super::rule_clients::Sighting;
 use super::sample::is_drawn;
 use super::violation;
-use crate::decided::Decided;
+use crate::decided::{Decided, SaidNo};
 use crate::front_end::FrontEnd;
 
 const S_NS: u64 = 1_000_000_000;
@@ -27,21 +27,20 @@ pub(super) struct Seen<'a> {
 }
 
 impl Observer {
-    /// Sees a decision, with what the request met, and whether a limit said
-    /// no to it, be it one that is only watched. Most pass far from their
-    /// limits, and cost no more than to see that.
+    /// Sees a decision, with what the request met and who said no to it. Most
+    /// pass far from their limits, and cost no more than to see that.
     #[inline]
-    pub(crate) fn see(&self, decided: &Decided<'_>, met: &Met, said_no: bool) {
+    pub(crate) fn see(&self, decided: &Decided<'_>, met: &Met, said_no: SaidNo) {
         let is_sampled = is_drawn();
         let is_plain =
-            !said_no && decided.action == Action::Allow && decided.deciding.is_none_or(|state| !is_near(state));
+            !said_no.anybody && decided.action == Action::Allow && decided.deciding.is_none_or(|state| !is_near(state));
         if !is_plain || is_sampled {
             self.look_at(decided, met, is_sampled, said_no);
         }
     }
 
     #[inline(never)]
-    fn look_at(&self, decided: &Decided<'_>, met: &Met, is_sampled: bool, said_no: bool) {
+    fn look_at(&self, decided: &Decided<'_>, met: &Met, is_sampled: bool, said_no: SaidNo) {
         let Decided { front_end, request, verdict, action, deciding, states } = *decided;
         let seen = Seen { front_end, request, verdict, met };
         if action == Action::Deny {
@@ -54,10 +53,8 @@ impl Observer {
         if is_sampled {
             self.see_traffic(seen);
         }
-        if said_no {
-            for state in states.iter().filter(|state| state.shadow && !state.decision.is_allowed()) {
-                self.see_under(seen, action, state);
-            }
+        if said_no.somebody_watched {
+            self.see_watched(seen, action, states);
         }
         match deciding {
             Some(state) => self.see_under(seen, action, state),
@@ -66,7 +63,17 @@ impl Observer {
         }
     }
 
-    /// Sees what a rule says of a request: the one that decided, or one that is only watched.
+    /// Sees what the rules say that are only watched, and would have refused it.
+    #[cold]
+    fn see_watched(&self, seen: Seen<'_>, action: Action, states: &[RuleState]) {
+        for state in states.iter().filter(|state| state.shadow && !state.decision.is_allowed()) {
+            self.see_under(seen, action, state);
+        }
+    }
+
+    /// Sees what a rule says of a request: the one that decided, or one that
+    /// is only watched. A part of its callers: in a flood it is most of what they do.
+    #[inline(always)]
     fn see_under(&self, seen: Seen<'_>, action: Action, state: &RuleState) {
         let is_refused = state.shadow || !action.is_allowed();
         let is_near = !is_refused && action != Action::Warn && is_near(state);

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tollgate::policy::Plan;
 use tollgate::{Action, Decision};
 
-use crate::decided::Decided;
+use crate::decided::{Decided, SaidNo};
 use crate::front_end::FrontEnd;
 use crate::outcome::Outcome;
 use crate::sharded_counters::ShardedCounters;
@@ -61,11 +61,10 @@ impl RuleMetrics {
         self.of_plan(plan);
     }
 
-    /// Counts a verdict, under the policy that it was decided by. `true` if a
-    /// limit said no, be it one that is only watched.
+    /// Counts a verdict, under the policy that it was decided by, and tells who said no.
     #[inline]
-    pub(crate) fn count(&self, decided: &Decided<'_>) -> bool {
-        self.of_plan(decided.verdict.plan()).is_some_and(|counters| counters.count(decided))
+    pub(crate) fn count(&self, decided: &Decided<'_>) -> SaidNo {
+        self.of_plan(decided.verdict.plan()).map_or(SaidNo::default(), |counters| counters.count(decided))
     }
 
     /// The counters of a policy. There are always some: nobody else keeps anything beside a plan.

@@ -10,7 +10,7 @@ use super::endpoints::{Endpoints, Passage};
 use super::headroom::{KnownLimit, STEPS};
 use super::tally::Tally;
 use super::totals::Totals;
-use crate::decided::Decided;
+use crate::decided::{Decided, SaidNo};
 use crate::sharded_counters::{Mine, ShardedCounters};
 
 /// What was decided under one policy. It is found through the policy's plan,
@@ -47,9 +47,9 @@ impl PolicyCounters {
         PolicyCounters { rules, endpoints, quotas, counters, row_length }
     }
 
-    /// Counts a verdict of this policy. `true` if a limit said no, be it one that is only watched.
+    /// Counts a verdict of this policy, and tells who said no.
     #[inline]
-    pub(super) fn count(&self, decided: &Decided<'_>) -> bool {
+    pub(super) fn count(&self, decided: &Decided<'_>) -> SaidNo {
         match self.counters.own() {
             Some((counters, adding)) => Tally { policy: self, counters, adding }.count(decided),
             None => self.count_first_or_shared(decided),
@@ -57,7 +57,7 @@ impl PolicyCounters {
     }
 
     #[cold]
-    fn count_first_or_shared(&self, decided: &Decided<'_>) -> bool {
+    fn count_first_or_shared(&self, decided: &Decided<'_>) -> SaidNo {
         match self.counters.mine() {
             Mine::Own(counters, adding) => Tally { policy: self, counters, adding }.count(decided),
             Mine::Shared(counters, adding) => Tally { policy: self, counters, adding }.count(decided),

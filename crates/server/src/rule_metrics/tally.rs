@@ -8,7 +8,7 @@ use super::cells::Cell;
 use super::endpoints::Passage;
 use super::headroom::{STEPS, step_and_share};
 use super::policy_counters::{PolicyCounters, QUOTA_ROW};
-use crate::decided::Decided;
+use crate::decided::{Decided, SaidNo};
 use crate::outcome::Outcome;
 use crate::sharded_counters::Adding;
 
@@ -20,35 +20,46 @@ pub(super) struct Tally<'a, A> {
 }
 
 impl<A: Adding> Tally<'_, A> {
-    /// Counts a verdict. `true` if a limit said no, be it one that is only
-    /// watched; nobody wants to know that of a request that only asks.
-    #[inline]
-    pub(super) fn count(self, decided: &Decided<'_>) -> bool {
+    /// Counts a verdict, and tells who said no; nobody wants to know that of a request that only asks.
+    ///
+    /// A part of its caller, which has all it needs at hand.
+    #[inline(always)]
+    pub(super) fn count(self, decided: &Decided<'_>) -> SaidNo {
         let row = self.policy.row(decided.deciding.map(RuleState::rule_position));
         let outcome = Outcome::of(decided.request, decided.action);
         self.add(row + Cell::decided(decided.front_end, outcome).position());
-        let Outcome::Decided(action) = outcome else { return false };
+        let Outcome::Decided(action) = outcome else { return SaidNo::default() };
         let passage = if action.is_allowed() { Passage::Allowed } else { Passage::Refused };
         self.add(row + self.policy.pair(decided.verdict.endpoint(), passage));
-        // Without the store nobody knows how its limits stand.
-        if decided.verdict.source() != Source::Fallback {
-            self.count_headroom(decided.states);
-        }
         if action == Action::Warn {
             self.count_warnings(decided.verdict);
         }
-        let said_no = decided.states.iter().any(|state| !state.decision.is_allowed());
-        if said_no {
-            self.count_refusals(decided.states);
-        }
-        said_no
+        // Without the store nobody knows how its limits stand.
+        let is_known = decided.verdict.source() != Source::Fallback;
+        self.count_states(decided.states, is_known)
     }
 
-    /// Of each rule that was met, whether or not it decided.
-    #[inline]
-    fn count_headroom(&self, states: &[RuleState]) {
+    /// Each rule that was met, whether or not it decided.
+    #[inline(always)]
+    fn count_states(&self, states: &[RuleState], is_known: bool) -> SaidNo {
         let (quotas, rows) = (self.policy.quotas(), self.counters.as_chunks::<QUOTA_ROW>().0);
+        let mut said_no = SaidNo::default();
+        let mut refused_last = None;
         for state in states {
+            if !state.decision.is_allowed() {
+                // A rule with several limits says no once.
+                let rule = Some(state.rule_position());
+                if refused_last != rule {
+                    refused_last = rule;
+                    let cell = if state.shadow { Cell::SHADOW_REFUSALS } else { Cell::REFUSALS };
+                    self.add(self.policy.row(rule) + cell.position());
+                }
+                said_no.anybody = true;
+                said_no.somebody_watched |= state.shadow;
+            }
+            if !is_known {
+                continue;
+            }
             let at = state.quota_position();
             let known = quotas.get(at).and_then(|quota| quota.limit.step_and_part(&state.decision));
             let (Some((step, part)), Some(row)) = (known, rows.get(at)) else {
@@ -58,20 +69,7 @@ impl<A: Adding> Tally<'_, A> {
             self.adding.add(&row[step.min(STEPS - 1)], 1);
             self.adding.add(&row[STEPS], part);
         }
-    }
-
-    #[inline(never)]
-    fn count_refusals(&self, states: &[RuleState]) {
-        let mut refused_last = None;
-        for state in states.iter().filter(|state| !state.decision.is_allowed()) {
-            // A rule with several limits says no once.
-            let rule = Some(state.rule_position());
-            if refused_last != rule {
-                refused_last = rule;
-                let cell = if state.shadow { Cell::SHADOW_REFUSALS } else { Cell::REFUSALS };
-                self.add(self.policy.row(rule) + cell.position());
-            }
-        }
+        said_no
     }
 
     #[cold]

@@ -116,7 +116,7 @@ mod tests {
         for (json, values) in [("[]", 1), ("[0,0]", 3), (r#"{"a":0,"b":[0]}"#, 4), (r#"{"a":0,"a":0}"#, 3)] {
             assert!(parse(json.as_bytes(), values).is_ok(), "{json}");
             let told = parse(json.as_bytes(), values - 1).map_err(|error| error.to_string()).unwrap_err();
-            assert!(told.starts_with(&format!("it has more than {} values at line 1", values - 1)), "{told}");
+            assert!(told.starts_with(&format!("it has more than {} values", values - 1)), "{told}");
         }
     }
 

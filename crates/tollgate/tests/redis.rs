@@ -112,6 +112,30 @@ async fn those_who_go_on_are_warned_rejected_and_blocked_by_all_instances() {
     assert_eq!(actions, [Action::Allow, Action::Warn, Action::Reject, Action::Block, Action::Block]);
 }
 
+/// When it begins, when the servers say so, and when an instance remembers it.
+#[tokio::test]
+async fn whoever_is_blocked_is_told_so_by_every_number() {
+    let server = RedisServer::start(&[]).unwrap();
+    let (one, _) = connect(&policy(&server)).await;
+    let (other, _) = connect(&policy(&server)).await;
+    let alice = [("user", "alice")];
+    for _ in 0..3 {
+        one.decide(&request("/login", &alice)).await;
+    }
+    let mut sources = Vec::new();
+    for limiter in [&one, &other, &other] {
+        let verdict = limiter.decide(&request("/login", &alice)).await;
+        let decision = verdict.deciding().unwrap().decision;
+        assert_eq!((verdict.action(), verdict.rule()), (Action::Block, Some("login")));
+        assert_eq!((decision.limit, decision.remaining), (1, 0));
+        assert_eq!(verdict.retry_after(), decision.retry_after().map(Duration::from_nanos));
+        assert!(verdict.retry_after().unwrap() > Duration::from_secs(890));
+        assert!(Some(decision.reset_after) >= decision.retry_after());
+        sources.push(verdict.source());
+    }
+    assert_eq!(sources, [Source::Exact, Source::Exact, Source::Cached]);
+}
+
 #[tokio::test]
 async fn a_permit_is_held_for_all_and_let_go_for_all() {
     let server = RedisServer::start(&[]).unwrap();

@@ -3,12 +3,12 @@ use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::policy::Plan;
-use tollgate::{CheckedPolicy, Decision, Limiter, Request, Store as _, Verdict};
+use tollgate::{ChargeVerdict, CheckedPolicy, Decision, Limiter, Request, Store as _, Verdict};
 
 use crate::duration_histogram::DurationHistogram;
 use crate::front_end::FrontEnd;
@@ -31,6 +31,7 @@ pub(crate) struct Metrics {
     rules: RuleMetrics,
     policy: PolicyInfo,
     durations: DurationHistogram,
+    uncounted: Counter,
     pub(crate) connections: ConnectionMetrics,
     pub(crate) reloads: ReloadMetrics,
     pub(crate) receipts: ReceiptMetrics,
@@ -60,6 +61,12 @@ impl Metrics {
         let build = Family::<BuildLabels, Gauge>::default();
         build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
         registry.register("build_info", "Which tollgate this is", build);
+        let uncounted = Counter::default();
+        registry.register(
+            "uncounted_refusals",
+            "Requests refused because the store could not count them: it is full, or does not answer",
+            uncounted.clone(),
+        );
         let policy = PolicyInfo::default();
         registry.register("policy_info", "Which policy is in force, by what it says", policy.clone());
         let store =
@@ -72,7 +79,7 @@ impl Metrics {
         reloads.register(&mut registry);
         let receipts = ReceiptMetrics::default();
         receipts.register(&mut registry);
-        Metrics { registry, rules: RuleMetrics::new(), policy, durations, connections, reloads, receipts }
+        Metrics { registry, rules: RuleMetrics::new(), policy, durations, uncounted, connections, reloads, receipts }
     }
 
     /// Shows what is counted about snapshots too.
@@ -96,12 +103,18 @@ impl Metrics {
         taken_ns: u64,
     ) {
         self.rules.count(counters, front_end, request, verdict);
+        if verdict.is_uncounted() {
+            self.uncounted.inc();
+        }
         self.durations.observe(front_end, taken_ns);
     }
 
     /// Counts what was decided under a limit that the caller brought.
     pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision) {
         self.rules.count_throttled(cost, decision);
+        if decision.verdict == ChargeVerdict::NoRoom {
+            self.uncounted.inc();
+        }
     }
 
     /// So many of those took so long together.

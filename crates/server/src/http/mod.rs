@@ -20,6 +20,7 @@ mod response_body;
 mod routes;
 mod scanner;
 mod straight_body;
+mod strict_json;
 mod text;
 
 use std::sync::Arc;

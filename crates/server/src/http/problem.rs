@@ -41,6 +41,11 @@ impl Problem {
         Problem { member: Some(member.to_owned()), ..Problem::new(StatusCode::BAD_REQUEST, detail) }
     }
 
+    pub(super) fn member_twice(member: &str) -> Problem {
+        let detail = format!("`{member}` is there twice, and nobody can say which is meant");
+        Problem { member: Some(member.to_owned()), ..Problem::new(StatusCode::BAD_REQUEST, detail) }
+    }
+
     pub(super) fn unknown_parameter(parameter: &str) -> Problem {
         let detail = format!("there is no parameter `{parameter}`; the only one is deny_status");
         Problem::new(StatusCode::BAD_REQUEST, detail)

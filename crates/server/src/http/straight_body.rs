@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use super::check_body::can_be;
 use super::scanner::Scanner;
 use super::text::Text;
 
@@ -60,8 +61,8 @@ fn identities<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
     let mut pairs: Pairs<'a> = Vec::new();
     scanner.object(|name, scanner| {
         is_new(&pairs, name).then_some(())?;
-        pairs.push((name.into(), scanner.string()?.into()));
-        Some(())
+        let value = scanner.string()?;
+        can_be(name, value).then(|| pairs.push((name.into(), value.into())))
     })?;
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
     Some(pairs)

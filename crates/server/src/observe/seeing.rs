@@ -54,6 +54,10 @@ impl Observer {
         for state in verdict.states().iter().filter(|state| state.shadow && !state.decision.is_allowed()) {
             self.see_under(seen, state);
         }
+        if verdict.is_uncounted() {
+            // Nobody has violated anything.
+            return self.say_uncounted(verdict.decided_at_ns());
+        }
         match verdict.deciding() {
             Some(state) => self.see_under(seen, state),
             None if !verdict.is_allowed() => self.see_without_rule(seen),

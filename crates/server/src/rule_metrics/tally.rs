@@ -1,6 +1,6 @@
 //! What a verdict adds to which counters.
 
-use tollgate::{Request, RuleState, Source, Verdict};
+use tollgate::{ChargeVerdict, Request, RuleState, Source, Verdict};
 
 use super::cells::{Cell, headroom};
 use super::endpoints::Passage;
@@ -39,8 +39,9 @@ fn count_states(tally: &mut impl Tally, verdict: &Verdict) {
             tally.rule(rule, Cell::headroom(left), 1);
             tally.rule(rule, Cell::HEADROOM_SUM, left);
         }
-        // A rule with several limits says no once.
-        if !state.decision.is_allowed() && refused_last != rule {
+        // A rule with several limits says no once. What could not be counted is no rule's refusal.
+        let is_refused = !state.decision.is_allowed() && state.decision.verdict != ChargeVerdict::NoRoom;
+        if is_refused && refused_last != rule {
             refused_last = rule;
             tally.rule(rule, if state.shadow { Cell::SHADOW_REFUSALS } else { Cell::REFUSALS }, 1);
         }

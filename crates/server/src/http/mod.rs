@@ -46,10 +46,6 @@ use routes::Routes;
 /// The format in which metrics are written.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What operators and orchestrators ask, which is no part of the interface for callers.
-#[cfg(test)]
-const ROUTES_WITHOUT_DESCRIPTION: [&str; 2] = ["/metrics", "/openapi.json"];
-
 /// What callers see.
 pub(crate) fn public(engine: &Arc<Engine>) -> Routes {
     let routes = public_routes().into_iter().fold(Router::new(), |router, (path, route)| router.route(path, route));

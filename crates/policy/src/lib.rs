@@ -30,7 +30,7 @@ pub use plan::{
     PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome, Sha256Behind, sha256,
 };
 pub use problem::{Place, Problem, Step};
-pub use request::{Descriptor, Headers, Request};
+pub use request::{Descriptor, Headers, Request, parse_address};
 #[cfg(feature = "yaml")]
 pub use starter::STARTER;
 #[cfg(feature = "yaml")]

@@ -1,5 +1,7 @@
 use std::net::IpAddr;
 
+use crate::plan::address;
+
 /// What a front end knows about a request. All of it is what the other end
 /// says, except for the peer's address.
 #[derive(Clone, Copy)]
@@ -33,9 +35,9 @@ pub struct Descriptor<'a> {
     pub entries: &'a [(&'a str, &'a str)],
 }
 
-impl Descriptor<'_> {
+impl<'a> Descriptor<'a> {
     /// The value of the first entry of a name.
-    fn value(&self, name: &str) -> Option<&str> {
+    pub(crate) fn value(&self, name: &str) -> Option<&'a str> {
         self.entries.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 }
@@ -49,6 +51,13 @@ impl Headers for Descriptor<'_> {
     fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
         self.entries.first_line(name)
     }
+}
+
+/// Reads a client's address as proxies and callers write it: also with a port, in
+/// brackets or with a zone. What this does not read, no identity `client_ip` is made of.
+#[must_use]
+pub fn parse_address(text: &str) -> Option<IpAddr> {
+    address::parse(text.as_bytes())
 }
 
 /// The entry with the client's address, as gateways call it.
@@ -153,7 +162,7 @@ impl<'a> Request<'a> {
             headers: descriptor,
             identities: descriptor.entries,
             descriptor: Some(descriptor),
-            ..Request::from_peer(descriptor.value(REMOTE_ADDRESS).and_then(|address| address.parse().ok()))
+            ..Request::from_peer(descriptor.value(REMOTE_ADDRESS).and_then(parse_address))
         }
     }
 }

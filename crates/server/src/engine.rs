@@ -2,7 +2,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tollgate::policy::Met;
@@ -104,7 +103,7 @@ impl Engine {
         let limiter = Limiter::with_store(policy, store)?;
         let past_quotas = opened.as_ref().map_or(0, Opened::quotas);
         let snapshots = opened.map(|opened| Arc::new(SnapshotKeeper::new(opened, limiter.clone())));
-        let receipts = Arc::new(Receipts::new());
+        let receipts = Arc::new(Receipts::new(Arc::clone(&clock)));
         let throttle = Arc::new(Throttle::new(policy, limiter.plan().quotas().len() + past_quotas));
         let mut metrics = Metrics::new(&limiter, &receipts, &throttle, &observer);
         snapshots.iter().for_each(|keeper| metrics.show_snapshots(keeper.metrics()));
@@ -231,11 +230,13 @@ impl Engine {
     /// Replaces an estimated cost by the true one, and lets go of permits.
     pub(crate) async fn settle(&self, name: ReceiptName, true_cost: u64) -> Result<Settled, NoReceipt> {
         let receipt = self.take(name, ReceiptUse::Settle)?;
-        Ok(self.limiter.settle_by(receipt, true_cost).await)
+        let settled = self.limiter.settle_by(receipt, true_cost).await;
+        self.metrics.receipts.count_overrun(settled.overrun);
+        Ok(settled)
     }
 
     fn take(&self, name: ReceiptName, receipt_use: ReceiptUse) -> Result<Receipt<Store>, NoReceipt> {
-        let receipt = self.receipts.take(name, self.now_ns());
+        let receipt = self.receipts.take(name);
         self.metrics.receipts.count(receipt_use, receipt.is_some());
         receipt.ok_or(NoReceipt)
     }
@@ -352,10 +353,8 @@ impl Engine {
         if !wants_receipt && !permit.holds_permits() {
             return None;
         }
-        // A permit is renewed thrice in its lease by whoever can.
-        let lease = permit.renew_every().map_or(Duration::ZERO, |every| every.saturating_mul(3));
-        let lease_ns = u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX);
-        self.receipts.keep(permit.into_receipt(), lease_ns, self.now_ns())
+        let lease_ns = permit.lease().map(|lease| u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX));
+        self.receipts.keep(permit.into_receipt(), lease_ns)
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

@@ -3,12 +3,12 @@ use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::policy::Plan;
-use tollgate::{CheckedPolicy, Decision, Limiter, Store as _};
+use tollgate::{Action, ChargeVerdict, CheckedPolicy, Decision, Limiter, Store as _};
 
 use crate::decided::{Decided, SaidNo};
 use crate::duration_histogram::DurationHistogram;
@@ -32,6 +32,7 @@ pub(crate) struct Metrics {
     rules: RuleMetrics,
     policy: PolicyInfo,
     durations: DurationHistogram,
+    uncounted: Counter,
     pub(crate) connections: ConnectionMetrics,
     pub(crate) reloads: ReloadMetrics,
     pub(crate) receipts: ReceiptMetrics,
@@ -61,6 +62,12 @@ impl Metrics {
         let build = Family::<BuildLabels, Gauge>::default();
         build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
         registry.register("build_info", "Which tollgate this is", build);
+        let uncounted = Counter::default();
+        registry.register(
+            "uncounted_refusals",
+            "Requests refused because the store could not count them: it is full, or does not answer",
+            uncounted.clone(),
+        );
         let policy = PolicyInfo::default();
         registry.register("policy_info", "Which policy is in force, by what it says", policy.clone());
         let store =
@@ -73,7 +80,7 @@ impl Metrics {
         reloads.register(&mut registry);
         let receipts = ReceiptMetrics::default();
         receipts.register(&mut registry);
-        Metrics { registry, rules: RuleMetrics::new(), policy, durations, connections, reloads, receipts }
+        Metrics { registry, rules: RuleMetrics::new(), policy, durations, uncounted, connections, reloads, receipts }
     }
 
     /// Shows what is counted about snapshots too.
@@ -91,12 +98,18 @@ impl Metrics {
     #[inline]
     pub(crate) fn count(&self, decided: &Decided<'_>, taken_ns: u64) -> SaidNo {
         self.durations.observe(decided.front_end, taken_ns);
+        if decided.action == Action::Reject && decided.verdict.is_uncounted() {
+            self.uncounted.inc();
+        }
         self.rules.count(decided)
     }
 
     /// Counts what was decided under a limit that the caller brought.
     pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision) {
         self.rules.count_throttled(cost, decision);
+        if decision.verdict == ChargeVerdict::NoRoom {
+            self.uncounted.inc();
+        }
     }
 
     /// So many of those took so long together.

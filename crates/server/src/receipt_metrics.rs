@@ -18,6 +18,7 @@ pub(crate) enum ReceiptUse {
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiptMetrics {
     by_use: [Used; 3],
+    overrun: Counter,
     all: Family<ReceiptLabels, Counter>,
 }
 
@@ -38,13 +39,23 @@ impl Default for ReceiptMetrics {
         let all = Family::<ReceiptLabels, Counter>::default();
         let counter = |operation, outcome| all.get_or_create_owned(&ReceiptLabels { operation, outcome });
         let used = |operation| Used { known: counter(operation, "done"), unknown: counter(operation, "unknown") };
-        ReceiptMetrics { by_use: ["refund", "settle", "release"].map(used), all }
+        ReceiptMetrics { by_use: ["refund", "settle", "release"].map(used), overrun: Counter::default(), all }
     }
 }
 
 impl ReceiptMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register("receipt_uses", "Receipts brought back, and whether they were known", self.all.clone());
+        registry.register(
+            "settle_overrun",
+            "What requests truly cost beyond what there was to charge when they were settled",
+            self.overrun.clone(),
+        );
+    }
+
+    /// Counts what a settlement could not charge.
+    pub(crate) fn count_overrun(&self, overrun: u64) {
+        self.overrun.inc_by(overrun);
     }
 
     pub(crate) fn count(&self, receipt_use: ReceiptUse, is_known: bool) {

@@ -1,14 +1,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate::Receipt;
+use tollgate::{Clock, Receipt};
 
 use crate::service_store::ServiceStore as Store;
 
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// How long a receipt is good, unless its permits are leased for longer.
+/// How long a receipt is good that holds no permits. One that does ends with their lease.
 const GOOD_FOR_NS: u64 = 10 * MINUTE_NS;
 
 /// A receipt takes some hundred bytes, so these take some tens of megabytes.
@@ -23,6 +23,7 @@ pub(crate) struct ReceiptName(u128);
 /// When there is no room, the one that ends first is forgotten: what it was for
 /// stays charged, and permits run out with their lease.
 pub(crate) struct Receipts {
+    clock: Arc<dyn Clock>,
     kept: Mutex<Kept>,
 }
 
@@ -34,14 +35,17 @@ struct Kept {
 }
 
 impl Receipts {
-    pub(crate) fn new() -> Receipts {
-        Receipts { kept: Mutex::default() }
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Receipts {
+        Receipts { clock, kept: Mutex::default() }
     }
 
-    /// Keeps a receipt. `None` if the system has no name that nobody can guess.
-    pub(crate) fn keep(&self, receipt: Receipt<Store>, lease_ns: u64, now_ns: u64) -> Option<ReceiptName> {
+    /// Keeps a receipt, as long as its permits are leased if it holds any: with
+    /// the lease they are others', and there is nothing left to release. `None`
+    /// if the system has no name that nobody can guess.
+    pub(crate) fn keep(&self, receipt: Receipt<Store>, lease_ns: Option<u64>) -> Option<ReceiptName> {
         let name = ReceiptName::new()?;
-        let end_ns = now_ns.saturating_add(lease_ns.max(GOOD_FOR_NS));
+        let now_ns = self.clock.now_ns();
+        let end_ns = now_ns.saturating_add(lease_ns.unwrap_or(GOOD_FOR_NS));
         let mut kept = self.lock();
         kept.forget_what_has_ended(now_ns);
         if kept.by_name.len() >= MAX_RECEIPTS {
@@ -53,15 +57,20 @@ impl Receipts {
     }
 
     /// Takes a receipt, if it is there and still good.
-    pub(crate) fn take(&self, name: ReceiptName, now_ns: u64) -> Option<Receipt<Store>> {
+    pub(crate) fn take(&self, name: ReceiptName) -> Option<Receipt<Store>> {
+        let now_ns = self.clock.now_ns();
         let mut kept = self.lock();
         let (end_ns, receipt) = kept.by_name.remove(&name)?;
         kept.by_end.remove(&(end_ns, name));
         (end_ns > now_ns).then_some(receipt)
     }
 
+    /// How many are good.
     pub(crate) fn len(&self) -> usize {
-        self.lock().by_name.len()
+        let now_ns = self.clock.now_ns();
+        let mut kept = self.lock();
+        kept.forget_what_has_ended(now_ns);
+        kept.by_name.len()
     }
 
     /// Nothing that holds the lock can panic halfway.
@@ -106,9 +115,7 @@ impl fmt::Display for ReceiptName {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use tollgate::{Clock, Limiter, ManualClock, PolicyBuilder, Request, rule};
+    use tollgate::{Limiter, ManualClock, PolicyBuilder, Request, rule};
 
     use super::*;
 
@@ -127,42 +134,62 @@ mod tests {
         })
     }
 
+    fn kept() -> (Receipts, ManualClock) {
+        let clock = ManualClock::at(1);
+        (Receipts::new(Arc::new(clock.clone())), clock)
+    }
+
     #[test]
     fn a_receipt_is_taken_once() {
-        let kept = Receipts::new();
-        let name = kept.keep(receipts(1).pop().unwrap(), 0, 0).unwrap();
+        let (kept, _) = kept();
+        let name = kept.keep(receipts(1).pop().unwrap(), None).unwrap();
         assert_eq!(ReceiptName::parse(&name.to_string()), Some(name));
-        assert!(kept.take(name, 0).is_some());
-        assert!(kept.take(name, 0).is_none());
+        assert!(kept.take(name).is_some());
+        assert!(kept.take(name).is_none());
         assert_eq!(kept.len(), 0);
     }
 
     #[test]
     fn a_receipt_ends_with_its_time_or_its_lease() {
-        let kept = Receipts::new();
-        let names: Vec<ReceiptName> = receipts(4)
-            .into_iter()
-            .zip([0, 0, 60 * MINUTE_NS, 60 * MINUTE_NS])
-            .map(|(receipt, lease_ns)| kept.keep(receipt, lease_ns, 0).unwrap())
-            .collect();
-        assert!(kept.take(names[0], GOOD_FOR_NS - 1).is_some());
-        assert!(kept.take(names[1], GOOD_FOR_NS).is_none());
-        assert!(kept.take(names[2], GOOD_FOR_NS).is_some());
-        assert!(kept.take(names[3], 60 * MINUTE_NS).is_none());
+        for (lease_ns, good_for_ns) in
+            [(None, GOOD_FOR_NS), (Some(MINUTE_NS), MINUTE_NS), (Some(60 * MINUTE_NS), 60 * MINUTE_NS)]
+        {
+            let (kept, clock) = kept();
+            let names: Vec<ReceiptName> =
+                receipts(2).into_iter().map(|receipt| kept.keep(receipt, lease_ns).unwrap()).collect();
+            clock.advance(good_for_ns - 1);
+            assert!(kept.take(names[0]).is_some());
+            assert_eq!(kept.len(), 1);
+            clock.advance(1);
+            assert!(kept.take(names[1]).is_none());
+            assert_eq!(kept.len(), 0);
+        }
+    }
+
+    #[test]
+    fn one_that_has_ended_is_not_counted_though_nobody_brings_it_back() {
+        let (kept, clock) = kept();
+        for (receipt, lease_ns) in receipts(2).into_iter().zip([None, Some(MINUTE_NS)]) {
+            kept.keep(receipt, lease_ns);
+        }
+        clock.advance(MINUTE_NS);
+        assert_eq!(kept.len(), 1);
     }
 
     #[test]
     fn there_are_no_more_than_so_many() {
-        let kept = Receipts::new();
+        let (kept, clock) = kept();
         let mut first = None;
-        for (at, receipt) in receipts(MAX_RECEIPTS + 1).into_iter().enumerate() {
-            let name = kept.keep(receipt, 0, at as u64);
+        for receipt in receipts(MAX_RECEIPTS + 1) {
+            let name = kept.keep(receipt, None);
             first = first.or(name);
+            clock.advance(1);
         }
         assert_eq!(kept.len(), MAX_RECEIPTS);
-        assert!(kept.take(first.unwrap(), 0).is_none());
+        assert!(kept.take(first.unwrap()).is_none());
         // Those that have ended make room.
-        kept.keep(receipts(1).pop().unwrap(), 0, 2 * GOOD_FOR_NS);
+        clock.advance(GOOD_FOR_NS);
+        kept.keep(receipts(1).pop().unwrap(), None);
         assert_eq!((kept.len(), kept.lock().by_end.len()), (1, 1));
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct QuotaFacts {
     pub(crate) lease_ns: u64,
     /// Its item of `RateLimit-Policy`.
     pub(crate) policy_item: String,
+    /// The same for the share that an instance grants alone while the store fails.
+    pub(crate) share_item: String,
     /// Its item of `RateLimit` up to the number that remains.
     pub(crate) state_item: String,
     /// The largest that can remain.
@@ -61,7 +63,10 @@ impl Facts {
             own_cost: rule.own_cost,
         });
         let all = || plan.quotas().iter().chain(&by_hand);
-        let quotas = all().map(|planned| QuotaFacts::new(&planned.scope, &planned.quota));
+        let quotas = all().map(|planned| {
+            let share = plan.rules()[planned.rule as usize].fallback_share;
+            QuotaFacts::new(&planned.scope, &planned.quota, share)
+        });
         let held = |kind| matches!(kind, AlgorithmKind::Concurrency | AlgorithmKind::LeakyQueue);
         let needs_receipts = all().any(|planned| held(planned.quota.kind()))
             || plan.rules().iter().any(|rule| rule.variable_cost || rule.settled_by.is_some());
@@ -89,24 +94,28 @@ impl Facts {
 }
 
 impl QuotaFacts {
-    fn new(name: &str, quota: &Quota) -> QuotaFacts {
-        let is_concurrency = quota.kind() == AlgorithmKind::Concurrency;
-        // Names of rules are printable and have neither quotes nor backslashes.
-        let (limit, refill_s) = limit_and_refill_s(quota);
-        let policy_item = if is_concurrency {
-            format!("\"{name}\";q={limit};qu=\"concurrent-requests\"")
-        } else {
-            format!("\"{name}\";q={limit};w={refill_s}")
-        };
+    fn new(name: &str, quota: &Quota, share: (u32, u32)) -> QuotaFacts {
+        let (limit, _) = limit_and_refill_s(quota);
         QuotaFacts {
-            is_concurrency,
+            is_concurrency: quota.kind() == AlgorithmKind::Concurrency,
             lease_ns: quota.period_ns(),
-            policy_item,
+            policy_item: policy_item(name, quota),
+            share_item: policy_item(name, &quota.share(share)),
             state_item: format!("\"{name}\";r="),
             limit,
             #[cfg(feature = "tower")]
             limit_value: http::HeaderValue::from(limit),
         }
+    }
+}
+
+/// Names of rules are printable and have neither quotes nor backslashes.
+fn policy_item(name: &str, quota: &Quota) -> String {
+    let (limit, refill_s) = limit_and_refill_s(quota);
+    if quota.kind() == AlgorithmKind::Concurrency {
+        format!("\"{name}\";q={limit};qu=\"concurrent-requests\"")
+    } else {
+        format!("\"{name}\";q={limit};w={refill_s}")
     }
 }
 

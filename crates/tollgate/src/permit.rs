@@ -41,6 +41,13 @@ impl<S: Store> Permit<S> {
         self.receipt.as_ref().is_some_and(Receipt::holds_permits)
     }
 
+    /// How long it holds permits at most without being renewed: until the last
+    /// of their leases has ended. `None` if it holds none.
+    #[must_use]
+    pub fn lease(&self) -> Option<Duration> {
+        self.receipt.as_ref()?.longest_lease_ns().map(Duration::from_nanos)
+    }
+
     /// How often it must be renewed, where the permits it holds are leased.
     #[must_use]
     pub fn renew_every(&self) -> Option<Duration> {

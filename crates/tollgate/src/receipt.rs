@@ -47,6 +47,11 @@ impl<S: Store> Receipt<S> {
         self.held.iter().filter_map(|held| held.lease_ns).min()
     }
 
+    /// How long it holds permits at most: until the last of their leases has ended.
+    pub(crate) fn longest_lease_ns(&self) -> Option<u64> {
+        self.held.iter().filter_map(|held| held.lease_ns).max()
+    }
+
     pub(crate) fn permits(&self) -> impl Iterator<Item = &S::Receipt> {
         self.held.iter().filter(|held| held.lease_ns.is_some()).map(|held| &held.receipt)
     }

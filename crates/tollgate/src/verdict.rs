@@ -10,6 +10,9 @@ use tollgate_store::Source;
 
 use crate::facts::Facts;
 
+/// When to try again what could not be counted. Nobody knows; soon, because it is not the client's doing.
+const ROOM_AFTER_NS: u64 = 1_000_000_000;
+
 /// The answer to a request: what to do with it, which rule decided, and how
 /// every rule it met stands.
 ///
@@ -94,10 +97,13 @@ impl Told {
 
     /// Whether the store could not answer as it should.
     pub(crate) fn is_troubled(&self) -> bool {
+        self.source == Source::Fallback || self.is_uncounted()
+    }
+
+    /// Whether the store could not count it.
+    fn is_uncounted(&self) -> bool {
         let no_room = |decision: &Decision| decision.verdict == CoreVerdict::NoRoom;
-        self.source == Source::Fallback
-            || self.enforced().any(|(_, state)| no_room(&state.decision))
-            || self.besides.iter().any(no_room)
+        self.enforced().any(|(_, state)| no_room(&state.decision)) || self.besides.iter().any(no_room)
     }
 
     /// Whether anything that was to be charged stands in the way.
@@ -122,23 +128,46 @@ impl Told {
     /// Refuses it: the rule that stands in the way longest decides.
     pub(crate) fn reject(&mut self) {
         let refusing = self.enforced().filter(|(_, state)| !state.decision.is_allowed());
-        let longest = refusing.max_by_key(|(_, state)| state.decision.retry_after().unwrap_or(u64::MAX));
+        let longest = refusing.max_by_key(|(_, state)| weight(&state.decision));
         self.deciding = longest.map(|(at, _)| at);
-        let of_rules = self.deciding().map(|state| state.decision.retry_after());
-        let besides = self.besides.iter().filter(|decision| !decision.is_allowed()).map(Decision::retry_after);
+        let of_rules = self.deciding().map(|state| retry_after_ns(&state.decision));
+        let besides = self.besides.iter().filter(|decision| !decision.is_allowed()).map(retry_after_ns);
         // Never, where one of them says so.
         self.retry_after_ns = of_rules.into_iter().chain(besides).reduce(|one, other| Some(one?.max(other?))).flatten();
         self.action = Action::Reject;
+        if self.is_uncounted() {
+            // Whichever store it is: what it should count it does not, and the policy says what happens then.
+            self.source = Source::Fallback;
+        }
     }
 
-    /// Refuses it on account of one charge, until then.
-    pub(crate) fn refuse_until(&mut self, action: Action, charge: usize, retry_after_ns: Option<u64>) {
-        self.action = action;
+    /// Refuses it because the rule of one charge is blocked: what that says of its limits is what counts.
+    pub(crate) fn block(&mut self, charge: usize) {
+        self.action = Action::Block;
         self.warned.clear();
         self.deciding = self.states.iter().position(|state| state.charge as usize == charge);
-        // When the block ends, the limit may still stand in the way.
-        let limit = self.deciding().and_then(|state| state.decision.retry_after()).unwrap_or(0);
-        self.retry_after_ns = retry_after_ns.map(|left| left.max(limit));
+        self.retry_after_ns = self.deciding().and_then(|state| state.decision.retry_after());
+    }
+}
+
+/// How long a limit stands in the way. What could not be counted is told before
+/// all others, because it decides the status too; then what will never pass, then
+/// that of which nobody knows when it will.
+fn weight(decision: &Decision) -> (u8, u64) {
+    match decision.verdict {
+        CoreVerdict::NoRoom => (3, 0),
+        CoreVerdict::Impossible => (2, 0),
+        CoreVerdict::Refused { retry_after: None } => (1, 0),
+        CoreVerdict::Refused { retry_after: Some(wait) } => (0, wait),
+        CoreVerdict::Allowed { .. } => (0, 0),
+    }
+}
+
+/// When to try again what a limit refused.
+fn retry_after_ns(decision: &Decision) -> Option<u64> {
+    match decision.verdict {
+        CoreVerdict::NoRoom => Some(ROOM_AFTER_NS),
+        _ => decision.retry_after(),
     }
 }
 
@@ -185,6 +214,13 @@ impl RuleState {
     #[must_use]
     pub fn quota_position(&self) -> usize {
         self.quota as usize
+    }
+
+    /// Until its limit would let the request pass, in nanoseconds; `None` if it does now, never will, or nobody knows.
+    #[inline]
+    #[must_use]
+    pub fn retry_after_ns(&self) -> Option<u64> {
+        retry_after_ns(&self.decision)
     }
 
     /// The position of its charge among those that the request met.
@@ -312,6 +348,20 @@ impl Verdict {
     #[must_use]
     pub fn source(&self) -> Source {
         self.told.source
+    }
+
+    /// Whether it is refused because it costs more than a limit can ever let pass.
+    #[must_use]
+    pub fn is_impossible(&self) -> bool {
+        let is_never = |state: &RuleState| state.decision.verdict == CoreVerdict::Impossible;
+        self.told.action == Action::Reject && self.deciding().is_some_and(is_never)
+    }
+
+    /// Whether it is refused because the store could not count it: it is full, or does not answer and
+    /// the policy wants nothing to pass then.
+    #[must_use]
+    pub fn is_uncounted(&self) -> bool {
+        self.told.action == Action::Reject && self.told.is_uncounted()
     }
 
     /// Whether it is refused because of the store's trouble, and not for anything the client did.

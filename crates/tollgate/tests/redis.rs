@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::redis::StoreEvent;
-use tollgate::{Action, Limiter, LimiterError, RedisStore, Request, Source};
+use tollgate::{Action, Field, Limiter, LimiterError, RedisStore, Request, Source};
 use tollgate_testbed::{RedisServer, Reply};
 
 const RULES: &str = "
@@ -110,6 +110,53 @@ async fn those_who_go_on_are_warned_rejected_and_blocked_by_all_instances() {
         actions.push(limiter.decide(&request("/login", &alice)).await.action());
     }
     assert_eq!(actions, [Action::Allow, Action::Warn, Action::Reject, Action::Block, Action::Block]);
+}
+
+/// An instance that counts alone grants a share of the limit, and says so wherever it names the limit.
+#[tokio::test]
+async fn the_share_of_an_instance_alone_is_the_limit_that_it_tells() {
+    let server = RedisServer::start(&[]).unwrap();
+    let (limiter, _) = connect(&policy(&server)).await;
+    let alice = [("user", "alice")];
+    let told = async || {
+        let mut fields = Vec::new();
+        let verdict = limiter.decide(&request("/", &alice)).await;
+        verdict.fields(|field, value| {
+            if matches!(field, Field::RateLimitPolicy | Field::XRateLimitLimit) {
+                fields.push(value.to_owned());
+            }
+        });
+        (verdict.source(), fields)
+    };
+    let before = ["\"per-user\";q=3;w=3600".to_owned(), "3".to_owned()];
+    assert_eq!(told().await, (Source::Exact, before.to_vec()));
+    drop(server);
+    let alone = ["\"per-user\";q=2;w=3600".to_owned(), "2".to_owned()];
+    assert_eq!(told().await, (Source::Fallback, alone.to_vec()));
+}
+
+/// When it begins, when the servers say so, and when an instance remembers it.
+#[tokio::test]
+async fn whoever_is_blocked_is_told_so_by_every_number() {
+    let server = RedisServer::start(&[]).unwrap();
+    let (one, _) = connect(&policy(&server)).await;
+    let (other, _) = connect(&policy(&server)).await;
+    let alice = [("user", "alice")];
+    for _ in 0..3 {
+        one.decide(&request("/login", &alice)).await;
+    }
+    let mut sources = Vec::new();
+    for limiter in [&one, &other, &other] {
+        let verdict = limiter.decide(&request("/login", &alice)).await;
+        let decision = verdict.deciding().unwrap().decision;
+        assert_eq!((verdict.action(), verdict.rule()), (Action::Block, Some("login")));
+        assert_eq!((decision.limit, decision.remaining), (1, 0));
+        assert_eq!(verdict.retry_after(), decision.retry_after().map(Duration::from_nanos));
+        assert!(verdict.retry_after().unwrap() > Duration::from_secs(890));
+        assert!(Some(decision.reset_after) >= decision.retry_after());
+        sources.push(verdict.source());
+    }
+    assert_eq!(sources, [Source::Exact, Source::Exact, Source::Cached]);
 }
 
 #[tokio::test]

@@ -26,6 +26,14 @@ fn a_client_is_limited_told_and_let_in_again() {
 
 #[test]
 #[ignore = "needs Caddy"]
+fn a_warning_is_passed_on() {
+    let tollgate = Tollgate::serve(CADDY.name);
+    let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);
+    scenarios::warned(&gateway, &Passes { fields_when_allowed: true, problem: true });
+}
+
+#[test]
+#[ignore = "needs Caddy"]
 fn clients_are_told_apart_whatever_they_write() {
     let tollgate = Tollgate::serve(CADDY.name);
     let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);

@@ -40,10 +40,14 @@ impl Recipe {
 /// The last part of the address that is on the deny list.
 pub(crate) const DENIED_HOST: u8 = 7;
 
-/// The policy that belongs to a recipe, with somebody whom it denies.
+/// Lets one request in an hour pass, and a second with a warning.
+const WARNED: &str = "  - { name: warned, when: { path: /warned }, key: client_ip, limit: 1/h, \
+                      on_limit: [ { first: 1, action: warn }, { then: reject } ] }";
+
+/// The policy that belongs to a recipe, with somebody whom it denies and a rule that warns.
 pub(crate) fn policy(program: &str) -> String {
     let written = std::fs::read_to_string(deployed(program).join("policy.yaml")).unwrap();
-    format!("{}deny: {{ client_ip: 127.0.0.{DENIED_HOST} }}\n", behind_proxy(&written))
+    format!("{}{WARNED}\ndeny: {{ client_ip: 127.0.0.{DENIED_HOST} }}\n", behind_proxy(&written))
 }
 
 fn deployed(program: &str) -> PathBuf {

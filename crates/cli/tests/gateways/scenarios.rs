@@ -69,6 +69,18 @@ pub(crate) fn limited_told_and_let_in_again(gateway: &Gateway, passes: &Passes) 
     assert_eq!(client.get("/").status, 200);
 }
 
+/// A request that passes with a warning: the client is told, or else the service.
+pub(crate) fn warned(gateway: &Gateway, passes: &Passes) {
+    let client = gateway.client(8);
+    let seen = [(); 3].map(|()| client.get("/warned"));
+    assert_eq!(seen.each_ref().map(|seen| seen.status), [200, 200, 429], "{seen:?}");
+    let warnings = seen.each_ref().map(|seen| match passes.fields_when_allowed {
+        true => seen.field("x-ratelimit-warning") == Some("warned"),
+        false => seen.body.contains("\nx-ratelimit-warning: warned\r\n"),
+    });
+    assert_eq!(warnings, [false, true, false], "{seen:?}");
+}
+
 pub(crate) fn told_apart_whatever_they_write(gateway: &Gateway) {
     let login = |host, fields: &[(&str, &str)]| gateway.client(host).post("/login?next=%2F", fields, "").status;
     assert_eq!([login(3, &[]), login(3, &[]), login(3, &[])], [200, 200, 429]);

@@ -31,6 +31,14 @@ fn a_client_is_limited_told_and_let_in_again() {
 
 #[test]
 #[ignore = "needs Traefik"]
+fn a_warning_is_passed_on() {
+    let tollgate = Tollgate::serve(TRAEFIK.name);
+    let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);
+    scenarios::warned(&gateway, &Passes { fields_when_allowed: false, problem: true });
+}
+
+#[test]
+#[ignore = "needs Traefik"]
 fn clients_are_told_apart_whatever_they_write() {
     // The two choices ask by different ways.
     for while_away in [WhileAway::Refuse, WhileAway::Pass] {

@@ -9,7 +9,7 @@ const MAX_TEXT_BYTES: usize = 128;
 /// like. An IPv4 address in the guise of an IPv6 address is the IPv4 address.
 /// A zone (`fe80::1%eth0`) names an interface of the machine that wrote it, no
 /// other client, so it does not count.
-pub(super) fn parse(text: &[u8]) -> Option<IpAddr> {
+pub(crate) fn parse(text: &[u8]) -> Option<IpAddr> {
     let text = text.trim_ascii();
     if text.len() > MAX_TEXT_BYTES {
         return None;

@@ -8,7 +8,7 @@
 //! `explain` walks the same road and tells what it saw.
 
 mod access;
-mod address;
+pub(crate) mod address;
 mod address_text;
 mod bits;
 mod by_hand;

@@ -48,7 +48,7 @@ pub(super) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Option<Receip
 fn write_rule(json: &mut Json<'_>, state: &RuleState) {
     let decision = &state.decision;
     json.raw(if decision.is_allowed() { r#","allowed":true"# } else { r#","allowed":false"# });
-    write_standing(json, decision).number_or_null(decision.retry_after().map(|wait_ns| ms(wait_ns.into())));
+    write_standing(json, decision).number_or_null(state.retry_after_ns().map(|wait_ns| ms(wait_ns.into())));
     json.raw(if state.shadow { r#","shadow":true}"# } else { r#","shadow":false}"# });
 }
 

@@ -2,10 +2,11 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 use tollgate::Request;
+use tollgate::policy::parse_address;
 
-use super::bounded_json;
 use super::problem::Problem;
 use super::straight_body::StraightBody;
+use super::strict_json;
 use super::text::Text;
 
 /// What a check may say.
@@ -48,7 +49,7 @@ impl<'a> CheckBody<'a> {
         if body.is_empty() {
             return Err(Problem::bad_body("it is empty; a check that says nothing is {}"));
         }
-        CheckBody::read(json(body, CheckBody::MAX_VALUES)?)
+        CheckBody::read(strict_json::read(body, CheckBody::MAX_VALUES)?)
     }
 
     fn of(straight: StraightBody<'a>) -> CheckBody<'a> {
@@ -67,7 +68,7 @@ impl<'a> CheckBody<'a> {
 
     /// Reads a list of them.
     pub(super) fn parse_batch(body: &[u8]) -> Result<Vec<CheckBody<'a>>, Problem> {
-        let Value::Array(checks) = json(body, CheckBody::MAX_BATCH_VALUES)? else {
+        let Value::Array(checks) = strict_json::read(body, CheckBody::MAX_BATCH_VALUES)? else {
             return Err(Problem::bad_body("it must be a JSON array of checks"));
         };
         if checks.len() > CheckBody::MAX_BATCH {
@@ -136,10 +137,6 @@ impl<'a> CheckBody<'a> {
     }
 }
 
-fn json(body: &[u8], max_values: usize) -> Result<Value, Problem> {
-    bounded_json::parse(body, max_values).map_err(|error| Problem::bad_body(&error.to_string()))
-}
-
 fn boolean(member: &str, value: &Value) -> Result<bool, Problem> {
     value.as_bool().ok_or_else(|| Problem::bad_member(member, "true or false"))
 }
@@ -161,12 +158,23 @@ fn text(member: &str, value: Value) -> Result<Text<'static>, Problem> {
 
 fn identities(value: Value) -> Result<Vec<(Text<'static>, Text<'static>)>, Problem> {
     let wrong = || Problem::bad_member("identities", "an object of strings");
-    members(value)
-        .ok_or_else(wrong)?
-        .into_iter()
-        .map(|(name, value)| Some((name.into(), string(value)?)))
-        .collect::<Option<_>>()
-        .ok_or_else(wrong)
+    let mut identities = Vec::new();
+    for (name, value) in members(value).ok_or_else(wrong)? {
+        let value = string(value).ok_or_else(wrong)?;
+        if !can_be(&name, value.as_str()) {
+            return Err(Problem::bad_member(
+                "identities.client_ip",
+                "an IPv4 or IPv6 address, such as \"203.0.113.9\"",
+            ));
+        }
+        identities.push((name.into(), value));
+    }
+    Ok(identities)
+}
+
+/// Whether an identity can have this value. A client whose address is none would meet no rule by address, and so no limit.
+pub(super) fn can_be(identity: &str, value: &str) -> bool {
+    identity != "client_ip" || parse_address(value).is_some()
 }
 
 /// A header may occur several times: then its values are a list.
@@ -225,6 +233,8 @@ mod tests {
             r#"{"headers":{"a":"1","a":"2"},"cost":1,"cost":2}"#,
             r#"{"cost":1.0}"#,
             r#"{"identities":{"user":["42"]}}"#,
+            r#"{"identities":{"client_ip":"203.0.113.9:80","user":"42"}}"#,
+            r#"{"identities":{"client_ip":"nobody"}}"#,
             r#"[null,null,null,null,null,null,null,null]"#,
         ] {
             assert_both_roads_agree(body.as_bytes());
@@ -307,6 +317,8 @@ mod tests {
         "{\"a\":[],\"a\":\"1\"}",
         "{\"a\":[[\"1\"]]}",
         "{\"a\":1}",
+        "{\"client_ip\":\"::1\"}",
+        "{\"client_ip\":\"::g\"}",
         "0",
         "00",
         "1e3",

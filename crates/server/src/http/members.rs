@@ -1,6 +1,11 @@
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::problem::Problem;
+use super::strict_json;
+
+/// Far more values than any such body has.
+const MAX_VALUES: usize = 64;
 
 /// The members of a small body of which all are known by name.
 #[derive(Debug)]
@@ -9,7 +14,10 @@ pub(super) struct Members(Map<String, Value>);
 impl Members {
     pub(super) fn parse(body: &[u8], known: &[&str]) -> Result<Members, Problem> {
         let expected = || format!("it must be a JSON object with {}", known.join(" and "));
-        let Ok(Value::Object(members)) = serde_json::from_slice(body) else {
+        if serde_json::from_slice::<IgnoredAny>(body).is_err() {
+            return Err(Problem::bad_body(&expected()));
+        }
+        let Value::Object(members) = strict_json::read(body, MAX_VALUES)? else {
             return Err(Problem::bad_body(&expected()));
         };
         match members.keys().find(|name| !known.contains(&name.as_str())) {

@@ -3,7 +3,6 @@
 mod admin;
 mod answer_body;
 mod body;
-mod bounded_json;
 mod check;
 mod check_body;
 mod connection;
@@ -21,6 +20,7 @@ mod response_body;
 mod routes;
 mod scanner;
 mod straight_body;
+mod strict_json;
 mod text;
 
 use std::sync::Arc;
@@ -45,10 +45,6 @@ use routes::Routes;
 
 /// The format in which metrics are written.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// What operators and orchestrators ask, which is no part of the interface for callers.
-#[cfg(test)]
-const ROUTES_WITHOUT_DESCRIPTION: [&str; 2] = ["/metrics", "/openapi.json"];
 
 /// What callers see.
 pub(crate) fn public(engine: &Arc<Engine>) -> Routes {

@@ -27,6 +27,11 @@ struct Body<'a> {
 }
 
 impl Problem {
+    #[cfg(test)]
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     pub(super) fn bad_body(what: &str) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, format!("the body cannot be read: {what}"))
     }
@@ -38,6 +43,11 @@ impl Problem {
 
     pub(super) fn unknown_member(member: &str, known: &[&str]) -> Problem {
         let detail = format!("there is no member `{member}`; the members are {}", known.join(", "));
+        Problem { member: Some(member.to_owned()), ..Problem::new(StatusCode::BAD_REQUEST, detail) }
+    }
+
+    pub(super) fn member_twice(member: &str) -> Problem {
+        let detail = format!("`{member}` is there twice, and nobody can say which is meant");
         Problem { member: Some(member.to_owned()), ..Problem::new(StatusCode::BAD_REQUEST, detail) }
     }
 

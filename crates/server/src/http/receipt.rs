@@ -37,7 +37,7 @@ pub(super) struct ReleasedBody {
 #[derive(Serialize)]
 pub(super) struct SettledBody {
     pub(super) settled: bool,
-    /// How much of the true cost went beyond the limit, and is owed.
+    /// How much of the true cost was more than there was. It is told and counted, and charged to nobody.
     pub(super) overrun: u64,
 }
 

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use super::check_body::can_be;
 use super::scanner::Scanner;
 use super::text::Text;
 
@@ -63,8 +64,8 @@ fn identities<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
     let mut pairs: Pairs<'a> = Vec::new();
     scanner.object(|name, scanner| {
         (pairs.len() < MAX_PAIRS && is_new(&pairs, name)).then_some(())?;
-        pairs.push((name.into(), scanner.string()?.into()));
-        Some(())
+        let value = scanner.string()?;
+        can_be(name, value).then(|| pairs.push((name.into(), value.into())))
     })?;
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
     Some(pairs)
@@ -81,10 +82,16 @@ fn headers<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
             pairs.push((name.into(), line.into()));
             (pairs.len() <= MAX_LINES).then_some(())
         };
-        if scanner.is_at(b'[') {
-            return scanner.list(|scanner| add(scanner.string()?));
+        if !scanner.is_at(b'[') {
+            return add(scanner.string()?);
         }
-        add(scanner.string()?)
+        let mut is_empty = true;
+        scanner.list(|scanner| {
+            is_empty = false;
+            add(scanner.string()?)
+        })?;
+        // One without a line leaves nothing by which a second of its name could be known.
+        (!is_empty).then_some(())
     })?;
     // The lines of one header stay in their order.
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));

@@ -28,6 +28,7 @@ mod shards;
 mod store_notices;
 mod tally;
 mod timestamp;
+mod uncounted_notices;
 mod violation;
 mod windows;
 

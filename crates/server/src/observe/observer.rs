@@ -23,6 +23,7 @@ use super::shards::{Shards, Which};
 use super::store_notices::StoreNotices;
 use super::tally::{FrequentClient, Tally};
 use super::timestamp::Timestamp;
+use super::uncounted_notices::UncountedNotices;
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -53,6 +54,7 @@ pub struct Observer {
     /// Violations whose line somebody else was faster to take, or that no rule decided.
     pub(super) left_out: AtomicU64,
     store_notices: StoreNotices,
+    uncounted_notices: UncountedNotices,
     feed: Feed,
     log: Option<Log>,
     periodic: Mutex<Periodic>,
@@ -80,6 +82,7 @@ impl Observer {
             budget: LineBudget::default(),
             left_out: AtomicU64::new(0),
             store_notices: StoreNotices::default(),
+            uncounted_notices: UncountedNotices::default(),
             feed: Feed::new(),
             log: settings.log,
             periodic: Mutex::new(periodic),
@@ -130,6 +133,13 @@ impl Observer {
             self.say(Level::Info, message);
         } else {
             self.left_out.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Says that requests are refused because they cannot be counted: the first, then once in a while how many.
+    pub(super) fn say_uncounted(&self, now_ns: u64) {
+        if let Some(message) = self.uncounted_notices.take(now_ns / S_NS) {
+            self.say(Level::Warning, message);
         }
     }
 

@@ -56,6 +56,10 @@ impl Observer {
         if said_no.somebody_watched {
             self.see_watched(seen, action, states);
         }
+        if verdict.is_uncounted() {
+            // Nobody has violated anything.
+            return self.say_uncounted(verdict.decided_at_ns());
+        }
         match deciding {
             Some(state) => self.see_under(seen, action, state),
             None if !action.is_allowed() => self.see_without_rule(seen),

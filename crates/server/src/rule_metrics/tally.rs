@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use tollgate::{Action, RuleState, Source, Verdict};
+use tollgate::{Action, ChargeVerdict, RuleState, Source, Verdict};
 
 use super::cells::Cell;
 use super::endpoints::Passage;
@@ -47,9 +47,9 @@ impl<A: Adding> Tally<'_, A> {
         let mut refused_last = None;
         for state in states {
             if !state.decision.is_allowed() {
-                // A rule with several limits says no once.
+                // A rule with several limits says no once. What could not be counted is no rule's refusal.
                 let rule = Some(state.rule_position());
-                if refused_last != rule {
+                if refused_last != rule && state.decision.verdict != ChargeVerdict::NoRoom {
                     refused_last = rule;
                     let cell = if state.shadow { Cell::SHADOW_REFUSALS } else { Cell::REFUSALS };
                     self.add(self.policy.row(rule) + cell.position());

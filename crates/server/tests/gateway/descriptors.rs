@@ -152,3 +152,20 @@ rules: [ { name: per-ip, key: client_ip, limit: 1/day } ]
     let refused = (0..2_000).map(asked).find_map(Result::err);
     assert_eq!(refused, Some((tonic::Code::Unavailable, "the store cannot answer".to_owned())));
 }
+
+/// A gateway may send anything: who has no address is counted by what is sent in its place.
+#[test]
+fn an_address_that_is_none_is_counted_as_it_is_written() {
+    let service = Running::under(POLICY);
+    let remaining = |address: &str| {
+        let answer = service.answer(&ask(&[descriptor(&[("remote_address", address)])]));
+        (answer.overall_code, answer.statuses[0].limit_remaining)
+    };
+    let code = |address: &str| remaining(address).0;
+    assert_eq!([0; 4].map(|_| code("not-an-ip")), [OK, OK, OK, OVER_LIMIT]);
+    assert_eq!(remaining("unix:/run/other.sock"), (OK, 2), "another is another");
+    // One with a port is an address.
+    assert_eq!([remaining("203.0.113.9:4711"), remaining("203.0.113.9")], [(OK, 2), (OK, 1)]);
+    let nobody = service.answer(&ask(&[descriptor(&[("remote_address", "")])]));
+    assert_eq!((nobody.overall_code, &nobody.statuses[0].current_limit), (OK, &None));
+}

@@ -18,3 +18,4 @@ mod privacy;
 #[allow(dead_code, reason = "made for those who speak nothing but RESP")]
 mod resp_client;
 mod same_rule;
+mod uncounted;

@@ -42,6 +42,7 @@ fn a_request_is_decided_under_the_policy() {
         ("TOLL.CHECK method GET path /auth/login host shop.example", without_rule(1)),
         ("TOLL.CHECK ip 192.0.2.1", without_rule(0)),
         ("TOLL.CHECK colour blue", without_rule(1)),
+        ("TOLL.CHECK client_ip 203.0.113.10:80", told(1, "per-ip", [60, 59, -1, 1000])),
     ] {
         assert_eq!(client.call(command), expected, "{command}");
     }
@@ -100,6 +101,7 @@ fn what_makes_no_sense_is_refused_and_charges_nothing() {
         ("TOLL.CHECK ip 203.0.113.9 COST", ARITY),
         ("TOLL.CHECK ip nowhere user 1", IP),
         ("TOLL.CHECK ip 203.0.113.9:80 user 1", IP),
+        ("TOLL.CHECK client_ip nowhere user 1", "ERR client_ip must be an IPv4 or IPv6 address"),
         ("TOLL.CHECK user 1 COST -1", COST),
         ("TOLL.CHECK user 1 COST 18446744073709551616", COST),
         ("TOLL.CHECK user 1 user 2", "ERR 'user' is given twice"),

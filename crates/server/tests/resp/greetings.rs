@@ -7,6 +7,26 @@ fn simple(word: &str) -> Answer {
     Answer::Simple(word.to_owned())
 }
 
+/// Errors tell people to try it.
+#[test]
+fn whoever_asks_for_help_is_helped() {
+    let service = Running::start();
+    let mut client = RespClient::open(service.resp);
+    for (command, subcommands) in [
+        ("CLIENT", &["GETNAME", "HELP", "ID", "INFO", "LIST", "NO-EVICT", "SETINFO", "SETNAME"][..]),
+        ("COMMAND", &["(none)", "COUNT", "DOCS", "HELP", "INFO", "LIST"]),
+    ] {
+        let Answer::List(lines) = client.call(&format!("{command} help")) else { panic!("no list") };
+        let told: Vec<String> = lines.iter().skip(1).map(|line| format!("{line:?}")).collect();
+        for (line, subcommand) in told.iter().zip(subcommands) {
+            assert!(line.contains(&format!("\"{subcommand}")), "{line}");
+        }
+        assert_eq!(told.len(), subcommands.len());
+        let expected = error(&format!("ERR wrong number of arguments for '{}|help' command", command.to_lowercase()));
+        assert_eq!(client.call(&format!("{command} HELP me")), expected);
+    }
+}
+
 #[test]
 fn redis_words_are_used() {
     let service = Running::start();

@@ -45,6 +45,43 @@ fn a_wrong_member_is_named_with_what_was_expected() {
     }
 }
 
+/// An address that is none would meet no rule, and so no limit.
+#[test]
+fn an_identity_that_should_be_an_address_is_one() {
+    let service = Running::start();
+    let check = |address: &str| {
+        let body = serde_json::json!({ "identities": { "client_ip": address } });
+        request(service.http, "POST", "/v1/check", &body.to_string())
+    };
+    for address in ["", "zzz", "203.0.113.256", "203.0.113.9, 203.0.113.10", "::g"] {
+        let response = check(address);
+        let expected = "`identities.client_ip` must be an IPv4 or IPv6 address, such as \"203.0.113.9\"";
+        assert_eq!(detail(&response, 400), expected, "{address}");
+        assert_eq!(response.json()["member"], "identities.client_ip");
+    }
+    for (address, remaining) in [("203.0.113.9", 59), ("203.0.113.9:80", 58), ("[2001:db8::1]", 59)] {
+        assert_eq!(check(address).json()["remaining"], remaining, "{address}");
+    }
+}
+
+#[test]
+fn a_member_that_is_there_twice_is_named() {
+    let service = Running::under("version: 1\nrules: [ { name: per-ip, key: client_ip, limit: 9/h } ]\n");
+    for (path, body, member) in [
+        ("/v1/check", r#"{"ip":"203.0.113.9","ip":"203.0.113.10"}"#, "ip"),
+        ("/v1/check", r#"{"ip":"203.0.113.9","i\u0070":null}"#, "ip"),
+        ("/v1/check", r#"{"identities":{"user":"1","user":"1"}}"#, "user"),
+        ("/v1/check", r#"{"headers":{"x-cost":"1","x-cost":"2"}}"#, "x-cost"),
+        ("/v1/check/batch", r#"[{},{"cost":1,"cost":1}]"#, "cost"),
+        ("/v1/settle", r#"{"receipt":"x","cost":1,"cost":2}"#, "cost"),
+    ] {
+        let response = request(service.http, "POST", path, body);
+        assert_eq!(detail(&response, 400), format!("`{member}` is there twice, and nobody can say which is meant"));
+        assert_eq!(response.json()["member"], member);
+    }
+    assert_eq!(service.check(r#"{"ip":"203.0.113.9"}"#)["remaining"], 8, "none of them was charged");
+}
+
 #[test]
 fn an_unknown_member_is_named() {
     let service = Running::start();

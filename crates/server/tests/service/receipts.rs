@@ -81,6 +81,38 @@ fn a_permit_that_nobody_releases_runs_out_with_its_lease() {
     assert_eq!([ask(), ask(), ask()], [true, true, false]);
 }
 
+/// With the lease the permit is somebody else's, and there is nothing left to bring back.
+#[test]
+fn a_receipt_of_permits_ends_with_their_lease() {
+    let service = Running::under(POLICY);
+    let metrics = || request(service.http, "GET", "/metrics", "").body;
+    let is_counted = |so_many: u32| metrics().lines().any(|line| line == format!("tollgate_receipts {so_many}"));
+    for path in ["/v1/release", "/v1/refund"] {
+        let [in_time, too_late] = [(); 2].map(|()| receipt(&service.check(r#"{"path":"/reports","receipt":true}"#)));
+        assert!(is_counted(2));
+        service.clock.advance(30 * S_NS - 1);
+        assert_eq!(post(&service, path, &json!({ "receipt": in_time })).0, 200);
+        assert!(is_counted(1));
+        service.clock.advance(1);
+        assert!(is_counted(0));
+        assert_eq!(post(&service, path, &json!({ "receipt": too_late })).0, 404);
+    }
+}
+
+/// Settling empties a limit and no more: what went beyond is told and counted, and nobody's debt.
+#[test]
+fn what_went_beyond_the_limit_is_told_and_charged_to_nobody() {
+    let service = Running::under(POLICY);
+    let answer = service.check(r#"{"ip":"203.0.113.9","cost":4,"receipt":true}"#);
+    let settlement = json!({ "receipt": receipt(&answer), "cost": 1_000 });
+    assert_eq!(post(&service, "/v1/settle", &settlement), (200, json!({ "settled": true, "overrun": 990 })));
+    let refused = service.check(r#"{"ip":"203.0.113.9"}"#);
+    // Ten an hour: one in six minutes, and all of them within the hour.
+    assert_eq!((&refused["retry_after_ms"], &refused["reset_after_ms"]), (&json!(360_000), &json!(3_600_000)));
+    let metrics = request(service.http, "GET", "/metrics", "").body;
+    assert!(metrics.lines().any(|line| line == "tollgate_settle_overrun_total 990"), "{metrics}");
+}
+
 #[test]
 fn who_only_asks_holds_nothing() {
     let service = Running::under(POLICY);

@@ -5,7 +5,7 @@ mod kept;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::{Charged, Decision, Quota, Settled, Verdict};
+use tollgate_core::{Algorithm, Bucket, BucketState, Charged, Decision, Quota, Settled, Tick, Verdict};
 
 use crate::board::Board;
 use crate::cell::Cell;
@@ -336,7 +336,8 @@ impl<C: Clock> MemoryStore<C> {
     pub(crate) fn no_room(&self, limit: &Limit) -> Decision {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
         let quota = limit.quota();
-        let most = quota.burst().max(quota.amount());
+        let bucket = Bucket::new(quota, Tick::Nanosecond);
+        let most = bucket.map_or(quota.amount(), |bucket| bucket.look(&BucketState::default(), 0, 0).limit);
         Decision { verdict: Verdict::NoRoom, limit: most, remaining: 0, next_after: 0, reset_after: 0 }
     }
 }

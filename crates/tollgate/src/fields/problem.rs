@@ -56,12 +56,24 @@ impl Verdict {
             Action::Deny => return "requests from here are not accepted".to_owned(),
             Action::Block => "too many requests beyond the limit",
             _ if self.is_trouble() => "the request could not be counted",
+            _ if self.is_impossible() => return self.never(),
             _ => "the limit is reached",
         };
         match self.retry_after_s(jitter_ns) {
             Some(1) => format!("{what}; try again in 1 second"),
             Some(seconds) => format!("{what}; try again in {seconds} seconds"),
             None => what.to_owned(),
+        }
+    }
+
+    /// To come back would not help.
+    fn never(&self) -> String {
+        match self.told() {
+            Some(state) => {
+                let limit = state.decision.limit;
+                format!("the request costs more than the limit of {limit} can ever let pass; ask for less at once")
+            }
+            None => "the request costs more than the limit can ever let pass; ask for less at once".to_owned(),
         }
     }
 

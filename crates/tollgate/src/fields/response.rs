@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
 use tollgate_policy::model::{FieldSet, Reset};
+use tollgate_store::Source;
 
 use super::line::{Line, with_number};
 use super::policy_lists::{PolicyList, Quotas};
@@ -11,6 +12,9 @@ use crate::facts::{MAX_FIELD_INTEGER, QuotaFacts};
 use crate::verdict::{RuleState, Verdict, tightest};
 
 const S_NS: u64 = 1_000_000_000;
+
+/// Marks the position of a quota of which an instance granted its share. No policy has so many.
+const SHARE: u32 = 1 << 31;
 
 /// A response field that tells a client where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,12 +76,22 @@ impl Verdict {
         if !facts.tells_ietf {
             return None;
         }
-        let quotas: Quotas = self.published().map(|state| state.quota).collect();
+        let quotas: Quotas = self.published().map(|state| self.told_quota(state)).collect();
         let write = |quotas: &Quotas| {
-            let items = quotas.iter().map(|quota| facts.quotas[*quota as usize].policy_item.as_str());
+            let items = quotas.iter().map(|quota| match quota & SHARE {
+                0 => facts.quotas[*quota as usize].policy_item.as_str(),
+                _ => facts.quotas[(quota & !SHARE) as usize].share_item.as_str(),
+            });
             items.collect::<Vec<_>>().join(", ")
         };
         (!quotas.is_empty()).then(|| facts.policy_lists.with(&quotas, write, read))
+    }
+
+    /// The position of a state's quota, and whether only a share of it was granted.
+    fn told_quota(&self, state: &RuleState) -> u32 {
+        let is_share = self.told.source == Source::Fallback
+            && state.decision.limit < self.told.facts.quotas[state.quota as usize].limit;
+        state.quota | if is_share { SHARE } else { 0 }
     }
 
     /// Gives the fields that are another at every request to `take`, each with its value.

@@ -9,6 +9,7 @@ use tollgate_store::{KeyedCharge, Mode, Outcome, Store};
 
 use super::Limiter;
 use super::active::Active;
+use super::block;
 use super::immediate::immediately;
 use super::violations::Step;
 use crate::receipt::{Held, Receipt};
@@ -132,8 +133,13 @@ impl<S: Store> Limiter<S> {
         mut verdict: Draft,
     ) -> (Verdict, Receipt<S>) {
         note_states(active, met, laid, &outcome, &mut verdict);
-        if let Some((charge, left_ns)) = blocked_by(laid, &outcome.decisions) {
-            verdict.refuse_until(Action::Block, charge, Some(left_ns));
+        let mut longest = None;
+        for (charge, left_ns) in blocks(laid, &outcome.decisions) {
+            block::note(active, met, charge, left_ns, &mut verdict);
+            longest = longest.max(Some((left_ns, charge)));
+        }
+        if let Some((_, charge)) = longest {
+            verdict.block(charge);
             return (verdict.finish(), Receipt::nothing());
         }
         if verdict.is_troubled() || verdict.besides.iter().any(|decision| !decision.is_allowed()) {
@@ -148,7 +154,8 @@ impl<S: Store> Limiter<S> {
                 Step::Warn => verdict.warned.push(charge.rule),
                 Step::Reject => {}
                 Step::Block { for_ns } => {
-                    verdict.refuse_until(Action::Block, at, Some(for_ns));
+                    block::note(active, met, at, for_ns, &mut verdict);
+                    verdict.block(at);
                     return (verdict.finish(), Receipt::nothing());
                 }
             }
@@ -177,7 +184,7 @@ impl<S: Store> Limiter<S> {
 }
 
 /// Whether two charges are of the same rule for the same key: a rule may have several quotas.
-fn is_of_same(met: &Met, one: &PlannedCharge, other: &PlannedCharge) -> bool {
+pub(super) fn is_of_same(met: &Met, one: &PlannedCharge, other: &PlannedCharge) -> bool {
     one.rule == other.rule && met.key(one) == met.key(other)
 }
 
@@ -269,6 +276,8 @@ fn passed<S: Store>(
 
 fn note_states<L, R>(active: &Active<L>, met: &Met, laid: &Laid<'_, L>, outcome: &Outcome<R>, verdict: &mut Told) {
     verdict.source = outcome.source;
+    // Those that were noted before are of rules that warn.
+    let has_warned = !verdict.states.is_empty();
     let entries = laid.charges.iter().zip(&outcome.decisions).enumerate().skip(laid.guards);
     // Where a refusal was known, nobody knows how the others stand.
     for (_, (at, decision)) in entries.filter(|(entry, _)| outcome.asked.contains(*entry)) {
@@ -278,17 +287,20 @@ fn note_states<L, R>(active: &Active<L>, met: &Met, laid: &Laid<'_, L>, outcome:
         let (rule, quota) = (charge.rule, charge.quota);
         verdict.states.push(RuleState { rule, quota, charge: position, decision: *decision, shadow });
     }
+    if has_warned {
+        // All are told in the order of the policy.
+        verdict.states.sort_by_key(|state| state.charge);
+    }
     let besides = outcome.decisions.get(laid.charges.len()..).unwrap_or_default();
     if !besides.is_empty() {
         verdict.besides = besides.to_vec();
     }
 }
 
-/// The charge whose block is in force longest, and for how long.
-fn blocked_by<L>(laid: &Laid<'_, L>, decisions: &[Decision]) -> Option<(usize, u64)> {
+/// The blocks that are in force: the charge that each stands before, and how long it lasts.
+fn blocks<L>(laid: &Laid<'_, L>, decisions: &[Decision]) -> impl Iterator<Item = (usize, u64)> {
     let guards = laid.charges[..laid.guards].iter().zip(decisions);
-    let blocking = guards.filter_map(|(at, decision)| Some((*at, decision.retry_after()?)));
-    blocking.max_by_key(|(_, left_ns)| *left_ns)
+    guards.filter_map(|(at, decision)| Some((*at, decision.retry_after()?)))
 }
 
 /// The positions of the charges that refuse, one for each rule and key.

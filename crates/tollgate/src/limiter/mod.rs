@@ -1,5 +1,6 @@
 mod active;
 mod admit;
+mod block;
 mod builder;
 mod by_hand;
 mod immediate;

@@ -163,7 +163,7 @@ fn of_member<L>(active: &Active<L>, overall: &Verdict, member: &Member) -> Verdi
         all.warned.iter().filter(|rule| states.iter().any(|state| state.rule == **rule)).copied().collect();
     let blocking = overall.deciding().filter(|state| all.action == Action::Block && is_own(state));
     if let Some(state) = blocking {
-        verdict.refuse_until(Action::Block, state.charge as usize, overall.retry_after_ns());
+        verdict.block(state.charge as usize);
     } else if verdict.warned.is_empty() && verdict.refuses() {
         verdict.reject();
     } else {

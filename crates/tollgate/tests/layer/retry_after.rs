@@ -87,6 +87,8 @@ async fn what_will_never_pass_has_no_time() {
     assert_eq!((reply.status, reply.field("retry-after")), (429, None));
     assert_eq!(reply.json().get("retry_after_ms"), None);
     assert_eq!(reply.number("x-ratelimit-remaining"), Some(5));
+    let detail = "the request costs more than the limit of 5 can ever let pass; ask for less at once";
+    assert_eq!(reply.json()["detail"], detail);
 }
 
 #[tokio::test]

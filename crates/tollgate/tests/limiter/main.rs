@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 mod all_or_nothing;
+mod blocked;
 mod checking;
 mod giving_back;
 mod graduated;

@@ -11,7 +11,7 @@ use super::{cookie, header, jwt, query};
 use crate::plan::address_text::push_client;
 use crate::plan::path::NormalPath;
 use crate::plan::{address, forwarded, host, path};
-use crate::request::Request;
+use crate::request::{REMOTE_ADDRESS, Request};
 
 /// What is said about a request, made comparable.
 pub(crate) struct Seen<'a> {
@@ -177,10 +177,10 @@ impl<'a> Look<'a> {
         let request = self.request;
         let identities = self.identities;
         let text = match &identities.known(id).source {
-            Source::ClientIp => {
-                let client = self.client()?;
-                return Some(self.write_address(id, client));
-            }
+            Source::ClientIp => match self.client() {
+                Some(client) => return Some(self.write_address(id, client)),
+                None => Cow::Borrowed(self.address_in_words()?),
+            },
             Source::Peer => return Some(self.write_address(id, request.peer?.to_canonical())),
             Source::First(inner) => return inner.iter().find_map(|id| self.find(*id, route)),
             Source::Tier => Cow::Borrowed(identities.tiers.name(self.tier()?).as_bytes()),
@@ -198,6 +198,14 @@ impl<'a> Look<'a> {
             Source::Caller => return None,
         };
         self.keep(id, text)
+    }
+
+    /// What a gateway says where a client's address should stand, and is none. Who is called so is counted by
+    /// that name: of nobody else could a rule by address make anything but no limit.
+    fn address_in_words(&self) -> Option<&'a [u8]> {
+        let descriptor = self.request.descriptor?;
+        let name = &*self.identities.known(CLIENT_IP).name;
+        Some(descriptor.value(name).or_else(|| descriptor.value(REMOTE_ADDRESS))?.trim_ascii().as_bytes())
     }
 
     #[inline]

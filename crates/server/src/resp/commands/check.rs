@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
+use tollgate::policy::parse_address;
 use tollgate::{Decision, Request, Verdict};
 
 use super::wrong_arity;
@@ -67,6 +68,8 @@ impl<'a> Told<'a> {
         } else if is("cost") {
             let cost = value.parse().map_err(|_| "ERR COST must be a whole number from 0 to 18446744073709551615")?;
             self.cost.replace(cost).is_none()
+        } else if field == "client_ip" && parse_address(value).is_none() {
+            return Err("ERR client_ip must be an IPv4 or IPv6 address".to_owned());
         } else if self.identities.iter().any(|(known, _)| *known == field) {
             false
         } else {

@@ -1,14 +1,26 @@
 //! `CLIENT`: a connection about itself. It learns nothing of the others.
 
 use super::connection::{BAD_CLIENT_NAME, is_client_name};
-use super::{SYNTAX_ERROR, unknown_subcommand, wrong_arity};
+use super::{SYNTAX_ERROR, help, unknown_subcommand, wrong_arity};
 use crate::resp::arguments::Arguments;
 use crate::resp::reply::Reply;
 use crate::resp::session::Session;
 
 /// The subcommands, each with how many arguments it takes, both names included.
-const SUBCOMMANDS: [(&str, usize); 7] =
-    [("setinfo", 4), ("setname", 3), ("getname", 2), ("id", 2), ("list", 2), ("info", 2), ("no-evict", 3)];
+const SUBCOMMANDS: [(&str, usize); 8] =
+    [("setinfo", 4), ("setname", 3), ("getname", 2), ("id", 2), ("list", 2), ("info", 2), ("no-evict", 3), ("help", 2)];
+
+const HELP: [&str; 9] = [
+    "CLIENT <subcommand> [<argument> ...]. Subcommands are:",
+    "GETNAME: the name of this connection.",
+    "HELP: this.",
+    "ID: the number of this connection.",
+    "INFO: what is known of this connection.",
+    "LIST: the same; nobody is told of the others.",
+    "NO-EVICT (ON|OFF): is taken and does nothing.",
+    "SETINFO (LIB-NAME|LIB-VER) <value>: is taken and does nothing.",
+    "SETNAME <name>: gives this connection a name.",
+];
 
 pub(super) fn client(session: &mut Session, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
     let asked = arguments.get(1).unwrap_or_default();
@@ -31,6 +43,7 @@ pub(super) fn client(session: &mut Session, arguments: Arguments<'_>, reply: &mu
         "getname" if session.name.is_empty() => reply.null(),
         "getname" => reply.bulk(&session.name),
         "id" => reply.count(session.id),
+        "help" => help(&HELP, reply),
         "list" | "info" => reply.text(&line(session)),
         // Nobody is put out here, so everybody may ask not to be.
         _ if value.eq_ignore_ascii_case(b"on") || value.eq_ignore_ascii_case(b"off") => reply.simple("OK"),

@@ -1,9 +1,19 @@
 //! `COMMAND`: which commands there are, for clients that ask.
 
 use super::table::{COMMANDS, Command};
-use super::{SYNTAX_ERROR, unknown_subcommand, wrong_arity};
+use super::{SYNTAX_ERROR, help, unknown_subcommand, wrong_arity};
 use crate::resp::arguments::Arguments;
 use crate::resp::reply::Reply;
+
+const HELP: [&str; 7] = [
+    "COMMAND <subcommand> [<argument> ...]. Subcommands are:",
+    "(none): a description of every command.",
+    "COUNT: how many commands there are.",
+    "DOCS [<command> ...]: what commands are for.",
+    "HELP: this.",
+    "INFO [<command> ...]: descriptions of commands.",
+    "LIST: their names.",
+];
 
 pub(super) fn command(arguments: Arguments<'_>, reply: &mut Reply<'_>) {
     let Some(asked) = arguments.get(1) else {
@@ -18,6 +28,8 @@ pub(super) fn command(arguments: Arguments<'_>, reply: &mut Reply<'_>) {
             reply.array(COMMANDS.len());
             COMMANDS.iter().for_each(|command| reply.bulk(command.name.to_ascii_lowercase()));
         }
+        b"help" if arguments.len() > 2 => reply.error(wrong_arity("command|help")),
+        b"help" => help(&HELP, reply),
         b"info" => info(arguments, reply),
         b"docs" => documents(arguments, reply),
         _ => reply.error(unknown_subcommand("COMMAND", asked)),

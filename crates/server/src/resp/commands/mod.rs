@@ -114,6 +114,12 @@ fn wrong_arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{}' command", name.to_ascii_lowercase())
 }
 
+/// Lines for somebody at a keyboard, as Redis sends them.
+fn help(lines: &[&str], reply: &mut Reply<'_>) {
+    reply.array(lines.len());
+    lines.iter().for_each(|line| reply.simple(line));
+}
+
 /// The answer to the first word after a command that has several meanings.
 fn unknown_subcommand(name: &str, subcommand: &[u8]) -> Vec<u8> {
     let mut text = b"ERR unknown subcommand '".to_vec();

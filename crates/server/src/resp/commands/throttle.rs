@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{ChargeVerdict, Decision, Quota, QuotaError, Rate, RateError};
 
-use super::{Left, NOT_AN_INTEGER, wrong_arity};
+use super::{Left, wrong_arity};
 use crate::engine::Engine;
 use crate::resp::arguments::Arguments;
 use crate::resp::integer::parse_integer;
@@ -78,15 +78,16 @@ fn parse<'a, 's>(
         return Err(format!("ERR key is longer than {} bytes", session.limits.key_bytes));
     }
     let quantity = match arguments.get(5) {
-        Some(quantity) => integer(quantity)?,
+        Some(quantity) => integer("quantity", quantity)?,
         None => 1,
     };
     let quantity = u64::try_from(quantity).map_err(|_| "ERR quantity must be 0 or more".to_owned())?;
     let written = arguments.span(2, 4);
     let is_known = |memo: &QuotaMemo| memo.written.is_some() && memo.written.as_deref() == written;
     if !session.last_quota.as_ref().is_some_and(is_known) {
-        let argument = |at| integer(arguments.get(at).unwrap_or_default());
-        let numbers = Numbers { max_burst: argument(2)?, count: argument(3)?, period_s: argument(4)? };
+        let argument = |name, at| integer(name, arguments.get(at).unwrap_or_default());
+        let (max_burst, count) = (argument("max_burst", 2)?, argument("count", 3)?);
+        let numbers = Numbers { max_burst, count, period_s: argument("period", 4)? };
         let asked = AskedQuota::new(numbers.quota()?);
         session.last_quota = Some(QuotaMemo { written: written.map(Box::from), asked });
     }
@@ -94,8 +95,8 @@ fn parse<'a, 's>(
     memo.map(|memo| (key, &mut memo.asked, quantity)).ok_or_else(|| unreachable!("it was just read"))
 }
 
-fn integer(argument: &[u8]) -> Result<i64, String> {
-    parse_integer(argument).ok_or_else(|| NOT_AN_INTEGER.to_owned())
+fn integer(name: &str, argument: &[u8]) -> Result<i64, String> {
+    parse_integer(argument).ok_or_else(|| format!("ERR {name} is not an integer or out of range"))
 }
 
 impl Numbers {

@@ -8,6 +8,7 @@ mod activity;
 mod connection_limits;
 mod connection_metrics;
 mod places;
+mod silence;
 mod stream;
 #[cfg(feature = "tls")]
 mod tls;
@@ -18,6 +19,7 @@ pub(crate) use accept::{Accepting, Visitor, accept};
 pub(crate) use activity::{Activity, UnderWay};
 pub use connection_limits::ConnectionLimits;
 pub(crate) use connection_metrics::{ConnectionMetrics, ListenerMetrics};
+pub(crate) use silence::{Heard, Silence};
 pub(crate) use stream::Encryption;
 #[cfg(feature = "tls")]
 pub use tls::{Reloaded, Tls, TlsError, TlsFiles};

@@ -120,7 +120,10 @@ fn warnings_do_not_make_a_policy_invalid_unless_they_should() {
     let (code, stdout, stderr) = run(&["validate", &file]);
     assert_eq!((code, stdout.as_str()), (Some(0), ""));
     assert!(stderr.contains(": warning: "), "{stderr}");
-    assert!(stderr.ends_with(&format!("tollgate: {file} is valid: 0 rules, 1 warning\n")), "{stderr}");
+    let end = format!(
+        "tollgate: {file} is valid: 0 rules, 1 warning\ntollgate: `tollgate message no-rules` says more about the first of them\n"
+    );
+    assert!(stderr.ends_with(&end), "{stderr}");
     let (code, _, stderr) = run(&["validate", "--strict", &file]);
     assert_eq!(code, Some(1));
     assert!(stderr.ends_with("error: 1 warning, and --strict takes them for errors\n"), "{stderr}");

@@ -78,10 +78,10 @@ impl Running {
         Running { child, stderr, http, grpc, resp, admin }
     }
 
-    /// The next line it says of itself, and not of rules or requests.
+    /// The next line it says of itself, and not of rules or requests; without its time.
     pub(crate) fn line(&mut self) -> String {
         loop {
-            let line = self.any_line();
+            let line = without_time(self.any_line());
             let is_of = |what: &str| line.starts_with(&format!("tollgate: {what} "));
             if !["rule", "violation", "left_out", "burst"].into_iter().any(is_of) {
                 return line;
@@ -126,6 +126,18 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// `tollgate: error: ..` for `tollgate: error time=..: ..`.
+fn without_time(line: String) -> String {
+    for level in ["warning", "error"] {
+        if let Some(rest) = line.strip_prefix(&format!("tollgate: {level} time=")) {
+            let (time, message) = rest.split_once(": ").unwrap();
+            assert!(time.ends_with('Z'), "{line}");
+            return format!("tollgate: {level}: {message}");
+        }
+    }
+    line
 }
 
 fn line(from: &mut impl BufRead) -> String {

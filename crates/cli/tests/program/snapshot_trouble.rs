@@ -95,7 +95,7 @@ fn a_disk_that_is_gone_is_told_and_counted_until_it_is_back() {
     assert!(next(&mut tollgate).ends_with(", which is new"));
     std::fs::rename(&disk, directory.0.join("elsewhere")).unwrap();
     let said = next(&mut tollgate);
-    let expected = format!("tollgate: warning: the snapshot {} was not written, ", disk.join("counters").display());
+    let expected = format!("tollgate: error: the snapshot {} was not written, ", disk.join("counters").display());
     assert!(said.starts_with(&expected), "{said}");
     let begun = Instant::now();
     while metric(&tollgate, "tollgate_snapshot_failures_total ") < 2 {

@@ -77,7 +77,10 @@ fn json_is_all_that_is_said() {
     assert_eq!(lines.last().unwrap()["message"], "stopped");
     let wrong: Vec<&Value> = lines.iter().filter(|line| line["level"] == "error").collect();
     let message = wrong[0]["message"].as_str().unwrap();
-    assert!(wrong.len() == 1 && message.contains("was not put in force, and the old policy still holds:\n"), "{wrong:?}");
+    assert!(
+        wrong.len() == 1 && message.contains("was not put in force, and the old policy still holds:\n"),
+        "{wrong:?}"
+    );
     assert!(message.contains(":2:8: error: "), "{message}");
     let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
     assert_eq!(of("rule").len(), 1);
@@ -129,7 +132,10 @@ fn the_key_is_read_again_and_told_apart() {
     assert!(after.starts_with(&format!("{id}:")) && !before.starts_with(id), "{before} {after}");
     key.write("short");
     let said = tollgate.line();
-    assert!(said.starts_with("tollgate: error: the log's key was not read again, and the old one still holds: "), "{said}");
+    assert!(
+        said.starts_with("tollgate: error: the log's key was not read again, and the old one still holds: "),
+        "{said}"
+    );
     assert_eq!(client(&mut tollgate), after);
 }
 

@@ -216,3 +216,13 @@ fn a_reader_that_goes_away_is_no_failure() {
     let (code, _, stderr) = read(child.wait_with_output().unwrap());
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
 }
+
+#[test]
+fn a_store_without_nodes_is_one_mistake() {
+    let scratch = Scratch::new("nodes");
+    let file = scratch.file("nodes.yaml", "version: 1\nstore: { redis: { nodes: [] } }\nrules: []\n");
+    let (code, _, stderr) = run(&["validate", &file]);
+    assert_eq!(code, Some(1));
+    assert_eq!(stderr.matches(": error: ").count(), 1, "{stderr}");
+    assert!(stderr.contains(":2:26: error: expected at least one, found none"), "{stderr}");
+}

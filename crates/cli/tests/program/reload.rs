@@ -100,7 +100,10 @@ fn a_bad_file_changes_nothing_and_says_why() {
     assert_eq!(remaining(&tollgate), 99);
     directory.write("policy.yaml", &per_ip(10).replace("limit", "limmit"));
     tollgate.signal("HUP");
-    assert_eq!(tollgate.line(), format!("tollgate: error: {file} was not put in force, and the old policy still holds:"));
+    assert_eq!(
+        tollgate.line(),
+        format!("tollgate: error: {file} was not put in force, and the old policy still holds:")
+    );
     let why = tollgate.line();
     assert!(why.starts_with(&format!("tollgate:   {file}:3:5: error: ")), "{why}");
     assert_eq!(remaining(&tollgate), 98);

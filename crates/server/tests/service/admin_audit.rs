@@ -14,9 +14,7 @@ fn events(service: &Running) -> Vec<Arc<Event>> {
 
 fn changes(service: &Running) -> Vec<(&'static str, Option<String>, Option<String>, bool)> {
     let change = |event: Arc<Event>| match &*event {
-        Event::Change(change) => {
-            Some((change.change.name(), change.rule.clone(), change.limit.clone(), change.done))
-        }
+        Event::Change(change) => Some((change.change.name(), change.rule.clone(), change.limit.clone(), change.done)),
         _ => None,
     };
     events(service).into_iter().filter_map(change).collect()
@@ -33,12 +31,30 @@ fn every_change_that_was_tried_is_written_down() {
     let service = Running::under(POLICY);
     let rule = || Some("per-user".to_owned());
     for (method, path, body, status, written) in [
-        ("PUT", "/api/keys/per-user/alice", r#"{"limit":"9/min","for":"1h"}"#, 200, ("override", rule(), Some("9/min"), true)),
-        ("PUT", "/api/keys/per-user/alice", r#"{"limit":"9/min","for":"x"}"#, 400, ("override", rule(), Some("9/min"), false)),
+        (
+            "PUT",
+            "/api/keys/per-user/alice",
+            r#"{"limit":"9/min","for":"1h"}"#,
+            200,
+            ("override", rule(), Some("9/min"), true),
+        ),
+        (
+            "PUT",
+            "/api/keys/per-user/alice",
+            r#"{"limit":"9/min","for":"x"}"#,
+            400,
+            ("override", rule(), Some("9/min"), false),
+        ),
         ("PUT", "/api/keys/per-user/alice", r#"{"limit":"x","for":"1h"}"#, 400, ("override", rule(), Some("x"), false)),
         ("PUT", "/api/keys/per-user/alice", "nonsense", 400, ("override", rule(), None, false)),
         ("PUT", "/api/keys/per-user/%ff", "", 400, ("override", None, None, false)),
-        ("PUT", "/api/keys/none/alice", r#"{"limit":"9/min","for":"1h"}"#, 404, ("override", None, Some("9/min"), false)),
+        (
+            "PUT",
+            "/api/keys/none/alice",
+            r#"{"limit":"9/min","for":"1h"}"#,
+            404,
+            ("override", None, Some("9/min"), false),
+        ),
         ("DELETE", "/api/keys/per-user/alice", "", 200, ("reset", rule(), None, true)),
         ("DELETE", "/api/keys/per-user/a%7Cb", "", 400, ("reset", rule(), None, false)),
         ("DELETE", "/api/keys/per-user/%ff", "", 400, ("reset", None, None, false)),
@@ -49,7 +65,11 @@ fn every_change_that_was_tried_is_written_down() {
         let before = changes(&service).len();
         assert_eq!(ask(&service, method, path, body).status, status, "{method} {path} {body}");
         let (kind, rule, limit, done) = written;
-        assert_eq!(changes(&service)[before..], [(kind, rule, limit.map(str::to_owned), done)], "{method} {path} {body}");
+        assert_eq!(
+            changes(&service)[before..],
+            [(kind, rule, limit.map(str::to_owned), done)],
+            "{method} {path} {body}"
+        );
     }
 }
 
@@ -70,8 +90,7 @@ fn who_is_not_let_in_is_written_down_and_counted() {
             _ => None,
         })
         .collect();
-    let expected =
-        [(WhyRefused::WrongToken, "DELETE"), (WhyRefused::NoToken, "GET"), (WhyRefused::AnotherSite, "GET")];
+    let expected = [(WhyRefused::WrongToken, "DELETE"), (WhyRefused::NoToken, "GET"), (WhyRefused::AnotherSite, "GET")];
     assert_eq!(calls, expected);
     let told: String = events(&service).iter().map(|event| event.to_json()).collect();
     assert!(told.contains(r#""event":"refused_call""#) && told.contains(r#""why":"wrong_token""#), "{told}");

@@ -24,7 +24,8 @@ fn an_address_means_its_network() {
     let service = Running::under(POLICY);
     assert!((0..3).all(|_| allowed(&service, "2001:db8::1")) && !allowed(&service, "2001:db8::2"));
     for key in ["2001:db8::1", "2001:db8::/64", "[2001:DB8::7]:443"] {
-        let seen = ask(&service, "GET", &format!("/api/keys/per-ip/{}", key.replace('[', "%5B").replace(']', "%5D")), "");
+        let seen =
+            ask(&service, "GET", &format!("/api/keys/per-ip/{}", key.replace('[', "%5B").replace(']', "%5D")), "");
         let seen = seen.json();
         assert_eq!((&seen["key"], &seen["counters"][0]["used"]), (&json!("2001:db8::/64"), &json!(3)), "{seen}");
     }

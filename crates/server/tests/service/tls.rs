@@ -146,7 +146,10 @@ fn files_that_cannot_be_used_are_named() {
         (TlsFiles { certificate: empty.clone(), ..good.clone() }, "empty.pem: there is no certificate in PEM"),
         (TlsFiles { key: empty.clone(), ..good.clone() }, "empty.pem: there is no private key in PEM"),
         (TlsFiles { key: other, ..good.clone() }, "certificate.pem: the certificate is not for the private key in "),
-        (TlsFiles { key: encrypted, ..good.clone() }, "encrypted.pem: the private key is encrypted, and nobody is asked"),
+        (
+            TlsFiles { key: encrypted, ..good.clone() },
+            "encrypted.pem: the private key is encrypted, and nobody is asked",
+        ),
         (TlsFiles { key: old, ..good.clone() }, "old.pem: the private key is encrypted"),
         (TlsFiles { client_authorities: Some(empty), ..good.clone() }, "empty.pem: there is no certificate in PEM"),
     ] {

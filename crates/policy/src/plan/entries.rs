@@ -1,6 +1,6 @@
 //! Descriptors: of which domain they are, and whether their entries are exactly those that a rule names.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
@@ -57,11 +57,9 @@ impl EntrySets {
             }
         }
         for (at, rule) in (0..).zip(rules).filter(|(_, rule)| rule.when.exact_entries) {
-            let named: BTreeMap<&str, &str> = named_by(rule).map(|name| (sets.meant(name), name)).collect();
-            // People compare it with what the gateway sends, so it is told in the gateway's words.
-            let told = named.iter().map(|(meant, name)| if *meant == CLIENT_IP { REMOTE_ADDRESS } else { name });
-            let told = told.collect::<Vec<_>>().join(", ");
-            let names = joined(&named.into_keys().collect::<SmallVec<[&str; 8]>>());
+            let named: BTreeSet<&str> = named_by(rule).map(|name| sets.meant(name)).collect();
+            let told = named.iter().map(|name| in_words(name)).collect::<Vec<_>>().join(", ");
+            let names = joined(&named.into_iter().collect::<SmallVec<[&str; 8]>>());
             sets.rules.entry(names.as_slice().into()).or_default().insert(at);
             sets.wanted.insert(at, told.into());
         }
@@ -82,7 +80,7 @@ impl EntrySets {
         match descriptor {
             None => "it is no descriptor of a gateway".to_owned(),
             Some(descriptor) => {
-                let entries: Vec<&str> = descriptor.entries.iter().map(|(name, _)| *name).collect();
+                let entries: Vec<&str> = descriptor.entries.iter().map(|(name, _)| in_words(self.meant(name))).collect();
                 format!("its entries are {}, not exactly {wanted}", entries.join(", "))
             }
         }
@@ -98,6 +96,11 @@ impl EntrySets {
             None => name,
         }
     }
+}
+
+/// People compare it with what the gateway sends, so the client's address goes by the gateway's name for it.
+fn in_words(meant: &str) -> &str {
+    if meant == CLIENT_IP { REMOTE_ADDRESS } else { meant }
 }
 
 /// Everything that a rule says of a request by name.

@@ -70,7 +70,7 @@ impl Plan {
                 key::push_value(key, &value);
             }
             Some(KeyText::Shortened(text)) => key.extend_from_slice(text.as_bytes()),
-            None => return Err(self.not_a_value(source, text, AS_SHOWN)),
+            None => return Err(self.not_a_value(source, text, &self.expected(rule, source))),
         }
         Ok(())
     }

@@ -100,6 +100,17 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
+    /// Waits until something was sent, and no longer than for a minute that is not real.
+    async fn until_asked(&self) {
+        for _ in 0..60_000 {
+            if self.desk.waiting() > 0 {
+                return;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        panic!("nothing was sent");
+    }
+
     fn limit(&self, scope: &str, rate: &str, on_failure: OnFailure) -> RedisLimit {
         let quota = Quota::fixed_window(rate.parse().unwrap()).unwrap();
         self.store.limit(scope, quota, LimitOptions { on_failure, refusals: Refusals::Final }).unwrap()
@@ -304,12 +315,7 @@ async fn another_cause_is_told_once_it_lasts() {
     }
     use Cause::{Authentication, Connection, Timeout};
     for cause in [Connection, Timeout, Connection, Authentication, Authentication, Authentication] {
-        for _ in 0..1_000 {
-            if fixture.desk.waiting() > 0 {
-                break;
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
+        fixture.until_asked().await;
         fixture.desk.fail_by(cause, Executed::No).await;
     }
     let events = fixture.events.lock().unwrap().clone();
@@ -343,7 +349,7 @@ async fn it_tells_that_nobody_answers_and_when_somebody_does() {
     let servers = || vec!["host:0".to_owned()];
     let unreached = StoreEvent::Unreached { servers: servers(), cause: "authentication" };
     assert_eq!(*fixture.events.lock().unwrap(), [unreached]);
-    sleep(Duration::from_millis(1_100)).await;
+    fixture.until_asked().await;
     fixture.desk.answer().await;
     assert_eq!(fixture.events.lock().unwrap().last(), Some(&StoreEvent::Reached { servers: servers() }));
 }

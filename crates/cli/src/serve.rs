@@ -8,6 +8,7 @@ mod policy_watch;
 mod signals;
 mod snapshots;
 mod stopped;
+mod store_events;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,6 @@ use tokio::sync::mpsc;
 use tollgate::policy::Loaded;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::promise::{Promise, promises};
-use tollgate::redis::StoreEvent;
 use tollgate::{Clock, LimiterError, RealClock};
 #[cfg(feature = "tls")]
 use tollgate_server::Tls;
@@ -43,6 +43,7 @@ use policy_watch::WatchedPolicy;
 use signals::{Signals, Wanted};
 use snapshots::Snapshots;
 use stopped::Stopped;
+use store_events::StoreEvents;
 
 /// More operators than that need not wait at once for a policy to be read again.
 const WAITING_RELOADS: usize = 4;
@@ -119,14 +120,15 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         runtime(arguments.threads).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
     // A shared store keeps its connections on the runtime.
     let entered = runtime.enter();
-    let (seen_by, told_to) = (Arc::clone(&observer), observer);
-    let engine =
-        Engine::observed(&loaded.policy, clock, seen_by, move |event| told_to.say_of_store(level_of(&event), &event))
-            .map_err(|error| unserved(arguments, &error))?;
+    let store_events = Arc::new(StoreEvents::new(Arc::clone(&observer)));
+    let heard = Arc::clone(&store_events);
+    let engine = Engine::observed(&loaded.policy, clock, observer, move |event| heard.hear(event))
+        .map_err(|error| unserved(arguments, &error))?;
     drop(entered);
     let admin_token = arguments.admin_access.token()?;
     let service = Service {
         engine,
+        store_events,
         file: arguments.file.clone(),
         listeners,
         watched_token: WatchedToken::new(admin_token.as_ref(), &arguments.admin_access),
@@ -139,11 +141,6 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         promises: promises(&loaded.policy),
     };
     runtime.block_on(service.run())
-}
-
-/// A store that fails is no small thing, even where every rule has something else to go by.
-fn level_of(event: &StoreEvent) -> Level {
-    if event.is_trouble() { Level::Error } else { Level::Info }
 }
 
 fn admin_warnings(arguments: &ServeArguments, listeners: &Listeners) -> Vec<String> {
@@ -193,6 +190,7 @@ fn warnings(file: &Path, count: usize) -> String {
 /// Everything that was asked for, ready to run.
 struct Service {
     engine: Engine,
+    store_events: Arc<StoreEvents>,
     file: Option<PathBuf>,
     listeners: Listeners,
     admin_token: Option<AdminToken>,
@@ -241,6 +239,7 @@ impl Service {
             say(format_args!("{} listening on {scheme}://{address}", listener.name()));
         }
         self.remarks.iter().for_each(say);
+        self.store_events.announce();
         self.warnings.iter().for_each(|warning| say_as(Level::Warning, warning));
         self.promises.iter().for_each(|promise| watched.observing.introduce(promise));
         let snapshots = Snapshots::begin(&server.engine());

@@ -97,7 +97,7 @@ fn a_password_that_is_missing_is_told_before_anything_is_served() {
     let checked = output(&["validate", file]);
     let said = String::from_utf8(checked.stderr).unwrap();
     assert_eq!(checked.status.code(), Some(0), "{said}");
-    let warned = format!("{file}:4:58: warning: the environment variable `TOLLGATE_NO_SUCH_VARIABLE` is not set here");
+    let warned = format!("{file}:4:57: warning: the environment variable `TOLLGATE_NO_SUCH_VARIABLE` is not set here");
     assert!(said.starts_with(&warned) && said.contains("1 rule, 1 warning\n"), "{said}");
     let failed = output(&["serve", file, "--http", ":0", "--admin", ":0", "--resp", "off", "--grpc", "off"]);
     assert_eq!(failed.status.code(), Some(3));

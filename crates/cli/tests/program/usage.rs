@@ -59,7 +59,7 @@ fn wrong_usage_is_told_on_stderr() {
         (&["explain", "x.yaml", "--method", "GET /"], "expected a method such as GET or POST"),
         (&["explain", "x.yaml", "--cost", "-1"], "expected a whole number from 0 to 18446744073709551615"),
         (&["explain", "x.yaml", "--cost", "many"], "invalid value 'many' for '--cost <COST>': expected a whole number"),
-        (&["message", "none"], "there is no message \"none\"\nhint: there are syntax, "),
+        (&["message", "none"], "there is no message \"none\"\nhint: there are no-rules, "),
     ] {
         let (code, stdout, stderr) = run(arguments);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}");

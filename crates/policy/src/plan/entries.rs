@@ -80,7 +80,8 @@ impl EntrySets {
         match descriptor {
             None => "it is no descriptor of a gateway".to_owned(),
             Some(descriptor) => {
-                let entries: Vec<&str> = descriptor.entries.iter().map(|(name, _)| in_words(self.meant(name))).collect();
+                let entries: Vec<&str> =
+                    descriptor.entries.iter().map(|(name, _)| in_words(self.meant(name))).collect();
                 format!("its entries are {}, not exactly {wanted}", entries.join(", "))
             }
         }

@@ -4,6 +4,7 @@ use crate::explain::ExplainArguments;
 use crate::import::ImportArguments;
 use crate::init::InitArguments;
 use crate::limits::LimitsArguments;
+use crate::message::MessageArguments;
 use crate::serve::ServeArguments;
 use crate::validate::ValidateArguments;
 
@@ -26,6 +27,7 @@ pub(crate) enum Command {
     Explain(ExplainArguments),
     Limits(LimitsArguments),
     Import(ImportArguments),
+    Message(MessageArguments),
     /// Print the JSON Schema of policy files, for editors
     ///
     /// It knows the form of a file. What concerns several parts at once, such

@@ -11,6 +11,7 @@ mod import;
 mod init;
 mod limits;
 mod listen_address;
+mod message;
 mod policy_file;
 mod schema;
 mod serve;
@@ -37,6 +38,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Limits(arguments) => limits::limits(&arguments),
         Command::Import(arguments) => import::import(&arguments),
+        Command::Message(arguments) => message::message(&arguments),
         Command::Schema => schema::schema(),
     };
     let exit = match done {

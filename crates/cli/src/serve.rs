@@ -7,9 +7,10 @@ mod observing;
 mod policy_watch;
 mod signals;
 mod snapshots;
+mod stopped;
+mod store_events;
 
 use std::io;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use tollgate::policy::promise::{Promise, promises};
 use tollgate::{Clock, LimiterError, RealClock};
 #[cfg(feature = "tls")]
 use tollgate_server::Tls;
+use tollgate_server::observe::Level;
 use tollgate_server::{
     AdminAccess, AdminToken, BindError, ConnectionLimits, Drained, Engine, Listener, Listeners, ReloadRequest, Server,
 };
@@ -30,8 +32,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::listen_address::ListenAddress;
 use crate::policy_file;
-use crate::talk::say;
-use admin::AdminArguments;
+use crate::talk::{say, say_as};
+use admin::{AdminArguments, WatchedToken};
 use connections::ConnectionArguments;
 #[cfg(feature = "tls")]
 use encryption::{TlsArguments, WatchedTls};
@@ -40,9 +42,14 @@ use observing::{LogArguments, Observing};
 use policy_watch::WatchedPolicy;
 use signals::{Signals, Wanted};
 use snapshots::Snapshots;
+use stopped::Stopped;
+use store_events::StoreEvents;
 
 /// More operators than that need not wait at once for a policy to be read again.
 const WAITING_RELOADS: usize = 4;
+
+/// No machine has more processors; what is beyond is a slip.
+const MOST_THREADS: i64 = 1_024;
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -74,8 +81,8 @@ pub(crate) struct ServeArguments {
     admin: ListenAddress,
 
     /// How many threads work; by default one for each processor
-    #[arg(long, value_name = "NUMBER")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=MOST_THREADS))]
+    threads: Option<u16>,
 
     #[command(flatten)]
     admin_access: AdminArguments,
@@ -113,33 +120,46 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         runtime(arguments.threads).map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
     // A shared store keeps its connections on the runtime.
     let entered = runtime.enter();
-    let (seen_by, told_to) = (Arc::clone(&observer), observer);
-    let engine = Engine::observed(&loaded.policy, clock, seen_by, move |event| told_to.say_of_store(event))
+    let store_events = Arc::new(StoreEvents::new(Arc::clone(&observer)));
+    let heard = Arc::clone(&store_events);
+    let engine = Engine::observed(&loaded.policy, clock, observer, move |event| heard.hear(event))
         .map_err(|error| unserved(arguments, &error))?;
     drop(entered);
+    let admin_token = arguments.admin_access.token()?;
     let service = Service {
         engine,
+        store_events,
         file: arguments.file.clone(),
         listeners,
-        admin_token: arguments.admin_access.token()?,
+        watched_token: WatchedToken::new(admin_token.as_ref(), &arguments.admin_access),
+        admin_token,
         connections: arguments.connections.limits(),
         #[cfg(feature = "tls")]
         tls: arguments.tls.load()?,
         remarks: remarks(arguments, &loaded),
+        warnings: admin_warnings(arguments, &listeners),
         promises: promises(&loaded.policy),
     };
-    runtime.block_on(service.run())?;
-    Ok(Exit::Done)
+    runtime.block_on(service.run())
 }
 
-fn runtime(threads: Option<NonZeroUsize>) -> io::Result<tokio::runtime::Runtime> {
+fn admin_warnings(arguments: &ServeArguments, listeners: &Listeners) -> Vec<String> {
+    #[cfg(feature = "tls")]
+    let is_encrypted = arguments.tls.is_wanted();
+    #[cfg(not(feature = "tls"))]
+    let is_encrypted = false;
+    let is_exposed = listeners.admin.is_some_and(|address| !address.ip().to_canonical().is_loopback());
+    admin::warnings(&arguments.admin_access, is_exposed, is_encrypted)
+}
+
+fn runtime(threads: Option<u16>) -> io::Result<tokio::runtime::Runtime> {
     // One thread needs none of what several need to share their work.
-    let mut builder = match threads.map(NonZeroUsize::get) {
+    let mut builder = match threads {
         Some(1) => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     if let Some(threads) = threads {
-        builder.worker_threads(threads.get());
+        builder.worker_threads(usize::from(threads));
     }
     builder.enable_all().build()
 }
@@ -170,20 +190,24 @@ fn warnings(file: &Path, count: usize) -> String {
 /// Everything that was asked for, ready to run.
 struct Service {
     engine: Engine,
+    store_events: Arc<StoreEvents>,
     file: Option<PathBuf>,
     listeners: Listeners,
     admin_token: Option<AdminToken>,
+    watched_token: Option<WatchedToken>,
     connections: ConnectionLimits,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
     /// What is worth saying once it listens.
     remarks: Vec<String>,
+    /// What is likely a mistake.
+    warnings: Vec<String>,
     /// What its rules promise.
     promises: Vec<Promise>,
 }
 
 impl Service {
-    async fn run(self) -> Result<(), Failure> {
+    async fn run(self) -> Result<Exit, Failure> {
         let is_encrypted = self.is_encrypted();
         // Taken before the listeners are announced: whoever has seen them may stop us at once.
         let mut signals =
@@ -197,6 +221,7 @@ impl Service {
             wanted_reloads,
             policy: WatchedPolicy::new(server.engine(), self.file.as_deref()),
             observing: Observing::new(Arc::clone(server.engine().observer())),
+            token: self.watched_token,
             #[cfg(feature = "tls")]
             tls: None,
         };
@@ -214,15 +239,18 @@ impl Service {
             say(format_args!("{} listening on {scheme}://{address}", listener.name()));
         }
         self.remarks.iter().for_each(say);
+        self.store_events.announce();
+        self.warnings.iter().for_each(|warning| say_as(Level::Warning, warning));
         self.promises.iter().for_each(|promise| watched.observing.introduce(promise));
         let snapshots = Snapshots::begin(&server.engine());
         notify(Progress::Ready);
-        let how_it_stopped = serve_until_stopped(server, &mut signals, watched).await;
-        if let Some(snapshots) = snapshots {
-            snapshots.end().await;
-        }
-        say(how_it_stopped);
-        Ok(())
+        let stopped = serve_until_stopped(server, &mut signals, watched).await;
+        let is_kept = match snapshots {
+            Some(snapshots) => snapshots.end().await,
+            None => true,
+        };
+        say_as(stopped.level(), stopped.words());
+        Ok(if is_kept && stopped == Stopped::Completely { Exit::Done } else { Exit::Failed })
     }
 
     fn is_encrypted(&self) -> bool {
@@ -239,6 +267,7 @@ struct Watched {
     wanted_reloads: mpsc::Receiver<ReloadRequest>,
     policy: WatchedPolicy,
     observing: Observing,
+    token: Option<WatchedToken>,
     #[cfg(feature = "tls")]
     tls: Option<WatchedTls>,
 }
@@ -277,6 +306,7 @@ impl Watched {
     fn look(&mut self) {
         self.policy.look();
         self.observing.look();
+        self.token.iter_mut().for_each(WatchedToken::look);
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
             tls.look();
@@ -285,7 +315,7 @@ impl Watched {
 }
 
 /// Serves until the first signal to stop, then drains until the second. Returns how that went.
-async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) -> &'static str {
+async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) -> Stopped {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = server.serve(async {
         // The sender lives as long as this function; its value is all there is to wait for.
@@ -301,10 +331,10 @@ async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Wat
     let _ = stop.send(());
     tokio::select! {
         drained = &mut serving => match drained {
-            Drained::Completely => "stopped",
-            Drained::CutOff => "stopped: cut off what took too long",
+            Drained::Completely => Stopped::Completely,
+            Drained::CutOff => Stopped::CutOff,
         },
-        () = signals.stop() => "stopped at once: told so twice",
+        () = signals.stop() => Stopped::AtOnce,
     }
 }
 

@@ -38,13 +38,18 @@ pub(crate) fn say(line: impl Display) {
     }
 }
 
+/// Says something of a service that runs, and how grave it is.
+pub(crate) fn say_as(level: Level, message: impl Display) {
+    match LOG.get() {
+        Some((log, _)) => log.say(level, message),
+        None => write_line(format_args!("tollgate: {}: {message}", level.name())),
+    }
+}
+
 /// Says what is likely wrong: blocks of lines, with an empty line after each.
 pub(crate) fn warn(blocks: impl IntoIterator<Item = impl Display>) {
     for block in blocks {
-        match LOG.get() {
-            Some((log, LogFormat::Json)) => log.say(Level::Warning, block),
-            _ => write_report(Level::Warning, &format!("{}\n", Colours::of_stderr().message(&block.to_string()))),
-        }
+        write_line(format_args!("{}\n", Colours::of_stderr().message(&block.to_string())));
     }
 }
 
@@ -59,7 +64,11 @@ pub(crate) fn failure(failure: &Failure) -> Exit {
     }
     match LOG.get() {
         Some((log, LogFormat::Json)) => log.say(Level::Error, report),
-        _ => write_report(Level::Error, &Colours::of_stderr().message(&report)),
+        log => {
+            // It is the last word, and comes behind what was said before.
+            log.iter().for_each(|(log, _)| log.flush(READ_WITHIN));
+            write_line(Colours::of_stderr().message(&report));
+        }
     }
     failure.exit
 }
@@ -69,14 +78,6 @@ pub(crate) fn usage(answer: &clap::Error) -> Exit {
     // Nobody is left to tell that nobody could be told.
     let _ = answer.print();
     if answer.use_stderr() { Exit::WrongUsage } else { Exit::Done }
-}
-
-/// Lines that say themselves what they are.
-fn write_report(level: Level, report: &str) {
-    match LOG.get() {
-        Some((log, _)) => log.say(level, report),
-        None => write_line(report),
-    }
 }
 
 /// A service goes on when nobody reads what it says, where `eprintln!` would panic.

@@ -26,8 +26,8 @@ pub use checked::{CheckedPolicy, PolicyErrors};
 pub use duration::parse_duration;
 pub use model::Policy;
 pub use plan::{
-    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, NotALimit, Plan, PlannedCharge,
-    PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome, Sha256Behind, sha256,
+    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, NotAKey, NotALimit, Plan,
+    PlannedCharge, PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome, Sha256Behind, sha256,
 };
 pub use problem::{Place, Problem, Step};
 pub use request::{Descriptor, Headers, Request, parse_address};

@@ -248,7 +248,7 @@ fn people_are_told_why_a_rule_does_not_apply() {
     let described = Request { descriptor: Some(&descriptor), ..request };
     assert_eq!(reason(domain("edge"), &described), "domain is mesh, not edge");
     let exact = When { exact_entries: true, ..domain("mesh") };
-    assert_eq!(reason(exact, &described), "its entries are user, client_ip, not exactly user");
+    assert_eq!(reason(exact, &described), "its entries are user, remote_address, not exactly user");
     assert_eq!(reason(paths(&["/a"]), &from(CLIENT, "GET", "", &())), "path is not known");
 }
 

@@ -8,7 +8,7 @@ use crate::board;
 use crate::call::Call;
 use crate::resp_value::Value;
 use crate::script::{self, Encoded};
-use crate::transport::{Cause, Done, Executed, ShardId, Slot, Transport, Trouble};
+use crate::transport::{Cause, Done, Executed, Servers, ShardId, Slot, Transport, Trouble};
 use crate::wire::{Client, OptionsError, RedisOptions, Script, ScriptCall};
 
 /// Carries calls to real servers, as calls of the script.
@@ -68,5 +68,13 @@ impl Transport for Carrier {
 
     fn shard(&self, slot: Slot) -> ShardId {
         self.client.shard(slot)
+    }
+
+    fn server(&self, shard: ShardId) -> Option<String> {
+        self.client.server(shard)
+    }
+
+    fn servers(&self) -> Servers {
+        self.client.servers()
     }
 }

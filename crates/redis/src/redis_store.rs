@@ -35,6 +35,7 @@ impl RedisStore {
         }
         let carrier = Carrier::start(options)?;
         let shared = SharedStore::new(carrier, settings, Handle::current(), Box::new(on_change))?;
+        shared.tell_beginning();
         let board = SharedBoard::start(shared.clone());
         Ok(RedisStore { shared, board, nodes: options.nodes.clone() })
     }

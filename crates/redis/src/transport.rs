@@ -22,6 +22,23 @@ pub(crate) trait Transport: Send + Sync + 'static {
 
     /// Who answers for a slot at present: its troubles are its own.
     fn shard(&self, slot: Slot) -> ShardId;
+
+    /// What people call a server: its host and port, if that is known.
+    fn server(&self, _shard: ShardId) -> Option<String> {
+        None
+    }
+
+    /// All servers by their hosts and ports, and those of them that cannot be reached at present.
+    fn servers(&self) -> Servers {
+        Servers::default()
+    }
+}
+
+/// Who is there, and who is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Servers {
+    pub(crate) all: Vec<String>,
+    pub(crate) unreached: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

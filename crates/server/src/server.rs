@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::engine::Engine;
 use crate::grpc::GrpcFrontEnd;
 use crate::http::{self, Admin, AdminToken, ReloadRequest};
-use crate::listen::{Accepting, ConnectionLimits, Encryption, accept};
+use crate::listen::{Accepting, ConnectionLimits, Encryption, Heard, Silence, WithWatch, accept};
 use crate::resp::{self, RespLimits};
 
 /// How long requests under way may take to finish once the service stops.
@@ -157,15 +157,14 @@ impl Server {
                     limits: self.limits,
                     encryption: self.encryption.clone().speaking(listener.protocols()),
                     metrics: self.engine.connection_metrics(listener.name()),
+                    observer: Arc::clone(self.engine.observer()),
+                    listener: listener.name(),
                 };
                 (listener, accepting)
             })
             .collect();
-        let admin = Admin {
-            token: self.admin.token.map(Arc::new),
-            reloads: self.admin.reloads,
-            ..Admin::new(self.engine, stopped.clone())
-        };
+        let admin =
+            Admin { token: self.admin.token, reloads: self.admin.reloads, ..Admin::new(self.engine, stopped.clone()) };
         let mut listeners = JoinSet::new();
         for (listener, accepting) in accepting {
             listeners.spawn(serve_listener(listener, accepting, admin.clone(), stopped.clone()));
@@ -199,9 +198,11 @@ async fn serve_listener(listener: Listener, accepting: Accepting, admin: Admin, 
             return accept(accepting, stopped, move |visitor| {
                 let engine = Arc::clone(&engine);
                 async move {
+                    let silence = Silence::default();
+                    let stream = Heard::new(visitor.stream, silence.clone());
+                    let served = resp::serve_connection(stream, engine, RespLimits::default(), visitor.stopped);
                     // Whoever breaks a connection off knows it.
-                    let _ =
-                        resp::serve_connection(visitor.stream, engine, RespLimits::default(), visitor.stopped).await;
+                    WithWatch::new(served, silence.lasts(limits.idle_at_most)).await;
                 }
             })
             .await;

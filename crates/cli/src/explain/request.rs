@@ -46,7 +46,7 @@ pub(super) struct RequestArguments {
     entries: Vec<IdentityArgument>,
 
     /// What it costs, where a rule has no cost of its own
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = cost, allow_negative_numbers = true)]
     cost: u64,
 }
 
@@ -149,6 +149,10 @@ fn path(text: &str) -> Result<String, Expected> {
     } else {
         Err(Expected("a path that begins with /, such as /auth/login"))
     }
+}
+
+fn cost(text: &str) -> Result<u64, Expected> {
+    text.parse().map_err(|_| Expected("a whole number from 0 to 18446744073709551615"))
 }
 
 impl fmt::Display for Expected {

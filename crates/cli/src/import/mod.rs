@@ -54,7 +54,8 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
     answer::print(&policy)?;
     let ignored: usize = configurations.iter().map(|configuration| configuration.ignored).sum();
     if ignored > 0 {
-        say(format_args!("left out what is only about metrics, {ignored} times"));
+        let times = if ignored == 1 { "once".to_owned() } else { format!("{ignored} times") };
+        say(format_args!("left out what is only about metrics, {times}"));
     }
     if checked.policy.rules.is_empty() {
         say("no descriptor has a rate_limit, so that there are no rules");

@@ -1,20 +1,24 @@
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use clap::Args;
 use tollgate_server::ConnectionLimits;
+
+/// No machine has descriptors for more.
+const MOST_CONNECTIONS: i64 = 10_000_000;
 
 /// What each listener grants to connections.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connections")]
 pub(super) struct ConnectionArguments {
     /// How many connections each listener takes; more are closed at once
-    #[arg(long, value_name = "NUMBER", default_value_t = of_default(|limits| limits.connections))]
-    max_connections: NonZeroUsize,
+    #[arg(long, value_name = "NUMBER", default_value_t = of_default(|limits| limits.connections),
+          value_parser = clap::value_parser!(u32).range(1..=MOST_CONNECTIONS))]
+    max_connections: u32,
 
     /// How many of them from one address, or from one IPv6 network of 64 bits
-    #[arg(long, value_name = "NUMBER", default_value_t = of_default(|limits| limits.connections_per_address))]
-    max_connections_per_address: NonZeroUsize,
+    #[arg(long, value_name = "NUMBER", default_value_t = of_default(|limits| limits.connections_per_address),
+          value_parser = clap::value_parser!(u32).range(1..=MOST_CONNECTIONS))]
+    max_connections_per_address: u32,
 
     /// How long a connection may be silent between requests
     #[arg(long, value_name = "SECONDS", default_value_t = ConnectionLimits::default().idle_at_most.as_secs(),
@@ -25,14 +29,14 @@ pub(super) struct ConnectionArguments {
 impl ConnectionArguments {
     pub(super) fn limits(&self) -> ConnectionLimits {
         ConnectionLimits {
-            connections: self.max_connections.get(),
-            connections_per_address: self.max_connections_per_address.get(),
+            connections: self.max_connections as usize,
+            connections_per_address: self.max_connections_per_address as usize,
             idle_at_most: Duration::from_secs(self.idle_timeout),
             ..ConnectionLimits::default()
         }
     }
 }
 
-fn of_default(limit: impl Fn(&ConnectionLimits) -> usize) -> NonZeroUsize {
-    NonZeroUsize::new(limit(&ConnectionLimits::default())).unwrap_or(NonZeroUsize::MIN)
+fn of_default(limit: impl Fn(&ConnectionLimits) -> usize) -> u32 {
+    u32::try_from(limit(&ConnectionLimits::default())).unwrap_or(u32::MAX)
 }

@@ -1,10 +1,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use tollgate_server::observe::Level;
 use tollgate_server::{Reloaded, Tls, TlsError, TlsFiles};
 
 use crate::failure::Failure;
-use crate::talk::say;
+use crate::talk::{say, say_as};
 
 /// TLS on every listener.
 #[derive(Debug, Args)]
@@ -26,6 +27,10 @@ pub(super) struct TlsArguments {
 }
 
 impl TlsArguments {
+    pub(super) fn is_wanted(&self) -> bool {
+        self.tls_cert.is_some()
+    }
+
     /// What it takes to speak TLS, if that is wanted.
     pub(super) fn load(&self) -> Result<Option<Tls>, Failure> {
         let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
@@ -61,7 +66,7 @@ impl WatchedTls {
             Err(error) => {
                 let sentence = format!("certificates were not read again, and the old ones still hold: {error}");
                 if self.said.as_ref() != Some(&sentence) {
-                    say(&sentence);
+                    say_as(Level::Error, &sentence);
                     self.said = Some(sentence);
                 }
             }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use tollgate::Clock;
 use tollgate::policy::promise::Promise;
-use tollgate_server::observe::{Identities, Log, LogFormat, Observer, ObserverSettings};
+use tollgate_server::observe::{Identities, Level, Log, LogFormat, Observer, ObserverSettings};
 
 use crate::failure::Failure;
-use crate::talk::{self, say};
+use crate::talk::{self, say, say_as};
 
 /// The log, on stderr.
 #[derive(Debug, Args)]
@@ -101,7 +101,7 @@ impl Observing {
             Err(error) => {
                 let sentence = format!("the log's key was not read again, and the old one still holds: {error}");
                 if self.said.as_ref() != Some(&sentence) {
-                    say(&sentence);
+                    say_as(Level::Error, &sentence);
                     self.said = Some(sentence);
                 }
             }

@@ -2,19 +2,19 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tollgate::policy::LoadError;
 use tollgate_server::Engine;
+use tollgate_server::observe::Level;
 
 use super::warnings;
 use crate::policy_file;
-use crate::talk::{say, warn};
+use crate::talk::{say, say_as};
 
 /// A policy that is read again when its file changes, or when an operator says so.
 pub(super) struct WatchedPolicy {
     engine: Arc<Engine>,
     /// `None` where the policy is none of a file.
     file: Option<PathBuf>,
-    /// What was in the file when it was last read, or tried to be.
+    /// What was in the file when it was last read, or tried to be; `None` where it could not be read.
     read: Option<u64>,
     /// What was in the file a moment ago.
     seen: Option<u64>,
@@ -27,14 +27,13 @@ impl WatchedPolicy {
         WatchedPolicy { engine, file, read, seen: read }
     }
 
-    /// Reads the file again if it has changed. What is still changing is left
-    /// alone: an editor may be in the middle of writing.
+    /// Reads the file again if it has changed, or is gone. What is still
+    /// changing is left alone: an editor may be in the middle of writing, and
+    /// replacing a file may take it away for a moment.
     pub(super) fn look(&mut self) {
-        let Some(now) = self.file.as_deref().filter(|file| !policy_file::is_stdin(file)).and_then(content) else {
-            // Replacing a file may take it away for a moment. Who wants to know about it sends a signal.
-            return;
-        };
-        if self.seen.replace(now) == Some(now) && self.read != Some(now) {
+        let Some(file) = self.file.as_deref().filter(|file| !policy_file::is_stdin(file)) else { return };
+        let now = content(file);
+        if std::mem::replace(&mut self.seen, now) == now && self.read != now {
             // How it went has been said.
             drop(self.reload());
         }
@@ -46,31 +45,24 @@ impl WatchedPolicy {
         let outcome = self.read_again();
         match &outcome {
             Ok(message) => message.lines().for_each(say),
-            Err(NotReloaded { message, why }) => {
-                say(message);
-                why.iter().for_each(|error| warn([error]));
-            }
+            Err(why) => say_as(Level::Error, why),
         }
-        outcome.map_err(|refused| match refused.why {
-            Some(why) => format!("{}\n{why}", refused.message),
-            None => refused.message,
-        })
+        outcome
     }
 
-    fn read_again(&mut self) -> Result<String, NotReloaded> {
+    fn read_again(&mut self) -> Result<String, String> {
         let Some(file) = self.file.as_deref() else {
-            return Err("there is no policy file to be read again: the starter policy holds".to_owned().into());
+            return Err("there is no policy file to be read again: the starter policy holds".to_owned());
         };
         let name = policy_file::name_of(file);
         if policy_file::is_stdin(file) {
-            return Err(format!("the policy of {name} cannot be read again: it still holds").into());
+            return Err(format!("the policy of {name} cannot be read again: it still holds"));
         }
         // Before the file is read: what changes meanwhile is read again.
         self.read = content(file);
         let loaded = policy_file::read(file).map_err(|error| {
             self.engine.count_unread_policy();
-            let message = format!("{name} was not put in force, and the old policy still holds:");
-            NotReloaded { message, why: Some(error) }
+            format!("{name} was not put in force, and the old policy still holds:\n{error}")
         })?;
         let reload = self
             .engine
@@ -84,19 +76,6 @@ impl WatchedPolicy {
             message += &format!("\n{}", warnings(file, count));
         }
         Ok(message)
-    }
-}
-
-/// Why the old policy still holds.
-struct NotReloaded {
-    message: String,
-    /// What is wrong with the file, which is told with its places.
-    why: Option<LoadError>,
-}
-
-impl From<String> for NotReloaded {
-    fn from(message: String) -> NotReloaded {
-        NotReloaded { message, why: None }
     }
 }
 

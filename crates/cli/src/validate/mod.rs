@@ -83,6 +83,9 @@ fn tell(arguments: &ValidateArguments, loaded: &Loaded) -> Result<(), Failure> {
     warn(&loaded.warnings);
     let (rules, warnings) = (count(blocks.len(), "rule"), count(loaded.warnings.len(), "warning"));
     say(format_args!("{} is valid: {rules}, {warnings}", policy_file::name_of(&arguments.file)));
+    if let Some(warning) = loaded.warnings.first() {
+        say(format_args!("`tollgate message {}` says more about the first of them", warning.code));
+    }
     Ok(())
 }
 

@@ -153,3 +153,27 @@ rules:
 "#;
     assert_eq!(text, expected);
 }
+
+#[test]
+fn what_is_imported_draws_no_warning_for_what_it_was_told() {
+    let configuration = "domain: edge
+descriptors:
+  - key: plan
+    value: partner
+    detailed_metric: true
+    rate_limit: { unlimited: true }
+  - key: remote_address
+    rate_limit: { unit: day, requests_per_unit: 5 }
+";
+    let output = crate::importing::output(configuration);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "tollgate: left out what is only about metrics, once\n");
+    let policy = String::from_utf8(output.stdout).unwrap();
+    let loaded = tollgate::policy::parse(&policy, "imported", None).unwrap();
+    assert!(!loaded.warnings.iter().any(|warning| warning.code == "unlimited-for-all"), "{policy}");
+    let plan = tollgate::policy::Plan::compile(&loaded.policy).unwrap();
+    let entries = [("remote_address", "203.0.113.9"), ("plan", "partner")];
+    let descriptor = tollgate::Descriptor { domain: "edge", entries: &entries };
+    let explained = format!("{:?}", plan.explain(&tollgate::Request::from_descriptor(&descriptor)).rules);
+    assert!(explained.contains("its entries are remote_address, plan, not exactly remote_address"), "{explained}");
+}

@@ -58,7 +58,7 @@ fn json_is_all_that_is_said() {
     tollgate.signal("HUP");
     let mut lines: Vec<Value> = Vec::new();
     // The report on what is wrong is one line as well; after it, the end.
-    for level in ["warning", "none"] {
+    for level in ["error", "none"] {
         loop {
             let line = tollgate.any_line();
             if line.is_empty() {
@@ -69,12 +69,19 @@ fn json_is_all_that_is_said() {
                 break;
             }
         }
-        if level == "warning" {
+        if level == "error" {
             tollgate.signal("TERM");
         }
     }
     assert_eq!(tollgate.exit_code(), Some(0));
     assert_eq!(lines.last().unwrap()["message"], "stopped");
+    let wrong: Vec<&Value> = lines.iter().filter(|line| line["level"] == "error").collect();
+    let message = wrong[0]["message"].as_str().unwrap();
+    assert!(
+        wrong.len() == 1 && message.contains("was not put in force, and the old policy still holds:\n"),
+        "{wrong:?}"
+    );
+    assert!(message.contains(":2:8: error: "), "{message}");
     let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
     assert_eq!(of("rule").len(), 1);
     assert_eq!((&of("rule")[0]["rule"], &of("rule")[0]["algorithms"][0]), (&"per-ip".into(), &"token-bucket".into()));
@@ -125,7 +132,10 @@ fn the_key_is_read_again_and_told_apart() {
     assert!(after.starts_with(&format!("{id}:")) && !before.starts_with(id), "{before} {after}");
     key.write("short");
     let said = tollgate.line();
-    assert!(said.starts_with("tollgate: the log's key was not read again, and the old one still holds: "), "{said}");
+    assert!(
+        said.starts_with("tollgate: error: the log's key was not read again, and the old one still holds: "),
+        "{said}"
+    );
     assert_eq!(client(&mut tollgate), after);
 }
 

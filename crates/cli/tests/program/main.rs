@@ -1,6 +1,7 @@
 //! The program as people run it: arguments, listeners, signals, exit codes.
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
+mod admin_token;
 #[path = "../../../server/tests/service/client.rs"]
 mod client;
 mod hostile;

@@ -120,7 +120,10 @@ fn warnings_do_not_make_a_policy_invalid_unless_they_should() {
     let (code, stdout, stderr) = run(&["validate", &file]);
     assert_eq!((code, stdout.as_str()), (Some(0), ""));
     assert!(stderr.contains(": warning: "), "{stderr}");
-    assert!(stderr.ends_with(&format!("tollgate: {file} is valid: 0 rules, 1 warning\n")), "{stderr}");
+    let end = format!(
+        "tollgate: {file} is valid: 0 rules, 1 warning\ntollgate: `tollgate message no-rules` says more about the first of them\n"
+    );
+    assert!(stderr.ends_with(&end), "{stderr}");
     let (code, _, stderr) = run(&["validate", "--strict", &file]);
     assert_eq!(code, Some(1));
     assert!(stderr.ends_with("error: 1 warning, and --strict takes them for errors\n"), "{stderr}");
@@ -212,4 +215,14 @@ fn a_reader_that_goes_away_is_no_failure() {
     drop(child.stdout.take());
     let (code, _, stderr) = read(child.wait_with_output().unwrap());
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_store_without_nodes_is_one_mistake() {
+    let scratch = Scratch::new("nodes");
+    let file = scratch.file("nodes.yaml", "version: 1\nstore: { redis: { nodes: [] } }\nrules: []\n");
+    let (code, _, stderr) = run(&["validate", &file]);
+    assert_eq!(code, Some(1));
+    assert_eq!(stderr.matches(": error: ").count(), 1, "{stderr}");
+    assert!(stderr.contains(":2:26: error: expected at least one, found none"), "{stderr}");
 }

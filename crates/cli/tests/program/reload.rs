@@ -100,14 +100,41 @@ fn a_bad_file_changes_nothing_and_says_why() {
     assert_eq!(remaining(&tollgate), 99);
     directory.write("policy.yaml", &per_ip(10).replace("limit", "limmit"));
     tollgate.signal("HUP");
-    assert_eq!(tollgate.line(), format!("tollgate: {file} was not put in force, and the old policy still holds:"));
+    assert_eq!(
+        tollgate.line(),
+        format!("tollgate: error: {file} was not put in force, and the old policy still holds:")
+    );
     let why = tollgate.line();
-    assert!(why.starts_with(&format!("{file}:3:5: error: ")), "{why}");
+    assert!(why.starts_with(&format!("tollgate:   {file}:3:5: error: ")), "{why}");
     assert_eq!(remaining(&tollgate), 98);
     let metrics = metrics(&tollgate);
     for line in ["tollgate_config_last_reload_successful 0", "tollgate_config_reloads_total{outcome=\"failure\"} 1"] {
         assert!(metrics.lines().any(|other| other == line), "{metrics}");
     }
+}
+
+/// A file that is gone is no policy, and whoever watches must hear of it before the next start does.
+#[test]
+fn a_file_that_is_gone_is_told_once_and_counted_until_it_is_back() {
+    let directory = Directory::new("gone-policy");
+    let file = directory.write("policy.yaml", &per_ip(100));
+    let mut tollgate = serve(&file);
+    assert_eq!(remaining(&tollgate), 99);
+    std::fs::remove_file(&file).unwrap();
+    let expected = format!("tollgate: error: {file} was not put in force, and the old policy still holds:");
+    assert_eq!(tollgate.line(), expected);
+    let why = tollgate.line();
+    assert!(why.starts_with(&format!("tollgate:   {file}: error: the file cannot be read: ")), "{why}");
+    assert!(metrics(&tollgate).contains("\ntollgate_config_last_reload_successful 0\n"));
+    assert_eq!(remaining(&tollgate), 98);
+    directory.write("policy.yaml", &per_ip(100));
+    // The very next line: it was told once.
+    assert_eq!(tollgate.line(), format!("tollgate: {file} was read again and is in force"));
+    let metrics = metrics(&tollgate);
+    for line in ["tollgate_config_last_reload_successful 1", "tollgate_config_reloads_total{outcome=\"failure\"} 1"] {
+        assert!(metrics.lines().any(|other| other == line), "{metrics}");
+    }
+    assert_eq!(remaining(&tollgate), 97);
 }
 
 #[test]
@@ -118,7 +145,7 @@ fn another_kind_of_store_is_refused() {
     directory.write("policy.yaml", &std::fs::read_to_string(policy("redis.yaml")).unwrap());
     tollgate.signal("HUP");
     let expected = format!(
-        "tollgate: {file} was not put in force, and the old policy still holds: it keeps its counters in another \
+        "tollgate: error: {file} was not put in force, and the old policy still holds: it keeps its counters in another \
          kind of store, and they cannot move: start again to use it"
     );
     assert_eq!(tollgate.line(), expected);
@@ -129,7 +156,7 @@ fn another_kind_of_store_is_refused() {
 fn without_a_file_there_is_nothing_to_read_again() {
     let mut tollgate = Running::serve();
     tollgate.signal("HUP");
-    assert_eq!(tollgate.line(), "tollgate: there is no policy file to be read again: the starter policy holds");
+    assert_eq!(tollgate.line(), "tollgate: error: there is no policy file to be read again: the starter policy holds");
     assert_eq!(request(tollgate.http, "GET", "/readyz", "").status, 200);
 }
 

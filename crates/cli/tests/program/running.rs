@@ -78,15 +78,32 @@ impl Running {
         Running { child, stderr, http, grpc, resp, admin }
     }
 
-    /// The next line it says of itself, and not of rules or requests.
+    /// The next line it says of itself, and not of rules or requests; without its time.
     pub(crate) fn line(&mut self) -> String {
         loop {
-            let line = self.any_line();
+            let line = without_time(self.any_line());
             let is_of = |what: &str| line.starts_with(&format!("tollgate: {what} "));
-            if !["rule", "violation", "left_out", "burst"].into_iter().any(is_of) {
+            if !["rule", "violation", "left_out", "burst", "refused_call"].into_iter().any(is_of) {
                 return line;
             }
         }
+    }
+
+    /// The next line of an event.
+    pub(crate) fn any_line_of(&mut self, event: &str) -> String {
+        let is_of = |line: &String| line.is_empty() || line.starts_with(&format!("tollgate: {event} "));
+        std::iter::repeat_with(|| self.any_line()).find(is_of).unwrap_or_default()
+    }
+
+    /// All lines up to the first of an event, without their times; then it is ended.
+    pub(crate) fn lines_until(mut command: Command, event: &str) -> Vec<String> {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let is_before = |line: &String| !line.is_empty() && !line.starts_with(&format!("tollgate: {event} "));
+        let lines = std::iter::repeat_with(|| line(&mut stderr)).take_while(is_before).map(without_time).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        lines
     }
 
     /// The next line it says; empty if there will be none.
@@ -126,6 +143,18 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// `tollgate: error: ..` for `tollgate: error time=..: ..`.
+fn without_time(line: String) -> String {
+    for level in ["warning", "error"] {
+        if let Some(rest) = line.strip_prefix(&format!("tollgate: {level} time=")) {
+            let (time, message) = rest.split_once(": ").unwrap();
+            assert!(time.ends_with('Z'), "{line}");
+            return format!("tollgate: {level}: {message}");
+        }
+    }
+    line
 }
 
 fn line(from: &mut impl BufRead) -> String {

@@ -38,6 +38,7 @@ fn services_count_together_and_go_on_alone() {
     let mut one = serve(&file);
     let other = serve(&file);
     assert_eq!(one.line(), format!("tollgate: counters are on Redis at {}", server.address()));
+    assert_eq!(one.line(), format!("tollgate: the store answers: {}", server.address()));
     for (tollgate, remaining) in [(&one, 3), (&other, 2), (&one, 1)] {
         let answer = check(tollgate);
         assert_eq!((&answer["source"], &answer["remaining"]), (&"exact".into(), &remaining.into()), "{answer}");
@@ -51,7 +52,8 @@ fn services_count_together_and_go_on_alone() {
         check(&one);
     }
     let said = one.line();
-    assert!(said.starts_with("tollgate: the store's server 0 fails ("), "{said}");
+    let expected = format!("tollgate: error: the store's server {} fails (", server.address());
+    assert!(said.starts_with(&expected), "{said}");
     assert_eq!(metric(&one, "tollgate_fallback_active"), "tollgate_fallback_active 1");
     server.restart().unwrap();
     for _ in 0..2_000 {
@@ -63,6 +65,26 @@ fn services_count_together_and_go_on_alone() {
     panic!("the store did not come back within ten seconds");
 }
 
+/// Before any request has to find it out.
+#[test]
+fn a_store_that_cannot_be_reached_is_told_at_the_start() {
+    let mut server = RedisServer::start(&[]).unwrap();
+    server.kill().unwrap();
+    let directory = TemporaryDirectory::new("unreached").unwrap();
+    let file = policy(&directory, &server.address().to_string());
+    let mut tollgate = serve(&file);
+    assert_eq!(tollgate.line(), format!("tollgate: counters are on Redis at {}", server.address()));
+    let said = tollgate.line();
+    let expected = format!(
+        "tollgate: error: the store cannot be reached (connection): {}; until it answers, each rule does what its \
+         on_failure says",
+        server.address()
+    );
+    assert_eq!(said, expected);
+    server.restart().unwrap();
+    assert_eq!(tollgate.line(), format!("tollgate: the store answers: {}", server.address()));
+}
+
 #[test]
 fn a_password_that_is_missing_is_told_before_anything_is_served() {
     let directory = TemporaryDirectory::new("no-password").unwrap();
@@ -71,6 +93,12 @@ fn a_password_that_is_missing_is_told_before_anything_is_served() {
     let store = "store: { redis: { nodes: [\"127.0.0.1:1\"], password_env: TOLLGATE_NO_SUCH_VARIABLE } }\n";
     std::fs::write(&file, format!("{rules}{store}")).unwrap();
     let file = file.to_str().unwrap();
+    // Where a policy is only checked, that is to be expected.
+    let checked = output(&["validate", file]);
+    let said = String::from_utf8(checked.stderr).unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{said}");
+    let warned = format!("{file}:4:57: warning: the environment variable `TOLLGATE_NO_SUCH_VARIABLE` is not set here");
+    assert!(said.starts_with(&warned) && said.contains("1 rule, 1 warning\n"), "{said}");
     let failed = output(&["serve", file, "--http", ":0", "--admin", ":0", "--resp", "off", "--grpc", "off"]);
     assert_eq!(failed.status.code(), Some(3));
     let said = String::from_utf8(failed.stderr).unwrap();

@@ -177,7 +177,7 @@ fn how_often_can_change_but_where_cannot() {
     directory.write("policy.yaml", &elsewhere);
     tollgate.signal("HUP");
     let said = format!(
-        "tollgate: {file} was not put in force, and the old policy still holds: \
+        "tollgate: error: {file} was not put in force, and the old policy still holds: \
          it writes its counters to another file: start again to use it"
     );
     assert_eq!(tollgate.line(), said);

@@ -95,7 +95,7 @@ fn a_disk_that_is_gone_is_told_and_counted_until_it_is_back() {
     assert!(next(&mut tollgate).ends_with(", which is new"));
     std::fs::rename(&disk, directory.0.join("elsewhere")).unwrap();
     let said = next(&mut tollgate);
-    let expected = format!("tollgate: warning: the snapshot {} was not written, ", disk.join("counters").display());
+    let expected = format!("tollgate: error: the snapshot {} was not written, ", disk.join("counters").display());
     assert!(said.starts_with(&expected), "{said}");
     let begun = Instant::now();
     while metric(&tollgate, "tollgate_snapshot_failures_total ") < 2 {
@@ -107,4 +107,23 @@ fn a_disk_that_is_gone_is_told_and_counted_until_it_is_back() {
         next(&mut tollgate),
         format!("tollgate: the snapshot {} is written again", disk.join("counters").display())
     );
+}
+
+#[test]
+fn a_last_snapshot_that_is_not_written_is_a_failure() {
+    let directory = Directory::new("last");
+    let text = kept("limit: 5/day", "every: 5min").replace("counters", "disk/counters");
+    let file = directory.write("policy.yaml", &text);
+    let disk = directory.0.join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mut tollgate = serve(&file);
+    assert!(tollgate.line().ends_with(", which is new"));
+    std::fs::rename(&disk, directory.0.join("elsewhere")).unwrap();
+    tollgate.signal("TERM");
+    assert_eq!(tollgate.line(), "tollgate: stopping: answering what is under way");
+    let expected = format!("tollgate: error: the snapshot {} was not written, ", disk.join("counters").display());
+    let said = tollgate.line();
+    assert!(said.starts_with(&expected), "{said}");
+    assert_eq!(tollgate.line(), "tollgate: stopped");
+    assert_eq!(tollgate.exit_code(), Some(3));
 }

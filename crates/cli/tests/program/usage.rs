@@ -17,6 +17,7 @@ fn help_and_version_are_answers() {
         (&["explain", "--help"], "decided_by"),
         (&["limits", "--help"], "GET /v1/limits"),
         (&["schema", "--help"], "for editors"),
+        (&["message", "bad-rate"], "### bad-rate\n\nThe text is not a rate."),
         (&["--version"], "tollgate 0"),
     ] {
         let (code, stdout, stderr) = run(arguments);
@@ -31,8 +32,10 @@ fn wrong_usage_is_told_on_stderr() {
         (&[][..], "Usage: tollgate"),
         (&["sevre"], "unrecognized subcommand 'sevre'"),
         (&["serve", "--htp", ":0"], "unexpected argument '--htp'"),
-        (&["serve", "--threads", "0"], "invalid value '0' for '--threads <NUMBER>'"),
-        (&["serve", "--max-connections", "0"], "invalid value '0' for '--max-connections <NUMBER>'"),
+        (&["serve", "--threads", "0"], "invalid value '0' for '--threads <NUMBER>': 0 is not in 1..=1024"),
+        (&["serve", "--threads", "100000"], "100000 is not in 1..=1024"),
+        (&["serve", "--max-connections", "0"], "0 is not in 1..=10000000"),
+        (&["serve", "--max-connections-per-address", "0"], "0 is not in 1..=10000000"),
         (&["serve", "--idle-timeout", "0"], "0 is not in 1..=86400"),
         (&["serve", "--tls-cert", "c.pem"], "--tls-key <FILE>"),
         (&["serve", "--http"], "a value is required for '--http <ADDRESS>'"),
@@ -54,8 +57,9 @@ fn wrong_usage_is_told_on_stderr() {
         (&["explain", "x.yaml", "--identity", "user"], "expected a name and a value such as user=42"),
         (&["explain", "x.yaml", "--path", "login"], "expected a path that begins with /"),
         (&["explain", "x.yaml", "--method", "GET /"], "expected a method such as GET or POST"),
-        (&["explain", "x.yaml", "--cost", "-1"], "unexpected argument '-1'"),
-        (&["explain", "x.yaml", "--cost", "many"], "invalid value 'many' for '--cost <COST>'"),
+        (&["explain", "x.yaml", "--cost", "-1"], "expected a whole number from 0 to 18446744073709551615"),
+        (&["explain", "x.yaml", "--cost", "many"], "invalid value 'many' for '--cost <COST>': expected a whole number"),
+        (&["message", "none"], "there is no message \"none\"\nhint: there are no-rules, "),
     ] {
         let (code, stdout, stderr) = run(arguments);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}");

@@ -96,5 +96,6 @@ codes! {
         ALLOW_COVERS_PROXIES = "allow-covers-proxies",
         DENY_AND_ALLOW = "deny-and-allow",
         RARE_SNAPSHOTS = "rare-snapshots",
+        MISSING_PASSWORD = "missing-password",
     }
 }

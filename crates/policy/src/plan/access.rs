@@ -3,6 +3,7 @@
 use ipnet::IpNet;
 
 use super::identity::{Identities, IdentityId, Look};
+use super::key::{self, Keys};
 use super::networks::{NetworkMap, unmapped};
 use super::texts::{Pattern, TextMap};
 use crate::model::AccessList;
@@ -45,6 +46,17 @@ impl PlannedAccess {
         self.identities.iter().find_map(|(id, map)| {
             let pattern = entry(look, *id, map, route)?.text.0.clone();
             Some(format!("{} {pattern}", look.identities.known(*id).name))
+        })
+    }
+
+    /// The value for which the client is meant, as keys show it.
+    pub(super) fn value_meant<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> Option<Keys> {
+        self.identities.iter().find_map(|(id, map)| {
+            entry(look, *id, map, route)?;
+            let found = look.find(*id, route)?;
+            let mut value = Keys::new();
+            key::push_value(&mut value, look.text(found));
+            Some(value)
         })
     }
 

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Queue, Quota, QuotaError, Rate};
+use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, ParseRateError, Queue, Quota, QuotaError, Rate};
 
 use super::scopes::Scopes;
 use super::{GrantSource, Plan, PlannedQuota};
@@ -84,7 +84,9 @@ fn read_quota(text: &str, own: Option<Quota>) -> Result<Quota, NotALimit> {
         let lease = if own.period_ns() < MAX_SPAN_NS { Duration::from_nanos(own.period_ns()) } else { DEFAULT_LEASE };
         return Quota::concurrency(permits, Some(lease)).map_err(not_built);
     }
-    let rate: Rate = text.parse().map_err(|error| NotALimit(format!("`{text}` is no rate: {error}")))?;
+    let rate: Rate = text
+        .parse()
+        .map_err(|error: ParseRateError| NotALimit(format!("`{text}` is no rate: {}", error.expected())))?;
     let quota = match (kind, own) {
         (AlgorithmKind::LeakyQueue, Some(own)) => {
             let max_wait = (own.ahead_ns() < MAX_SPAN_NS).then(|| Duration::from_nanos(own.ahead_ns()));

@@ -58,7 +58,7 @@ impl EntrySets {
         }
         for (at, rule) in (0..).zip(rules).filter(|(_, rule)| rule.when.exact_entries) {
             let named: BTreeSet<&str> = named_by(rule).map(|name| sets.meant(name)).collect();
-            let told = named.iter().copied().collect::<Vec<_>>().join(", ");
+            let told = named.iter().map(|name| in_words(name)).collect::<Vec<_>>().join(", ");
             let names = joined(&named.into_iter().collect::<SmallVec<[&str; 8]>>());
             sets.rules.entry(names.as_slice().into()).or_default().insert(at);
             sets.wanted.insert(at, told.into());
@@ -80,7 +80,8 @@ impl EntrySets {
         match descriptor {
             None => "it is no descriptor of a gateway".to_owned(),
             Some(descriptor) => {
-                let entries: Vec<&str> = descriptor.entries.iter().map(|(name, _)| self.meant(name)).collect();
+                let entries: Vec<&str> =
+                    descriptor.entries.iter().map(|(name, _)| in_words(self.meant(name))).collect();
                 format!("its entries are {}, not exactly {wanted}", entries.join(", "))
             }
         }
@@ -96,6 +97,11 @@ impl EntrySets {
             None => name,
         }
     }
+}
+
+/// People compare it with what the gateway sends, so the client's address goes by the gateway's name for it.
+fn in_words(meant: &str) -> &str {
+    if meant == CLIENT_IP { REMOTE_ADDRESS } else { meant }
 }
 
 /// Everything that a rule says of a request by name.

@@ -26,6 +26,8 @@ mod host;
 mod hosts;
 mod identity;
 mod key;
+mod key_by_hand;
+mod key_text;
 mod matcher;
 mod met;
 mod networks;
@@ -41,6 +43,7 @@ mod words;
 pub use by_hand::{NotALimit, PossibleGrant};
 pub use error::CompileError;
 pub use explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
+pub use key_by_hand::NotAKey;
 pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
 pub use sha256::{Sha256Behind, sha256};
@@ -162,6 +165,16 @@ impl Plan {
     pub fn client_address(&self, request: &Request<'_>) -> Option<IpAddr> {
         let seen = Seen::new(request, &self.identities);
         Look::new(&self.identities, request, &seen).client()
+    }
+
+    /// Who a denied client is where no address is known: the value that the list names, as keys show it.
+    #[must_use]
+    pub fn denied_value(&self, request: &Request<'_>) -> Option<String> {
+        let seen = Seen::new(request, &self.identities);
+        let matched = self.matched(&seen);
+        let mut look = Look::new(&self.identities, request, &seen);
+        let value = self.deny.value_meant(&mut look, self.matcher.any_route(&matched))?;
+        Some(String::from_utf8_lossy(&value).into_owned())
     }
 
     /// The path patterns that a request matches.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -75,7 +76,7 @@ impl<T: Transport> Inner<T> {
         let change = self.breakers.with(watch.shard, now, |breaker| breaker.succeeded(watch.ticket, now));
         if change == Some(Change::Closed) {
             self.counters.breakers_closed.add(1);
-            (self.on_change)(StoreEvent::BreakerClosed { shard: watch.shard.0 });
+            (self.on_change)(StoreEvent::BreakerClosed { server: self.server_name(watch.shard) });
         }
     }
 
@@ -88,38 +89,74 @@ impl<T: Transport> Inner<T> {
         let change = self.breakers.with(watch.shard, now, |breaker| breaker.failed(watch.ticket, now));
         if change == Some(Change::Opened) {
             self.counters.breakers_opened.add(1);
-            (self.on_change)(StoreEvent::BreakerOpened { shard: watch.shard.0, cause: failure.name() });
+            let server = self.server_name(watch.shard);
+            (self.on_change)(StoreEvent::BreakerOpened { server, cause: failure.name() });
         }
         if change.is_some() && !self.is_planted(Planted::NeverProbe) {
-            self.runtime.spawn(probe_until_answered(Arc::downgrade(self), watch.shard, watch.slot));
+            let probes = Probes { shard: watch.shard, slot: watch.slot, told: failure, last: failure };
+            self.runtime.spawn(probes.until_answered(Arc::downgrade(self)));
         }
     }
 
     /// An empty call only asks the time.
-    async fn probe(&self, slot: Slot) -> bool {
-        let deadline = Instant::now() + self.settings.deadline;
+    pub(super) async fn probe(&self, slot: Slot, patience: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + patience;
         let (heard, answer) = oneshot::channel();
         let done = Done::new(move |answered| {
             // Nobody listens any more if it comes too late.
-            let _ = heard.send(answered.is_ok());
+            let _ = heard.send(answered.map(|_| ()).map_err(|trouble| Failure::Trouble(trouble.cause)));
         });
         self.transport.send(slot, Call { lines: Vec::new() }, deadline, done);
-        matches!(timeout_at(deadline, answer).await, Ok(Ok(true)))
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(_)) => Err(Failure::Trouble(Cause::Connection)),
+            Err(_) => Err(Failure::Trouble(Cause::Timeout)),
+        }
+    }
+
+    /// What people call a server. One that was let go of has no address any more.
+    fn server_name(&self, shard: ShardId) -> String {
+        self.transport.server(shard).unwrap_or_else(|| "of an unknown address".to_owned())
     }
 }
 
-/// Runs while a breaker is open, and ends with the store.
-async fn probe_until_answered<T: Transport>(store: Weak<Inner<T>>, shard: ShardId, slot: Slot) {
-    loop {
-        let probe_at = match store.upgrade() {
-            Some(store) => store.breakers.with(shard, Instant::now(), |breaker| breaker.probe_at()),
-            None => return,
-        };
-        let Some(probe_at) = probe_at else { return };
-        sleep_until(probe_at).await;
-        let Some(store) = store.upgrade() else { return };
-        let answered = store.probe(slot).await;
-        let now = Instant::now();
-        store.breakers.with(shard, now, |breaker| breaker.probed(answered, now));
+/// What closes a breaker that is open.
+struct Probes {
+    shard: ShardId,
+    slot: Slot,
+    /// How it failed when somebody last heard of it.
+    told: Failure,
+    /// How it failed last.
+    last: Failure,
+}
+
+impl Probes {
+    /// Runs while a breaker is open, and ends with the store.
+    async fn until_answered<T: Transport>(mut self, store: Weak<Inner<T>>) {
+        loop {
+            let probe_at = match store.upgrade() {
+                Some(store) => store.breakers.with(self.shard, Instant::now(), |breaker| breaker.probe_at()),
+                None => return,
+            };
+            let Some(probe_at) = probe_at else { return };
+            sleep_until(probe_at).await;
+            let Some(store) = store.upgrade() else { return };
+            let answered = store.probe(self.slot, store.settings.deadline).await;
+            let now = Instant::now();
+            store.breakers.with(self.shard, now, |breaker| breaker.probed(answered.is_ok(), now));
+            if let Err(failure) = answered {
+                self.failed(&store, failure);
+            }
+        }
+    }
+
+    /// Tells of another cause once it has come twice: a server that is going away fails in several ways at first.
+    fn failed<T: Transport>(&mut self, store: &Inner<T>, failure: Failure) {
+        let is_steady = std::mem::replace(&mut self.last, failure) == failure;
+        if is_steady && failure != self.told {
+            self.told = failure;
+            let server = store.server_name(self.shard);
+            (store.on_change)(StoreEvent::CauseChanged { server, cause: failure.name() });
+        }
     }
 }

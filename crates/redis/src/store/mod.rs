@@ -3,6 +3,7 @@
 
 mod asking;
 mod background;
+mod beginning;
 mod breaker;
 mod breakers;
 #[cfg(test)]

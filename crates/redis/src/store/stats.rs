@@ -52,31 +52,70 @@ pub struct StoreStats {
 }
 
 /// Something that an operator should hear of. It happens rarely, not with every request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreEvent {
-    /// A shard is not asked any more.
+    /// All servers answered for the first time.
+    Reached {
+        /// Where they are.
+        servers: Vec<String>,
+    },
+    /// After the start some servers do not answer.
+    Unreached {
+        /// Where they are.
+        servers: Vec<String>,
+        /// What the trouble is.
+        cause: &'static str,
+    },
+    /// A server is not asked any more.
     BreakerOpened {
-        /// Its number.
-        shard: u32,
+        /// Where it is.
+        server: String,
         /// The last of the troubles that led to it.
         cause: &'static str,
     },
-    /// A shard is asked again.
-    BreakerClosed {
-        /// Its number.
-        shard: u32,
+    /// A server that is not asked any more fails for another reason than before.
+    CauseChanged {
+        /// Where it is.
+        server: String,
+        /// What the trouble is now.
+        cause: &'static str,
     },
+    /// A server is asked again.
+    BreakerClosed {
+        /// Where it is.
+        server: String,
+    },
+}
+
+impl StoreEvent {
+    /// Whether something fails.
+    #[must_use]
+    pub const fn is_trouble(&self) -> bool {
+        match self {
+            StoreEvent::Reached { .. } | StoreEvent::BreakerClosed { .. } => false,
+            StoreEvent::Unreached { .. } | StoreEvent::BreakerOpened { .. } | StoreEvent::CauseChanged { .. } => true,
+        }
+    }
 }
 
 impl fmt::Display for StoreEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreEvent::BreakerOpened { shard, cause } => write!(
+            StoreEvent::Reached { servers } => write!(f, "the store answers: {}", servers.join(", ")),
+            StoreEvent::Unreached { servers, cause } => write!(
                 f,
-                "the store's server {shard} fails ({cause}): until it answers again, each rule does what its on_failure says"
+                "the store cannot be reached ({cause}): {}; until it answers, each rule does what its on_failure says",
+                servers.join(", ")
             ),
-            StoreEvent::BreakerClosed { shard } => write!(f, "the store's server {shard} answers again"),
+            StoreEvent::BreakerOpened { server, cause } => write!(
+                f,
+                "the store's server {server} fails ({cause}): until it answers again, each rule does what its on_failure says"
+            ),
+            StoreEvent::CauseChanged { server, cause } => {
+                write!(f, "the store's server {server} fails still, and now otherwise ({cause})")
+            }
+            StoreEvent::BreakerClosed { server } => write!(f, "the store's server {server} answers again"),
         }
     }
 }

@@ -18,7 +18,7 @@ use tollgate_store::{
 use super::{BreakerState, RedisLimit, RedisReceipt, SharedStore, StoreEvent, StoreSettings};
 use crate::call::{Call, Line};
 use crate::sim::shard::Shard;
-use crate::transport::{Cause, Done, Executed, ShardId, Slot, Transport, Trouble};
+use crate::transport::{Cause, Done, Executed, Servers, ShardId, Slot, Transport, Trouble};
 
 const NOW_US: u64 = 1_700_000_000_000_000;
 
@@ -44,6 +44,14 @@ impl Transport for Desk {
     fn shard(&self, slot: Slot) -> ShardId {
         ShardId(u32::from(slot.0))
     }
+
+    fn server(&self, shard: ShardId) -> Option<String> {
+        Some(format!("host:{}", shard.0))
+    }
+
+    fn servers(&self) -> Servers {
+        Servers { all: vec!["host:0".to_owned()], unreached: Vec::new() }
+    }
 }
 
 impl Desk {
@@ -66,7 +74,11 @@ impl Desk {
     }
 
     async fn fail(&self, executed: Executed) {
-        self.take().1.hear(Err(Trouble { cause: Cause::Connection, executed }));
+        self.fail_by(Cause::Connection, executed).await;
+    }
+
+    async fn fail_by(&self, cause: Cause, executed: Executed) {
+        self.take().1.hear(Err(Trouble { cause, executed }));
         yield_now().await;
     }
 }
@@ -88,6 +100,17 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
+    /// Waits until something was sent, and no longer than for a minute that is not real.
+    async fn until_asked(&self) {
+        for _ in 0..60_000 {
+            if self.desk.waiting() > 0 {
+                return;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        panic!("nothing was sent");
+    }
+
     fn limit(&self, scope: &str, rate: &str, on_failure: OnFailure) -> RedisLimit {
         let quota = Quota::fixed_window(rate.parse().unwrap()).unwrap();
         self.store.limit(scope, quota, LimitOptions { on_failure, refusals: Refusals::Final }).unwrap()
@@ -282,6 +305,56 @@ async fn a_debt_in_doubt_is_not_paid_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_cause_is_told_once_it_lasts() {
+    let fixture = fixture();
+    let limit = fixture.limit("a", "99/min", OnFailure::Open);
+    for _ in 0..5 {
+        let asking = fixture.ask(&[(&limit, "bob", 1)]).await;
+        fixture.desk.fail(Executed::No).await;
+        asking.await.unwrap();
+    }
+    use Cause::{Authentication, Connection, Timeout};
+    for cause in [Connection, Timeout, Connection, Authentication, Authentication, Authentication] {
+        fixture.until_asked().await;
+        fixture.desk.fail_by(cause, Executed::No).await;
+    }
+    let events = fixture.events.lock().unwrap().clone();
+    let changed = StoreEvent::CauseChanged { server: "host:98".to_owned(), cause: "authentication" };
+    assert_eq!(events[1..], [changed], "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_tells_what_it_found_at_the_start() {
+    let fixture = fixture();
+    let servers = || vec!["host:0".to_owned()];
+    fixture.store.tell_beginning();
+    sleep(Duration::from_millis(10)).await;
+    fixture.desk.answer().await;
+    assert_eq!(*fixture.events.lock().unwrap(), [StoreEvent::Reached { servers: servers() }]);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(fixture.desk.waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_tells_that_nobody_answers_and_when_somebody_does() {
+    let fixture = fixture();
+    fixture.store.tell_beginning();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(5) {
+        sleep(Duration::from_millis(10)).await;
+        if fixture.desk.waiting() > 0 {
+            fixture.desk.fail_by(Cause::Authentication, Executed::No).await;
+        }
+    }
+    let servers = || vec!["host:0".to_owned()];
+    let unreached = StoreEvent::Unreached { servers: servers(), cause: "authentication" };
+    assert_eq!(*fixture.events.lock().unwrap(), [unreached]);
+    fixture.until_asked().await;
+    fixture.desk.answer().await;
+    assert_eq!(fixture.events.lock().unwrap().last(), Some(&StoreEvent::Reached { servers: servers() }));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shard_that_fails_is_left_alone_and_probed_until_it_answers() {
     let fixture = fixture();
     let limit = fixture.limit("a", "99/min", OnFailure::Open);
@@ -291,7 +364,8 @@ async fn a_shard_that_fails_is_left_alone_and_probed_until_it_answers() {
         assert_eq!(asking.await.unwrap().source, Source::Fallback);
     }
     let shard = u32::from(b'b');
-    assert_eq!(*fixture.events.lock().unwrap(), [StoreEvent::BreakerOpened { shard, cause: "connection" }]);
+    let server = || "host:98".to_owned();
+    assert_eq!(*fixture.events.lock().unwrap(), [StoreEvent::BreakerOpened { server: server(), cause: "connection" }]);
     assert_eq!(fixture.store.stats().breakers, [(shard, BreakerState::Open)]);
     fixture.ask(&[(&limit, "bob", 1)]).await.await.unwrap();
     assert_eq!(fixture.desk.waiting(), 0);
@@ -305,7 +379,7 @@ async fn a_shard_that_fails_is_left_alone_and_probed_until_it_answers() {
         fixture.desk.answer().await;
         assert_eq!(asking.await.unwrap().source, Source::Exact);
     }
-    assert_eq!(fixture.events.lock().unwrap().last(), Some(&StoreEvent::BreakerClosed { shard }));
+    assert_eq!(fixture.events.lock().unwrap().last(), Some(&StoreEvent::BreakerClosed { server: server() }));
     assert_eq!((fixture.store.stats().breakers_opened, fixture.store.stats().breakers_closed), (1, 1));
 }
 

@@ -17,7 +17,7 @@ use super::script_call::ScriptCall;
 use super::stream::Connector;
 use super::subscription::Subscription;
 use crate::resp_value::Value;
-use crate::transport::{ShardId, Slot, Trouble};
+use crate::transport::{Servers, ShardId, Slot, Trouble};
 
 /// Calls scripts on one server, on a primary that sentinels watch, or on a cluster.
 ///
@@ -26,6 +26,8 @@ use crate::transport::{ShardId, Slot, Trouble};
 pub(crate) struct Client {
     shared: Arc<Shared>,
     scout: Option<JoinHandle<()>>,
+    /// The servers as they were named.
+    named: Vec<String>,
 }
 
 /// What calls on their way need.
@@ -80,7 +82,7 @@ impl Client {
             RedisMode::Cluster => Some(Scout::cluster(seeds, access, options.refresh_every)),
         };
         let scout = scout.map(|scout| shared.runtime.spawn(scout.run(Arc::clone(&shared))));
-        Ok(Client { shared, scout })
+        Ok(Client { shared, scout, named: options.nodes.clone() })
     }
 
     /// Calls a script. Whoever hears may do so before this returns.
@@ -115,6 +117,20 @@ impl Client {
     /// Who answers for a slot at present.
     pub(crate) fn shard(&self, slot: Slot) -> ShardId {
         self.shared.directory.owner_id(slot)
+    }
+
+    /// Where a server is, if it is still known.
+    pub(crate) fn server(&self, shard: ShardId) -> Option<String> {
+        self.shared.directory.address(shard).map(|address| address.to_string())
+    }
+
+    /// Who is there, and who is not. While nobody is known, those that were named count.
+    pub(crate) fn servers(&self) -> Servers {
+        let mut servers = self.shared.directory.servers();
+        if servers.all.is_empty() {
+            servers = Servers { all: self.named.clone(), unreached: self.named.clone() };
+        }
+        servers
     }
 
     /// Whether every slot can be reached at present.

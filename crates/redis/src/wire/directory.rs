@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use super::address::Address;
 use super::link::LinkTerms;
 use super::node::Node;
-use crate::transport::{ShardId, Slot};
+use crate::transport::{Servers, ShardId, Slot};
 
 /// The owner of a slot that nobody is known to own.
 const NOBODY: u32 = u32::MAX;
@@ -100,6 +100,25 @@ impl Directory {
             self.read().by_address.values().map(|node| (!node.is_up(), node.address.clone())).collect();
         known.sort();
         known.into_iter().map(|(_, address)| address).collect()
+    }
+
+    /// Where a server is, if it is still known.
+    pub(crate) fn address(&self, shard: ShardId) -> Option<Address> {
+        self.read().by_id.get(&shard).map(|node| node.address.clone())
+    }
+
+    /// All owners, and those of them that are not connected.
+    pub(crate) fn servers(&self) -> Servers {
+        let mut servers = Servers::default();
+        for node in self.read().by_address.values() {
+            servers.all.push(node.address.to_string());
+            if !node.is_up() {
+                servers.unreached.push(node.address.to_string());
+            }
+        }
+        servers.all.sort();
+        servers.unreached.sort();
+        servers
     }
 
     /// Whether every slot has an owner that is connected.

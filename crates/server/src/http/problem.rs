@@ -8,7 +8,7 @@ use tollgate::KeyError;
 const PROBLEM_JSON: &str = "application/problem+json";
 
 /// What was wrong with a call, as RFC 9457 writes it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Problem {
     status: StatusCode,
     detail: String,
@@ -134,7 +134,17 @@ impl Problem {
             KeyError::Change(_) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         };
-        Problem::new(status, error.to_string())
+        let member = match error {
+            KeyError::NotALimit(_) | KeyError::NotTaken(_) => Some("limit".to_owned()),
+            KeyError::Duration => Some("for".to_owned()),
+            _ => None,
+        };
+        Problem { member, ..Problem::new(status, error.to_string()) }
+    }
+
+    pub(super) fn no_override() -> Problem {
+        let detail = "no limit stands by hand for this key: GET /api/overrides lists those that do";
+        Problem::new(StatusCode::NOT_FOUND, detail.to_owned())
     }
 
     pub(super) fn too_many_listeners(most: usize) -> Problem {

@@ -12,6 +12,7 @@ use super::connection_limits::ConnectionLimits;
 use super::connection_metrics::ListenerMetrics;
 use super::places::{Place, Places};
 use super::stream::{Encryption, Stream};
+use crate::observe::Observer;
 
 /// How long nothing is accepted after an error that will not go away by itself,
 /// such as that descriptors have run out.
@@ -29,6 +30,10 @@ pub(crate) struct Accepting {
     pub(crate) limits: ConnectionLimits,
     pub(crate) encryption: Encryption,
     pub(crate) metrics: ListenerMetrics,
+    /// Who is told whom TLS did not let in, and why.
+    pub(crate) observer: Arc<Observer>,
+    /// What the listener is called.
+    pub(crate) listener: &'static str,
 }
 
 /// Somebody who has connected.
@@ -46,8 +51,8 @@ where
     F: Fn(Visitor) -> Served + Send + Sync + 'static,
     Served: Future<Output = ()> + Send + 'static,
 {
-    let Accepting { socket, limits, encryption, metrics } = accepting;
-    let door = Door { places: Places::new(&limits), limits, encryption, metrics, front_end };
+    let Accepting { socket, limits, encryption, metrics, observer, listener } = accepting;
+    let door = Door { places: Places::new(&limits), limits, encryption, metrics, observer, listener, front_end };
     let mut hall = Hall { door: Arc::new(door), connections: JoinSet::new(), stopped };
     hall.accept_until_stopped(&socket).await;
     hall.take_the_last(&socket).await;
@@ -61,6 +66,8 @@ struct Door<F> {
     limits: ConnectionLimits,
     encryption: Encryption,
     metrics: ListenerMetrics,
+    observer: Arc<Observer>,
+    listener: &'static str,
     front_end: F,
 }
 
@@ -140,7 +147,12 @@ where
         };
         match stream {
             Ok(Ok(stream)) => (self.front_end)(Visitor { stream, address, stopped }).await,
-            Ok(Err(_)) | Err(_) => {
+            Ok(Err(error)) => {
+                self.metrics.handshake_errors.inc();
+                self.observer.note_failed_handshake(self.listener, address.ip(), &error);
+            }
+            // Who says nothing has no reason to be told.
+            Err(_) => {
                 self.metrics.handshake_errors.inc();
             }
         }

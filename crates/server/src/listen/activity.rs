@@ -101,8 +101,10 @@ impl Activity {
                 Due::Nothing if is_stopping => Instant::now() + LOOK_AGAIN,
                 Due::Nothing => Instant::now() + limits.idle_at_most,
             };
-            // Who stops is told at once; who has stopped already is looked at again in time.
-            let look_again = if is_stopping { due.min(Instant::now() + LOOK_AGAIN) } else { due };
+            // Who stops is told at once; who has stopped already is looked at again in time. A request may end long
+            // before what is due now, and from then on a silence counts that may be shorter.
+            let at_most = if is_stopping { LOOK_AGAIN } else { limits.idle_at_most };
+            let look_again = due.min(Instant::now() + at_most);
             tokio::select! {
                 () = tokio::time::sleep_until(look_again) => {}
                 changed = stopped.changed(), if !is_stopping => {
@@ -127,7 +129,11 @@ impl Activity {
         }
         let has_said_nothing = moved == 0;
         match state.head_begun.load(Ordering::Relaxed) {
-            head_begun if head_begun != NEVER && !(is_stopping && has_said_nothing) => {
+            // Nothing has begun yet, so it is a silence too.
+            head_begun if head_begun != NEVER && !is_stopping && has_said_nothing => {
+                Due::At(head_begun.saturating_add(ms(limits.head_at_most.min(limits.idle_at_most))))
+            }
+            head_begun if head_begun != NEVER && !has_said_nothing => {
                 Due::At(head_begun.saturating_add(ms(limits.head_at_most)))
             }
             _ if is_stopping => Due::At(moved.saturating_add(ms(ABOUT_TO_SEND))),
@@ -202,6 +208,29 @@ mod tests {
         drop(activity.begin_request());
         activity.wrote();
         assert_eq!(overdue_after_ms(&activity, &mut stopped).await, 30_001);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_silence_is_noticed_though_a_head_may_take_longer() {
+        let (_stop, mut stopped) = watch::channel(false);
+        let limits = ConnectionLimits { idle_at_most: Duration::from_secs(1), ..limits() };
+        let activity = Activity::new();
+        let ask = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            activity.read();
+            drop(activity.begin_request());
+            activity.wrote();
+            std::future::pending::<()>().await;
+        };
+        let begun = Instant::now();
+        tokio::select! {
+            () = activity.overdue(&limits, &mut stopped) => {}
+            () = ask => {}
+        }
+        assert_eq!(ms(begun.elapsed()), 1_100);
+        let begun = Instant::now();
+        Activity::new().overdue(&limits, &mut stopped).await;
+        assert_eq!(ms(begun.elapsed()), 1_000);
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ mod activity;
 mod connection_limits;
 mod connection_metrics;
 mod places;
+mod silence;
 mod stop_flag;
 mod stream;
 #[cfg(feature = "tls")]
@@ -19,6 +20,7 @@ pub(crate) use accept::{Accepting, Visitor, accept};
 pub(crate) use activity::{Activity, UnderWay};
 pub use connection_limits::ConnectionLimits;
 pub(crate) use connection_metrics::{ConnectionMetrics, ListenerMetrics};
+pub(crate) use silence::{Heard, Silence};
 pub(crate) use stop_flag::StopFlag;
 pub(crate) use stream::Encryption;
 #[cfg(feature = "tls")]

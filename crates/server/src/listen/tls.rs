@@ -64,7 +64,19 @@ pub enum TlsError {
         /// What it should have.
         expected: &'static str,
     },
-    /// The files do not go together.
+    /// The private key needs a passphrase.
+    Encrypted {
+        /// Which file it is in.
+        file: PathBuf,
+    },
+    /// The certificate is for another private key.
+    Mismatch {
+        /// The file with the certificate.
+        certificate: PathBuf,
+        /// The file with the key.
+        key: PathBuf,
+    },
+    /// What is in a file cannot be used.
     Unusable {
         /// Which file is to blame.
         file: PathBuf,
@@ -140,11 +152,14 @@ impl Contents {
             }
             _ => builder.with_no_client_auth(),
         };
-        let key = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|_| TlsError::Nothing { file: files.key.clone(), expected: "private key" })?;
-        builder
-            .with_single_cert(certificates(&self.certificate, &files.certificate)?, key)
-            .map_err(|error| unusable(&files.certificate, error))
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| no_key(&self.key, &files.key))?;
+        let certificates = certificates(&self.certificate, &files.certificate)?;
+        builder.with_single_cert(certificates, key).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                TlsError::Mismatch { certificate: files.certificate.clone(), key: files.key.clone() }
+            }
+            error => unusable(&files.certificate, error),
+        })
     }
 }
 
@@ -159,6 +174,15 @@ fn certificates(pem: &[u8], file: &Path) -> Result<Vec<CertificateDer<'static>>,
         return Err(TlsError::Nothing { file: file.to_owned(), expected: "certificate" });
     }
     Ok(found)
+}
+
+/// Why no key was found: a key that needs a passphrase is none for who has nobody to ask.
+fn no_key(pem: &[u8], file: &Path) -> TlsError {
+    let has = |words: &[u8]| pem.windows(words.len()).any(|window| window == words);
+    if has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"4,ENCRYPTED") {
+        return TlsError::Encrypted { file: file.to_owned() };
+    }
+    TlsError::Nothing { file: file.to_owned(), expected: "private key" }
 }
 
 fn unusable(file: &Path, error: impl Into<Box<dyn Error + Send + Sync>>) -> TlsError {
@@ -179,6 +203,14 @@ impl fmt::Display for TlsError {
             TlsError::Nothing { file, expected } => {
                 write!(f, "{}: there is no {expected} in PEM in this file", file.display())
             }
+            TlsError::Encrypted { file } => write!(
+                f,
+                "{}: the private key is encrypted, and nobody is asked for a passphrase; `openssl pkey -in {0} -out FILE` writes it without one",
+                file.display()
+            ),
+            TlsError::Mismatch { certificate, key } => {
+                write!(f, "{}: the certificate is not for the private key in {}", certificate.display(), key.display())
+            }
             TlsError::Unusable { file, error } => write!(f, "{}: {error}", file.display()),
         }
     }
@@ -188,7 +220,7 @@ impl Error for TlsError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             TlsError::Unread { error, .. } => Some(error),
-            TlsError::Nothing { .. } => None,
+            TlsError::Nothing { .. } | TlsError::Encrypted { .. } | TlsError::Mismatch { .. } => None,
             TlsError::Unusable { error, .. } => Some(&**error),
         }
     }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::refused_call::RefusedCall;
 use super::timestamp::Timestamp;
 
 /// Something that an operator may want to know. It is a line of the log, and
@@ -23,6 +24,8 @@ pub enum Event {
     Notice(Notice),
     /// An operator changed something, or tried to.
     Change(Change),
+    /// Somebody was not let in to the admin interface.
+    RefusedCall(RefusedCall),
 }
 
 /// A request that met its limit.
@@ -167,6 +170,18 @@ pub enum Level {
     Error,
 }
 
+impl Level {
+    /// Its name in the log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Info => "info",
+            Level::Warning => "warning",
+            Level::Error => "error",
+        }
+    }
+}
+
 impl Event {
     /// The kind of event, as its JSON says it.
     #[must_use]
@@ -178,6 +193,7 @@ impl Event {
             Event::Rule(_) => "rule",
             Event::Notice(_) => "notice",
             Event::Change(_) => "change",
+            Event::RefusedCall(_) => "refused_call",
         }
     }
 

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 
 use super::event::{Burst, Change, Event, LeftOut, Level, Notice, Violation};
+use super::refused_call::RefusedCall;
 
 /// An event as a line of text, or as several if it is a report; without the last line end.
 pub(super) fn text(event: &Event) -> String {
@@ -16,12 +17,24 @@ pub(super) fn text(event: &Event) -> String {
         Event::Burst(burst) => write_burst(&mut text, burst),
         Event::LeftOut(left_out) => write_left_out(&mut text, left_out),
         Event::Change(change) => write_change(&mut text, change),
+        Event::RefusedCall(call) => write_refused_call(&mut text, call),
         Event::Rule(rule) => write!(text, "tollgate: rule {}", one_line(&rule.promise)),
         Event::Notice(Notice { level: Level::Info, message, .. }) => write!(text, "tollgate: {}", one_line(message)),
-        // Reports have lines, with a caret under what is wrong.
-        Event::Notice(Notice { message, .. }) => write!(text, "{message}"),
+        Event::Notice(notice) => write_trouble(&mut text, notice),
     };
     text
+}
+
+/// What is wrong may take several lines, with a caret under it. Each of them says whose it is.
+fn write_trouble(text: &mut String, notice: &Notice) -> fmt::Result {
+    let Notice { time, level, message } = notice;
+    for (at, line) in message.lines().enumerate() {
+        match at {
+            0 => write!(text, "tollgate: {} time={time}: {}", level.name(), one_line(line))?,
+            _ => write!(text, "\ntollgate:   {}", one_line(line))?,
+        }
+    }
+    Ok(())
 }
 
 fn write_violation(line: &mut String, violation: &Violation) -> fmt::Result {
@@ -64,6 +77,11 @@ fn write_change(line: &mut String, change: &Change) -> fmt::Result {
     field(line, "client", change.client.as_deref())?;
     field(line, "limit", change.limit.as_deref())?;
     write!(line, " done={} from={}", change.done, change.from)
+}
+
+fn write_refused_call(line: &mut String, call: &RefusedCall) -> fmt::Result {
+    write!(line, "tollgate: refused_call time={} why={}", call.time, call.why.name())?;
+    write!(line, " method={} from={}", call.method, call.from)
 }
 
 fn field(line: &mut String, name: &str, value: Option<impl Display>) -> fmt::Result {

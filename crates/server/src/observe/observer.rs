@@ -1,5 +1,7 @@
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,15 +17,17 @@ use tollgate::policy::promise::{Promise, algorithm_words};
 use super::client_names::{ClientNames, Identities};
 use super::event::{Change, Event, Level, Notice, RuleInForce};
 use super::feed::{Feed, Subscription};
+use super::few_a_second::FewASecond;
 use super::line_budget::LineBudget;
 use super::log::Log;
 use super::log_key::LogKeyError;
 use super::periodic::Periodic;
+use super::refused_call::{RefusedCall, RefusedCalls, WhyRefused};
 use super::shards::{Shards, Which};
-use super::store_notices::StoreNotices;
 use super::tally::{FrequentClient, Tally};
 use super::timestamp::Timestamp;
 use super::uncounted_notices::UncountedNotices;
+use super::violation;
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -53,8 +57,12 @@ pub struct Observer {
     pub(super) budget: LineBudget,
     /// Violations whose line somebody else was faster to take, or that no rule decided.
     pub(super) left_out: AtomicU64,
-    store_notices: StoreNotices,
+    store_notices: FewASecond,
     uncounted_notices: UncountedNotices,
+    refused_call_lines: FewASecond,
+    /// Of ten seconds at a time.
+    failed_handshake_lines: FewASecond,
+    pub(super) refused_calls: RefusedCalls,
     feed: Feed,
     log: Option<Log>,
     periodic: Mutex<Periodic>,
@@ -81,8 +89,11 @@ impl Observer {
             shards: Shards::new(),
             budget: LineBudget::default(),
             left_out: AtomicU64::new(0),
-            store_notices: StoreNotices::default(),
+            store_notices: FewASecond::default(),
             uncounted_notices: UncountedNotices::default(),
+            refused_call_lines: FewASecond::default(),
+            failed_handshake_lines: FewASecond::default(),
+            refused_calls: RefusedCalls::new(),
             feed: Feed::new(),
             log: settings.log,
             periodic: Mutex::new(periodic),
@@ -128,9 +139,9 @@ impl Observer {
     }
 
     /// Says what the store is at, but not more often than somebody can read it.
-    pub fn say_of_store(&self, message: impl fmt::Display) {
+    pub fn say_of_store(&self, level: Level, message: impl fmt::Display) {
         if self.store_notices.take(self.clock.now_ns() / S_NS) {
-            self.say(Level::Info, message);
+            self.say(level, message);
         } else {
             self.left_out.fetch_add(1, Relaxed);
         }
@@ -206,6 +217,34 @@ impl Observer {
     /// Writes down what an operator did. It is never left out.
     pub(crate) fn note_change(&self, change: Change) {
         self.tell(Event::Change(change));
+    }
+
+    /// Counts that somebody was not let in to the admin interface, and writes
+    /// it down, but not more often than somebody can read it.
+    pub(crate) fn note_refused_call(&self, why: WhyRefused, method: &str, from: IpAddr) {
+        let method = violation::method(method).unwrap_or_default();
+        self.refused_calls.count(why);
+        if self.refused_call_lines.take(self.clock.now_ns() / S_NS) {
+            self.tell(Event::RefusedCall(RefusedCall { time: self.now(), why, method, from }));
+        } else {
+            self.left_out.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Says why somebody did not get through the TLS handshake. A certificate
+    /// that is not taken is somebody's mistake; who only hangs up, as scanners
+    /// and probes do, is only counted.
+    pub(crate) fn note_failed_handshake(&self, listener: &str, from: IpAddr, error: &io::Error) {
+        if error.kind() != io::ErrorKind::InvalidData {
+            return;
+        }
+        if self.failed_handshake_lines.take(self.clock.now_ns() / (10 * S_NS)) {
+            let client = self.client_name(from.to_canonical().to_string().as_bytes());
+            let message = format_args!("{client} did not get through the TLS handshake on {listener}: {error}");
+            self.say(Level::Warning, message);
+        } else {
+            self.left_out.fetch_add(1, Relaxed);
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -142,8 +142,10 @@ impl Observer {
             return;
         }
         self.take_line(now_ns, LineKind::Other, || {
-            let address = seen.verdict.plan().client_address(seen.request);
-            violation::without_rule(seen, address.map(|address| self.names.name(address.to_string().as_bytes())))
+            let plan = seen.verdict.plan();
+            let address = plan.client_address(seen.request).map(|address| address.to_string());
+            let client = address.or_else(|| plan.denied_value(seen.request));
+            violation::without_rule(seen, client.map(|client| self.names.name(client.as_bytes())))
         });
     }
 

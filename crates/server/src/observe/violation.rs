@@ -69,7 +69,7 @@ fn plain(seen: Seen<'_>) -> Violation {
     }
 }
 
-fn method(method: &str) -> Option<&'static str> {
+pub(super) fn method(method: &str) -> Option<&'static str> {
     if method.is_empty() {
         return None;
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate::{RestoreError, Restored};
 
 use super::so_many;
+use crate::observe::Level;
 
 /// What a service found when it looked for its counters.
 #[derive(Debug)]
@@ -34,6 +35,17 @@ pub enum Beginning {
     },
 }
 
+impl Beginning {
+    /// How grave it is.
+    #[must_use]
+    pub const fn level(&self) -> Level {
+        match self {
+            Beginning::SetAside { .. } => Level::Warning,
+            Beginning::New { .. } | Beginning::Restored { .. } => Level::Info,
+        }
+    }
+}
+
 impl fmt::Display for Beginning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -48,7 +60,7 @@ impl fmt::Display for Beginning {
             }
             Beginning::SetAside { file, aside, error } => write!(
                 f,
-                "warning: every limit starts anew, because {} cannot be used: {error}; it is now {}",
+                "every limit starts anew, because {} cannot be used: {error}; it is now {}",
                 file.display(),
                 aside.display()
             ),

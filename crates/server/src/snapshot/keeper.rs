@@ -11,6 +11,7 @@ use super::file::SnapshotFile;
 use super::metrics::SnapshotMetrics;
 use super::open::Opened;
 use super::{so_many, wall_ns};
+use crate::observe::Level;
 use crate::service_store::ServiceStore;
 
 /// Writes the counters down, from time to time and at the end.
@@ -133,11 +134,22 @@ impl fmt::Debug for SnapshotKeeper {
     }
 }
 
+impl SnapshotEvent {
+    /// How grave it is.
+    #[must_use]
+    pub const fn level(&self) -> Level {
+        match self {
+            SnapshotEvent::Failed { .. } => Level::Error,
+            SnapshotEvent::Recovered { .. } | SnapshotEvent::Last { .. } => Level::Info,
+        }
+    }
+}
+
 impl fmt::Display for SnapshotEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SnapshotEvent::Failed { file, error } => {
-                write!(f, "warning: the snapshot {} was not written, and is as it was: {error}", file.display())
+                write!(f, "the snapshot {} was not written, and is as it was: {error}", file.display())
             }
             SnapshotEvent::Recovered { file } => write!(f, "the snapshot {} is written again", file.display()),
             SnapshotEvent::Last { file, written } => {

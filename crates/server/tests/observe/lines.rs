@@ -126,7 +126,7 @@ fn what_the_service_says_of_itself_is_one_line_of_json() {
 fn a_store_that_comes_and_goes_is_told_of_a_few_times_a_second() {
     let observed = Observed::under(POLICY);
     for _ in 0..3 {
-        (0..1_000).for_each(|_| observed.observer().say_of_store("it fails"));
+        (0..1_000).for_each(|_| observed.observer().say_of_store(Level::Error, "it fails"));
         observed.clock.advance(S_NS);
     }
     assert_eq!(observed.json_lines().len(), 15);

@@ -7,6 +7,7 @@ mod check;
 mod client;
 mod greetings;
 mod hostile;
+mod idle;
 mod many_quotas;
 mod metrics;
 mod partial;

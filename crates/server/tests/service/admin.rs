@@ -6,7 +6,7 @@ use tollgate_server::{AdminAccess, AdminToken};
 use crate::client::{Connection, Response};
 use crate::running::Running;
 
-const POLICY: &str = "
+pub(crate) const POLICY: &str = "
 version: 1
 identity:
   user: { header: x-user, trusted: true }
@@ -18,9 +18,9 @@ rules:
     limit: 100/s
 ";
 
-const TOKEN: &str = "a-token-of-an-operator";
+pub(crate) const TOKEN: &str = "a-token-of-an-operator";
 
-fn ask_as(service: &Running, fields: &str, method: &str, path: &str, body: &str) -> Response {
+pub(crate) fn ask_as(service: &Running, fields: &str, method: &str, path: &str, body: &str) -> Response {
     let mut connection = Connection::open(service.admin);
     connection.send(&format!(
         "{method} {path} HTTP/1.1\r\nhost: {}\r\n{fields}content-length: {}\r\n\r\n{body}",
@@ -30,7 +30,7 @@ fn ask_as(service: &Running, fields: &str, method: &str, path: &str, body: &str)
     connection.response()
 }
 
-fn ask(service: &Running, method: &str, path: &str, body: &str) -> Response {
+pub(crate) fn ask(service: &Running, method: &str, path: &str, body: &str) -> Response {
     ask_as(service, "", method, path, body)
 }
 

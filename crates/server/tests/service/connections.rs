@@ -114,6 +114,19 @@ fn who_says_nothing_is_cut_off() {
     assert!(begun.elapsed() >= Duration::from_millis(290), "{:?}", begun.elapsed());
 }
 
+/// Though the head of a request might take far longer.
+#[test]
+fn a_short_silence_closes_a_connection_that_has_asked_once() {
+    let limits = ConnectionLimits { idle_at_most: Duration::from_secs(1), ..ConnectionLimits::default() };
+    let service = Running::granting(limits);
+    let (mut asked, mut silent) = (Connection::open(service.http), connect(service.http));
+    assert_eq!(asked.request("GET", "/healthz", "").status, 200);
+    let begun = Instant::now();
+    wait_for(&service, r#"tollgate_connections{listener="http"}"#, 0);
+    assert!(begun.elapsed() < ConnectionLimits::default().head_at_most, "{:?}", begun.elapsed());
+    assert_eq!(until_closed(&mut silent), "");
+}
+
 #[test]
 fn an_idle_connection_is_closed_after_a_while() {
     let service = Running::granting(impatient());

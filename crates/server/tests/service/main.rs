@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 mod admin;
+mod admin_audit;
+mod admin_keys;
 mod admin_shared;
 #[cfg(feature = "tls")]
 mod authority;

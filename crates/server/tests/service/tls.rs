@@ -77,6 +77,20 @@ fn with_authorities_of_clients_nobody_else_is_let_in() {
     for unknown in [authority.client(None), authority.client(Some(&strangers.sign("mallory")))] {
         assert!(Encrypted::open(service.http, &unknown, "localhost").ask().is_err());
     }
+    // Why, is for the operator to know.
+    let is_told = || {
+        let told: Vec<String> = service.engine.observer().recent_events().iter().map(|event| event.to_json()).collect();
+        let has = |what: &str| told.iter().any(|line| line.contains("TLS handshake on http: ") && line.contains(what));
+        assert!(!told.iter().any(|line| line.contains("127.0.0.1")), "{told:?}");
+        has("peer sent no certificates") && has("invalid peer certificate: UnknownIssuer")
+    };
+    for _ in 0..4_000 {
+        if is_told() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{:?}", service.engine.observer().recent_events());
 }
 
 #[test]
@@ -122,10 +136,21 @@ fn files_that_cannot_be_used_are_named() {
     let good = authority.files(&authority.sign("localhost"), None);
     let empty = authority.write("empty.pem", "");
     let absent = authority.directory.join("absent.pem");
+    let other = authority.write("other.pem", &authority.sign("localhost").key);
+    let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let encrypted = authority.write("encrypted.pem", encrypted);
+    let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";
+    let old = authority.write("old.pem", old);
     for (files, expected) in [
         (TlsFiles { certificate: absent.clone(), ..good.clone() }, "absent.pem: the file cannot be read: "),
         (TlsFiles { certificate: empty.clone(), ..good.clone() }, "empty.pem: there is no certificate in PEM"),
         (TlsFiles { key: empty.clone(), ..good.clone() }, "empty.pem: there is no private key in PEM"),
+        (TlsFiles { key: other, ..good.clone() }, "certificate.pem: the certificate is not for the private key in "),
+        (
+            TlsFiles { key: encrypted, ..good.clone() },
+            "encrypted.pem: the private key is encrypted, and nobody is asked",
+        ),
+        (TlsFiles { key: old, ..good.clone() }, "old.pem: the private key is encrypted"),
         (TlsFiles { client_authorities: Some(empty), ..good.clone() }, "empty.pem: there is no certificate in PEM"),
     ] {
         let told = Tls::load(files).unwrap_err().to_string();

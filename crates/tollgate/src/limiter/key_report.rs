@@ -2,7 +2,7 @@ use std::error::Error;
 use std::fmt;
 
 use tollgate_core::{AlgorithmKind, Decision, Quota};
-use tollgate_policy::{GrantSource, NotALimit};
+use tollgate_policy::{GrantSource, NotAKey, NotALimit};
 use tollgate_store::ChangeError;
 
 use super::by_hand::KeyOverride;
@@ -66,11 +66,8 @@ impl KeyReport {
 pub enum KeyError {
     /// The policy has no rule of this name.
     NoSuchRule(String),
-    /// The text cannot be a key of the rule, which has these parts.
-    NotAKey {
-        /// The identities by which the rule counts.
-        parts: Vec<String>,
-    },
+    /// The text can never be a key of the rule.
+    NotAKey(NotAKey),
     /// The text is no limit for the rule.
     NotALimit(NotALimit),
     /// The store does not take the limit.
@@ -85,14 +82,7 @@ impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             KeyError::NoSuchRule(name) => write!(f, "there is no rule `{name}`"),
-            KeyError::NotAKey { parts } if parts.is_empty() => {
-                f.write_str("the rule counts everybody together: its key is empty")
-            }
-            KeyError::NotAKey { parts } => write!(
-                f,
-                "not a key of this rule: it is written as `tollgate explain` shows it, here {} with bars between them",
-                parts.join(", ")
-            ),
+            KeyError::NotAKey(error) => error.fmt(f),
             KeyError::NotALimit(error) => error.fmt(f),
             KeyError::NotTaken(error) => write!(f, "the store does not take this limit: {error}"),
             KeyError::Duration => f.write_str("it must last for some time, and at most 36 years"),

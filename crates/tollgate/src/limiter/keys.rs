@@ -12,16 +12,15 @@ use super::active::Active;
 use super::by_hand::KeyOverride;
 use super::key_report::{KeyCounter, KeyError, KeyReport};
 
-/// No key that is counted is longer: each part of it is shortened.
-const LONGEST_KEY: usize = 16 * 1024;
-
 /// A key is named by its rule and by the text that `tollgate explain` shows for
-/// it: the values of the rule's identities, with bars between them.
+/// it: the values of the rule's identities, with bars between them. Values may
+/// also be as a request would bring them: [`Plan::read_key`](tollgate_policy::Plan::read_key).
 impl<S: Store> Limiter<S> {
     /// How a key stands. It charges nothing, makes no place for the key, and changes no answer.
     pub async fn inspect_key(&self, rule: &str, key: &str) -> Result<KeyReport, KeyError> {
         let active = self.active();
-        let at = named(&active, rule, key)?;
+        let (at, key) = named(&active, rule, key)?;
+        let key = key.as_str();
         let now_ns = self.shared.store.now_ns();
         let grants: Vec<(Option<GrantSource>, Vec<u32>)> = match active.by_hand.find(at, key.as_bytes(), now_ns) {
             Some(quotas) => vec![(None, quotas.to_vec())],
@@ -61,7 +60,8 @@ impl<S: Store> Limiter<S> {
     /// It may be asked for again where the answer is that none came.
     pub async fn reset_key(&self, rule: &str, key: &str) -> Result<(), KeyError> {
         let active = self.active();
-        let at = named(&active, rule, key)?;
+        let (at, key) = named(&active, rule, key)?;
+        let key = key.as_str();
         let quotas = (0..).map_while(|quota| active.facts.try_quota(quota)).zip(&active.limits);
         let counters = quotas.filter(|(planned, _)| planned.rule == at).map(|(_, limit)| limit);
         let graduated = active.graduated[at as usize].iter();
@@ -83,7 +83,8 @@ impl<S: Store> Limiter<S> {
         lasts: Duration,
     ) -> Result<KeyOverride, KeyError> {
         let active = self.active();
-        let at = named(&active, rule, key)?;
+        let (at, key) = named(&active, rule, key)?;
+        let key = key.as_str();
         let lasts_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
         if lasts_ns == 0 || lasts_ns > MAX_SPAN_NS {
             return Err(KeyError::Duration);
@@ -101,10 +102,14 @@ impl<S: Store> Limiter<S> {
         Ok(set)
     }
 
-    /// Ends a limit that was set by hand, on every instance that shares the store. None need stand.
-    pub async fn end_override(&self, rule: &str, key: &str) -> Result<(), KeyError> {
-        // Not asked of the policy: the rule may be gone by now.
-        Ok(self.shared.store.remove(&KeyOverride::name_of(rule, key)).await?)
+    /// Ends a limit that was set by hand, on every instance that shares the
+    /// store, and says whether one was known here.
+    pub async fn end_override(&self, rule: &str, key: &str) -> Result<bool, KeyError> {
+        // The rule may be gone by now, and the key is then what the list of overrides calls it.
+        let meant = named(&self.active(), rule, key).map_or_else(|_| key.to_owned(), |(_, key)| key);
+        let is_known = self.key_overrides().iter().any(|set| set.rule == rule && set.key == meant);
+        self.shared.store.remove(&KeyOverride::name_of(rule, &meant)).await?;
+        Ok(is_known)
     }
 
     /// The limits that stand at present by hand, those of rules that are gone included.
@@ -140,15 +145,9 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// The position of a rule of which the text may be a key.
-fn named<L>(active: &Active<L>, rule: &str, key: &str) -> Result<u32, KeyError> {
+/// The position of a rule, and the key of it that a text means.
+fn named<L>(active: &Active<L>, rule: &str, key: &str) -> Result<(u32, String), KeyError> {
     let plan = &active.facts.plan;
     let at = plan.rule_named(rule).ok_or_else(|| KeyError::NoSuchRule(rule.to_owned()))?;
-    let parts = plan.key_names(at);
-    // Within a part a bar is escaped, and so is all that cannot be seen.
-    let bars = key.bytes().filter(|byte| *byte == b'|').count();
-    let is_plain = key.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && key.len() <= LONGEST_KEY;
-    let is_whole = if parts.is_empty() { key.is_empty() } else { key.split('|').all(|part| !part.is_empty()) };
-    let is_key = is_plain && bars + 1 == parts.len().max(1) && is_whole;
-    if is_key { Ok(at) } else { Err(KeyError::NotAKey { parts: parts.into_iter().map(str::to_owned).collect() }) }
+    Ok((at, plan.read_key(at, key).map_err(KeyError::NotAKey)?))
 }

@@ -143,7 +143,8 @@ fn it_may_be_less_more_or_unlimited_and_outlives_a_change_of_the_policy() {
     assert!(limiter.peek(&from(ALICE)).is_unlimited());
     limiter.set_policy(&policy("3/h")).unwrap();
     assert_eq!(limit(), None, "a change of the policy does not end it");
-    at_once(limiter.end_override("per-user", "alice")).unwrap();
+    assert_eq!(at_once(limiter.end_override("per-user", "alice")), Ok(true));
+    assert_eq!(at_once(limiter.end_override("per-user", "alice")), Ok(false));
     assert_eq!(limit(), Some(3));
     assert!(limiter.key_overrides().is_empty());
 }
@@ -161,7 +162,8 @@ fn whoever_is_unlimited_can_be_limited() {
 fn what_cannot_be_is_told() {
     let limiter = one(log("per-user", "2/h"), &clock());
     let is_no_key = |key: &str| matches!(at_once(limiter.inspect_key("per-user", key)), Err(KeyError::NotAKey { .. }));
-    assert!(is_no_key("alice|bob") && is_no_key("a\nb") && is_no_key("é"));
+    assert!(is_no_key("alice|bob") && is_no_key("a\nb") && is_no_key(r"\q") && is_no_key(""));
+    assert_eq!(at_once(limiter.inspect_key("per-user", "é")).unwrap().key, r"\xc3\xa9");
     assert_eq!(at_once(limiter.reset_key("none", "alice")), Err(KeyError::NoSuchRule("none".to_owned())));
     let set = |limit: &str, lasts| at_once(limiter.override_key("per-user", "alice", limit, lasts));
     assert!(matches!(set("much", HOUR), Err(KeyError::NotALimit(_))));

@@ -41,6 +41,10 @@ pub(super) fn check(rule: &Rule, listed: Option<&BTreeSet<&str>>, place: &Place,
 }
 
 fn unlimited(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
+    // One that takes others away, or says that a gateway's descriptor is known, does something all the same.
+    if !rule.replaces.is_empty() || rule.when.exact_entries {
+        return;
+    }
     if all.is_empty() && rule.overrides.iter().all(|own| quotas(&own.grant).is_empty()) {
         let member = match &rule.allowance {
             Allowance::Same(_) => "unlimited",

@@ -1,8 +1,9 @@
-//! What the store would forget.
+//! What the store would forget, and what it would not find.
 
 use super::super::codes;
 use super::super::problems::Problems;
-use crate::model::{Policy, StoreSettings};
+use super::super::words::quoted;
+use crate::model::{MemorySettings, Policy, Secret, StoreSettings};
 use crate::problem::Place;
 
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -11,10 +12,39 @@ const MINUTE_NS: u64 = 60_000_000_000;
 const LONG_NS: u64 = 10 * MINUTE_NS;
 
 pub(super) fn check(policy: &Policy, problems: &mut Problems) {
-    let StoreSettings::Memory(memory) = &policy.store else { return };
+    let place = Place::top().member("store");
+    match &policy.store {
+        StoreSettings::Memory(memory) => snapshots(memory, &place.member("memory"), problems),
+        StoreSettings::Redis(redis) => {
+            redis.password.iter().for_each(|secret| password(secret, &place.member("redis"), problems));
+        }
+    }
+}
+
+fn snapshots(memory: &MemorySettings, place: &Place, problems: &mut Problems) {
     let Some(snapshot) = memory.snapshot.as_ref().filter(|snapshot| snapshot.every_ns > LONG_NS) else { return };
     let minutes = snapshot.every_ns / MINUTE_NS;
     let message = format!("a process that is killed gives back what was used within up to {minutes} minutes");
-    let place = Place::top().member("store").member("memory").member("every");
-    problems.add(codes::RARE_SNAPSHOTS, place, message, "write it more often: `every: 30s`");
+    problems.add(codes::RARE_SNAPSHOTS, place.member("every"), message, "write it more often: `every: 30s`");
+}
+
+/// No error: a policy may be checked on another machine than the one that it is for.
+fn password(secret: &Secret, place: &Place, problems: &mut Problems) {
+    let (member, message) = match secret {
+        Secret::Environment(name) if !is_set(name) => {
+            ("password_env", format!("the environment variable {} is not set here, or is empty", quoted(name)))
+        }
+        Secret::File(path) => match std::fs::metadata(path) {
+            Ok(_) => return,
+            Err(error) => ("password_file", format!("the file {} cannot be read here: {error}", quoted(path))),
+        },
+        Secret::Environment(_) => return,
+    };
+    let hint = "the service does not start without it: it must be there where it runs";
+    problems.add(codes::MISSING_PASSWORD, place.member(member), message, hint);
+}
+
+/// Some names would panic or find nothing.
+fn is_set(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }

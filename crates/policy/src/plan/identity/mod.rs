@@ -9,4 +9,4 @@ pub(super) mod query;
 mod source;
 
 pub(super) use look::{Look, Seen};
-pub(super) use source::{Identities, IdentityId};
+pub(super) use source::{Identities, IdentityId, Source};

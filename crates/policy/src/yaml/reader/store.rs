@@ -57,7 +57,12 @@ impl Reader<'_> {
 
     fn redis(&mut self, node: &Node) -> Option<RedisSettings> {
         let members = self.members(node, &shape::REDIS)?;
-        let mut redis = RedisSettings::at(self.texts(members.get("nodes")?, "a node such as redis.internal:6379"));
+        let nodes = self.texts(members.get("nodes")?, "a node such as redis.internal:6379");
+        if nodes.is_empty() {
+            // Which has been told.
+            return None;
+        }
+        let mut redis = RedisSettings::at(nodes);
         let modes =
             [("standalone", RedisMode::Standalone), ("sentinel", RedisMode::Sentinel), ("cluster", RedisMode::Cluster)];
         let mode = members.get("mode").and_then(|node| self.word(node, &modes));

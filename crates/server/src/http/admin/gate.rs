@@ -6,23 +6,34 @@
 //! that somebody else could have given to it.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::Admin;
 use super::token::AdminToken;
+use crate::http::connection::Caller;
 use crate::http::problem::Problem;
+use crate::observe::WhyRefused;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Lets a request through, or says why not.
-pub(super) async fn gate(State(token): State<Option<Arc<AdminToken>>>, request: Request, next: Next) -> Response {
-    let mut response = match may_enter(token.as_deref(), request.uri().path(), request.headers()) {
+/// Lets a request through, or says why not, and writes down that somebody was refused.
+pub(super) async fn gate(
+    State(admin): State<Admin>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = match may_enter(admin.token.as_ref(), request.uri().path(), request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(refused) => refused.into_response(),
+        Err(why) => {
+            admin.engine.observer().note_refused_call(why, request.method().as_str(), caller.address);
+            problem(why).into_response()
+        }
     };
     // What an operator sees is for nobody's cache.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -30,17 +41,26 @@ pub(super) async fn gate(State(token): State<Option<Arc<AdminToken>>>, request: 
     response
 }
 
-fn may_enter(token: Option<&AdminToken>, path: &str, headers: &HeaderMap) -> Result<(), Problem> {
+fn problem(why: WhyRefused) -> Problem {
+    match why {
+        WhyRefused::NoToken => Problem::no_token(),
+        WhyRefused::WrongToken => Problem::wrong_token(),
+        WhyRefused::AnotherSite => Problem::from_another_site(),
+        WhyRefused::CalledByName => Problem::called_by_a_name(),
+    }
+}
+
+fn may_enter(token: Option<&AdminToken>, path: &str, headers: &HeaderMap) -> Result<(), WhyRefused> {
     if is_from_another_site(headers) {
-        return Err(Problem::from_another_site());
+        return Err(WhyRefused::AnotherSite);
     }
     match token {
         Some(token) if brought(headers).is_some_and(|brought| token.is(brought)) => Ok(()),
-        Some(_) if headers.contains_key(header::AUTHORIZATION) => Err(Problem::wrong_token()),
-        Some(_) => Err(Problem::no_token()),
+        Some(_) if headers.contains_key(header::AUTHORIZATION) => Err(WhyRefused::WrongToken),
+        Some(_) => Err(WhyRefused::NoToken),
         // Scrapers go by whatever name they were given, and what they read names no client.
         None if path == "/metrics" || is_called_by_address(headers) => Ok(()),
-        None => Err(Problem::called_by_a_name()),
+        None => Err(WhyRefused::CalledByName),
     }
 }
 

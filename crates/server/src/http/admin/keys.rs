@@ -8,6 +8,7 @@ use axum::http::Uri;
 use axum::{Extension, Json};
 use serde::Serialize;
 use serde_json::Value;
+use tollgate::KeyOverride;
 use tollgate::policy::parse_duration;
 
 use super::Admin;
@@ -28,6 +29,9 @@ const MAX_OVERRIDE_BYTES: usize = 4 << 10;
 /// What a caller may say of an override.
 const OVERRIDE_MEMBERS: [&str; 2] = ["limit", "for"];
 
+/// What `for` must be. What is shorter or longer is no duration of a policy either.
+const LASTS: &str = "how long it lasts, from 1ms to 36year, such as \"10min\" or \"1day\"";
+
 #[derive(Serialize)]
 pub(super) struct OverridesBody {
     overrides: Vec<OverrideBody>,
@@ -43,7 +47,7 @@ pub(super) async fn inspect(State(admin): State<Admin>, uri: Uri) -> Result<Json
     let name = KeyName::behind(KEYS, &uri)?;
     let report =
         admin.engine.limiter().inspect_key(&name.rule, &name.key).await.map_err(|error| Problem::of_key(&error))?;
-    let client = admin.engine.observer().client_name(name.key.as_bytes());
+    let client = admin.engine.observer().client_name(report.key.as_bytes());
     Ok(Json(KeyBody::new(&report, &client)))
 }
 
@@ -53,10 +57,14 @@ pub(super) async fn reset(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Json<DoneBody>, Problem> {
-    let name = KeyName::behind(KEYS, &uri)?;
-    let outcome =
-        admin.engine.limiter().reset_key(&name.rule, &name.key).await.map_err(|error| Problem::of_key(&error));
-    admin.note(caller, ChangeKind::Reset, Some(&name), None, &outcome);
+    let name = KeyName::behind(KEYS, &uri);
+    let outcome = match &name {
+        Ok(name) => {
+            admin.engine.limiter().reset_key(&name.rule, &name.key).await.map_err(|error| Problem::of_key(&error))
+        }
+        Err(unread) => Err(unread.clone()),
+    };
+    admin.note(caller, ChangeKind::Reset, name.as_ref().ok(), None, &outcome);
     outcome.map(|()| Json(DoneBody { done: true }))
 }
 
@@ -67,17 +75,33 @@ pub(super) async fn set(
     uri: Uri,
     body: Body,
 ) -> Result<Json<OverrideBody>, Problem> {
-    let name = KeyName::behind(KEYS, &uri)?;
+    let name = KeyName::behind(KEYS, &uri);
+    let mut limit = None;
+    let outcome = match &name {
+        Ok(name) => set_limit(&admin, caller, name, body, &mut limit).await,
+        Err(unread) => Err(unread.clone()),
+    };
+    admin.note(caller, ChangeKind::Override, name.as_ref().ok(), limit.as_deref(), &outcome);
+    outcome.map(|set| Json(OverrideBody::from(&set)))
+}
+
+/// `told` becomes the limit that the caller wants, once it is read: a try is written down with it.
+async fn set_limit(
+    admin: &Admin,
+    caller: Caller,
+    name: &KeyName,
+    body: Body,
+    told: &mut Option<String>,
+) -> Result<KeyOverride, Problem> {
     let members = Members::parse(&body::read(body, MAX_OVERRIDE_BYTES, caller).await?, &OVERRIDE_MEMBERS)?;
     let limit = members.get("limit").and_then(Value::as_str);
     let limit = limit.ok_or_else(|| Problem::bad_member("limit", "a limit such as \"200/min\" or \"unlimited\""))?;
+    *told = Some(limit.to_owned());
     let lasts = members.get("for").and_then(Value::as_str).and_then(|text| parse_duration(text).ok());
-    let lasts = lasts.ok_or_else(|| Problem::bad_member("for", "how long it lasts, such as \"10min\" or \"1day\""))?;
+    let lasts = lasts.ok_or_else(|| Problem::bad_member("for", LASTS))?;
     let lasts = Duration::from_nanos(lasts);
     let outcome = admin.engine.limiter().override_key(&name.rule, &name.key, limit, lasts).await;
-    let outcome = outcome.map_err(|error| Problem::of_key(&error));
-    admin.note(caller, ChangeKind::Override, Some(&name), Some(limit), &outcome);
-    outcome.map(|set| Json(OverrideBody::from(&set)))
+    outcome.map_err(|error| Problem::of_key(&error))
 }
 
 /// `GET /api/overrides`: the limits that stand by hand.
@@ -92,10 +116,16 @@ pub(super) async fn end_override(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Json<DoneBody>, Problem> {
-    let name = KeyName::behind(OVERRIDES, &uri)?;
-    let outcome =
-        admin.engine.limiter().end_override(&name.rule, &name.key).await.map_err(|error| Problem::of_key(&error));
-    admin.note(caller, ChangeKind::EndOverride, Some(&name), None, &outcome);
+    let name = KeyName::behind(OVERRIDES, &uri);
+    let outcome = match &name {
+        Ok(name) => match admin.engine.limiter().end_override(&name.rule, &name.key).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Problem::no_override()),
+            Err(error) => Err(Problem::of_key(&error)),
+        },
+        Err(unread) => Err(unread.clone()),
+    };
+    admin.note(caller, ChangeKind::EndOverride, name.as_ref().ok(), None, &outcome);
     outcome.map(|()| Json(DoneBody { done: true }))
 }
 
@@ -110,13 +140,19 @@ impl Admin {
         outcome: &Result<T, Problem>,
     ) {
         let observer = self.engine.observer();
-        let is_known = |rule: &&String| self.engine.limiter().plan().rule_named(rule).is_some();
+        let plan = self.engine.limiter().plan();
+        let is_known = |rule: &&String| plan.rule_named(rule).is_some();
+        // The key that was meant, so that the client goes by the same name as in every other line.
+        let key = |name: &KeyName| {
+            let meant = plan.rule_named(&name.rule).and_then(|rule| plan.read_key(rule, &name.key).ok());
+            meant.unwrap_or_else(|| name.key.clone())
+        };
         observer.note_change(Change {
             time: observer.now(),
             change: kind,
             // What is no rule may be anything, a client's name too.
             rule: name.map(|name| &name.rule).filter(is_known).cloned(),
-            client: name.map(|name| observer.client_name(name.key.as_bytes())),
+            client: name.map(|name| observer.client_name(key(name).as_bytes())),
             limit: limit.map(str::to_owned),
             done: outcome.is_ok(),
             from: caller.address,

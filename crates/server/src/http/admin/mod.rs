@@ -28,7 +28,7 @@ pub use token::{AdminToken, TokenError};
 pub(crate) struct Admin {
     pub(crate) engine: Arc<Engine>,
     /// What must be brought, if anything.
-    pub(crate) token: Option<Arc<AdminToken>>,
+    pub(crate) token: Option<AdminToken>,
     /// Where requests go to read the policy again, if somebody takes them.
     pub(crate) reloads: Option<mpsc::Sender<ReloadRequest>>,
     /// Whether the service is about to end, which ends what would go on for ever.
@@ -51,7 +51,7 @@ impl FromRef<Admin> for Arc<Engine> {
 
 /// Behind the gate, everything.
 pub(crate) fn admin_routes(admin: Admin) -> Routes {
-    let gate = from_fn_with_state(admin.token.clone(), gate::gate);
+    let gate = from_fn_with_state(admin.clone(), gate::gate);
     let engine = Arc::clone(&admin.engine);
     let router = Router::new()
         .route("/metrics", get(super::metrics))

@@ -1,9 +1,11 @@
 use std::fmt;
 use std::hint::black_box;
+use std::sync::{Arc, PoisonError, RwLock};
 
-/// What an operator must bring to be let in.
+/// What an operator must bring to be let in. Clones are the same token: who
+/// [replaces](AdminToken::replace) one of them has replaced all.
 #[derive(Clone)]
-pub struct AdminToken(Box<[u8]>);
+pub struct AdminToken(Arc<RwLock<Box<[u8]>>>);
 
 /// Why something cannot be a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +30,31 @@ impl AdminToken {
         if text.len() < AdminToken::SHORTEST {
             return Err(TokenError::TooShort);
         }
-        Ok(AdminToken(text.as_bytes().into()))
+        Ok(AdminToken(Arc::new(RwLock::new(text.as_bytes().into()))))
+    }
+
+    /// Lets in only who brings `other` from now on, and says whether that is another token than before.
+    #[must_use]
+    pub fn replace(&self, other: &AdminToken) -> bool {
+        let other = other.bytes();
+        let is_another = !self.is(&other);
+        if is_another {
+            *self.0.write().unwrap_or_else(PoisonError::into_inner) = other;
+        }
+        is_another
+    }
+
+    fn bytes(&self) -> Box<[u8]> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether somebody brought it. The time it takes depends on what they
     /// brought, and not on how much of it is right.
     pub(super) fn is(&self, brought: &[u8]) -> bool {
-        let mut difference = u8::from(brought.len() != self.0.len());
+        let token = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut difference = u8::from(brought.len() != token.len());
         for (at, byte) in brought.iter().enumerate() {
-            difference |= black_box(byte ^ self.0[at % self.0.len()]);
+            difference |= black_box(byte ^ token[at % token.len()]);
         }
         black_box(difference) == 0
     }
@@ -77,6 +95,15 @@ mod tests {
         }
         assert!(AdminToken::new(&format!("{TEXT}\r\n")).unwrap().is(TEXT.as_bytes()));
         assert_eq!(format!("{token:?}"), "AdminToken");
+    }
+
+    #[test]
+    fn a_token_is_replaced_in_all_its_clones() {
+        let token = AdminToken::new(TEXT).unwrap();
+        let clone = token.clone();
+        assert!(!clone.replace(&AdminToken::new(TEXT).unwrap()));
+        assert!(clone.replace(&AdminToken::new("another-0123456789").unwrap()));
+        assert!(token.is(b"another-0123456789") && !token.is(TEXT.as_bytes()));
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn a_value_is_a_key_whatever_is_in_it() {
 }
 
 #[test]
-fn what_is_no_address_no_method_and_no_path_meets_no_rule_for_them() {
+fn what_is_no_address_is_counted_as_text_and_what_is_no_method_or_path_meets_no_rule() {
     let service = Running::under(POLICY);
     for value in HOSTILE {
         let address = format!("203.0.113.9{value}");
@@ -92,7 +92,9 @@ fn what_is_no_address_no_method_and_no_path_meets_no_rule_for_them() {
             ],
         );
         assert_eq!(answer.codes(), [OK; 4], "{value:?}");
-        assert!(answer.statuses.iter().all(|status| status.current_limit.is_none()), "{value:?}: {answer:?}");
+        // Otherwise a gateway that writes addresses in a way of its own would limit nobody.
+        let met: Vec<bool> = answer.statuses.iter().map(|status| status.current_limit.is_some()).collect();
+        assert_eq!(met, [true, false, false, false], "{value:?}: {answer:?}");
     }
     let api = answer(&service, &[descriptor(&[("path", "/api/\r\n\0"), ("method", "GET")])]);
     assert_eq!(api.statuses[0].current_limit.as_ref().map(|limit| limit.name.as_str()), Some("api"));

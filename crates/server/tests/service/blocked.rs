@@ -25,7 +25,7 @@ const LOGIN: &str = r#"{"ip":"203.0.113.9","path":"/auth/login"}"#;
 /// Somebody who was blocked a moment ago.
 fn blocked() -> (Running, Value) {
     let service = Running::under(POLICY);
-    let last = (0..5).map(|_| service.check(LOGIN)).last().unwrap();
+    let [.., last] = [(); 5].map(|()| service.check(LOGIN));
     assert_eq!(last["action"], "block");
     (service, last)
 }

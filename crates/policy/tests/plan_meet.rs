@@ -281,7 +281,10 @@ fn a_descriptor_tells_of_a_request() {
     assert_eq!(told(&[("plan", "pro"), ("user", "bob")]), ["both bob|pro"]);
     assert_eq!(told(&[("plan", "pro"), ("user", "bob"), ("user", "eve")]), Vec::<String>::new());
     assert_eq!(told(&[("path", "/v1//a?b"), ("method", "post")]), ["path /v1/a", "said /v1//a?b"]);
-    assert_eq!(told(&[("remote_address", "nowhere")]), Vec::<String>::new());
+    // What is no address is counted as it is written; it is in no network, and on no list of addresses.
+    assert_eq!(told(&[("remote_address", "nowhere")]), ["address nowhere", "exact nowhere"]);
+    assert_eq!(told(&[("remote_address", "203.0.113.9:4711")]), ["address 203.0.113.9", "exact 203.0.113.9"]);
+    assert_eq!(told(&[("remote_address", " ")]), Vec::<String>::new());
     assert_eq!(met(&plan, &from(CLIENT, "GET", "/", &())), Vec::<String>::new());
 }
 

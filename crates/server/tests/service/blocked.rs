@@ -25,8 +25,7 @@ const LOGIN: &str = r#"{"ip":"203.0.113.9","path":"/auth/login"}"#;
 /// Somebody who was blocked a moment ago.
 fn blocked() -> (Running, Value) {
     let service = Running::under(POLICY);
-    (0..4).for_each(|_| drop(service.check(LOGIN)));
-    let last = service.check(LOGIN);
+    let [.., last] = [(); 5].map(|()| service.check(LOGIN));
     assert_eq!(last["action"], "block");
     (service, last)
 }

@@ -200,7 +200,8 @@ impl fmt::Display for NotAKey {
 
 impl Error for NotAKey {}
 
-#[cfg(all(test, feature = "yaml"))]
+#[cfg(test)]
+#[cfg(feature = "yaml")]
 mod tests {
     use crate::plan::Plan;
 

@@ -11,16 +11,16 @@ const DECISIONS: u32 = 20_000;
 pub(crate) fn run_part(arguments: &[String]) {
     let metrics = if arguments[0] == "on" { Metrics::On } else { Metrics::Off };
     let decisions = arguments[1].parse().unwrap_or_else(|error| panic!("{error}"));
-    let engine = engine();
+    let engine = engine(metrics);
     // Every key is there before anything is counted.
-    decide(&engine, metrics, DECISIONS);
-    observed_decisions(&engine, metrics, decisions);
+    decide(&engine, DECISIONS);
+    observed_decisions(&engine, decisions);
 }
 
 /// What callgrind counts, found by this function's name.
 #[inline(never)]
-fn observed_decisions(engine: &tollgate_server::Engine, metrics: Metrics, decisions: u32) {
-    decide(engine, metrics, decisions);
+fn observed_decisions(engine: &tollgate_server::Engine, decisions: u32) {
+    decide(engine, decisions);
 }
 
 pub(crate) fn print() {

@@ -37,13 +37,12 @@ pub(crate) const SCENARIOS: [Scenario; 6] = [
 pub(crate) struct Asked {
     engine: Engine,
     clock: ManualClock,
-    /// Whether decisions are counted, seen and told of; or nothing but made.
-    is_seen: bool,
     clients: u32,
     next: u32,
 }
 
 impl Scenario {
+    /// Decisions are counted, seen and told of; or nothing but made.
     pub(crate) fn start(&self, is_seen: bool) -> Asked {
         let clock = ManualClock::at(1_700_000_000_000_000_000);
         let log = Log::start(LogFormat::Json, std::io::sink()).unwrap();
@@ -56,7 +55,8 @@ impl Scenario {
         }
         let engine =
             Engine::observed(&policy.build().unwrap(), Arc::new(clock.clone()), Arc::new(observer), |_| {}).unwrap();
-        let mut asked = Asked { engine, clock, is_seen, clients: self.clients, next: 0 };
+        let engine = if is_seen { engine } else { engine.blind() };
+        let mut asked = Asked { engine, clock, clients: self.clients, next: 0 };
         // Whoever is refused later has passed once.
         asked.decide(self.clients as usize);
         asked
@@ -70,7 +70,6 @@ impl Asked {
             self.next = if self.next + 1 >= self.clients { 0 } else { self.next + 1 };
             // Spread over the table as hashes are, not in the order of the clients.
             let address = self.next.wrapping_mul(2_654_435_761);
-            let decide = if self.is_seen { decide } else { decide_unseen };
             std::hint::black_box(decide(&self.engine, address));
         }
     }
@@ -79,11 +78,6 @@ impl Asked {
 /// One request of the client with this address. `true` if it passes.
 pub(crate) fn decide(engine: &Engine, address: u32) -> bool {
     at_once(engine.decide(FrontEnd::Http, &request(address)))
-}
-
-/// The same as if nobody counted or saw it.
-fn decide_unseen(engine: &Engine, address: u32) -> bool {
-    at_once(engine.decide_uncounted(&request(address)))
 }
 
 fn request(address: u32) -> Request<'static> {

@@ -23,6 +23,7 @@ mod process;
 mod resp;
 mod resp_dialect;
 mod rounds;
+mod seen;
 mod served;
 
 use std::time::Duration;
@@ -58,6 +59,9 @@ fn main() {
     }
     if wants("keys") {
         keys::measure(effort);
+    }
+    if wants("seen") {
+        seen::measure(effort);
     }
     if wants("hostile") {
         hostile::measure(effort);

@@ -19,6 +19,8 @@ pub(crate) fn run(name: &str, entries: Option<&str>) {
             "http-floor" => http_floor::serve(listen("http").await).await,
             "grpc-floor" => grpc_floor::serve(listen("grpc").await).await,
             "tollgate" => tollgate::serve(entries).await,
+            "tollgate-seen" => tollgate::serve_three_rules(true).await,
+            "tollgate-blind" => tollgate::serve_three_rules(false).await,
             other => panic!("there is no server {other}"),
         }
     });

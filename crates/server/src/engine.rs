@@ -42,6 +42,8 @@ pub struct Engine {
     snapshots: Option<Arc<SnapshotKeeper>>,
     /// Held while a policy is replaced, so that its parts are replaced together.
     replacing: Mutex<()>,
+    /// Nobody watches, as a benchmark may want it.
+    is_blind: bool,
 }
 
 /// What follows from the policy beside the limiter itself, and is replaced with it.
@@ -121,6 +123,7 @@ impl Engine {
             observer,
             snapshots,
             replacing: Mutex::default(),
+            is_blind: false,
         })
     }
 
@@ -175,10 +178,12 @@ impl Engine {
         self.limiter.watched(seen).decide(request).await
     }
 
-    /// Decides one request as if nobody watched, so that a benchmark can tell what watching costs.
+    /// Decides from now on as if nobody watched, so that a benchmark can tell what watching costs.
     #[doc(hidden)]
-    pub async fn decide_uncounted(&self, request: &Request<'_>) -> Verdict {
-        self.limiter.decide(request).await
+    #[must_use]
+    pub fn blind(mut self) -> Engine {
+        self.is_blind = true;
+        self
     }
 
     /// Decides one request for a caller who can bring a receipt back. One is
@@ -341,6 +346,9 @@ impl Engine {
     /// Not a part of it either: each has the registers for itself.
     #[inline(never)]
     fn note(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, met: &Met, begun_ns: Option<u64>) {
+        if self.is_blind {
+            return;
+        }
         let begun_ns = begun_ns.unwrap_or(verdict.decided_at_ns());
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tollgate::policy::model::{MemorySettings, StoreSettings, WhenFull};
 use tollgate::{PolicyBuilder, RealClock, rule};
+use tollgate_server::observe::{Log, LogFormat, Observer, ObserverSettings};
 use tollgate_server::{Engine, Listener, Listeners, Server};
 
 use super::say_listening;
@@ -16,7 +17,25 @@ pub(super) async fn serve(entries: Option<&str>) {
         let memory = MemorySettings { entries: entries.parse().unwrap(), when_full: WhenFull::Evict, snapshot: None };
         policy = policy.with(|policy| policy.store = StoreSettings::Memory(memory));
     }
-    let engine = Engine::new(&policy.build().unwrap(), Arc::new(RealClock::new())).unwrap();
+    listen(Engine::new(&policy.build().unwrap(), Arc::new(RealClock::new())).unwrap()).await;
+}
+
+/// The service under three rules of which one refuses every login but the
+/// first, with its log, and with everything that sees and counts decisions; or with nobody who does.
+pub(super) async fn serve_three_rules(is_seen: bool) {
+    let policy = PolicyBuilder::default()
+        .rule(rule("login").per("client_ip").path("/login").limit("1/day"))
+        .rule(rule("per-ip").per("client_ip").limit("1000000/s"))
+        .rule(rule("all").limit("100000000/s"));
+    let clock = Arc::new(RealClock::new());
+    let log = Log::start(LogFormat::Json, std::io::sink()).unwrap();
+    let settings = ObserverSettings { log: Some(log), ..ObserverSettings::default() };
+    let observer = Arc::new(Observer::new(settings, clock.clone()).unwrap());
+    let engine = Engine::observed(&policy.build().unwrap(), clock, observer, |_| {}).unwrap();
+    listen(if is_seen { engine } else { engine.blind() }).await;
+}
+
+async fn listen(engine: Engine) {
     let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let listeners = Listeners { http: any_port, grpc: any_port, resp: any_port, ..Listeners::default() };
     let server = Server::bind(listeners, engine).await.unwrap();

@@ -234,6 +234,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_silence_counts_from_the_request_though_its_head_was_looked_at_before() {
+        let (_stop, mut stopped) = watch::channel(false);
+        let limits = ConnectionLimits {
+            idle_at_most: Duration::from_secs(1),
+            head_at_most: Duration::from_secs(10),
+            ..limits()
+        };
+        let activity = Activity::new();
+        let ask = async {
+            activity.read();
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+            drop(activity.begin_request());
+            activity.wrote();
+            std::future::pending::<()>().await;
+        };
+        let begun = Instant::now();
+        tokio::select! {
+            () = activity.overdue(&limits, &mut stopped) => {}
+            () = ask => {}
+        }
+        assert_eq!(ms(begun.elapsed()), 2_500);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_request_under_way_is_waited_for_and_one_who_does_not_read_is_not() {
         let (_stop, mut stopped) = watch::channel(false);
         let activity = Activity::new();

@@ -101,9 +101,9 @@ impl Activity {
                 Due::Nothing if is_stopping => Instant::now() + LOOK_AGAIN,
                 Due::Nothing => Instant::now() + limits.idle_at_most,
             };
-            // Who stops is told at once; who has stopped already is looked at again in time. A request may end long
-            // before what is due now, and from then on a silence counts that may be shorter.
-            let at_most = if is_stopping { LOOK_AGAIN } else { limits.idle_at_most };
+            // Who stops is told at once; who has stopped already is looked at again in time. Long before what is due
+            // now, a request may end, or the head of the next begin, and then something is due sooner.
+            let at_most = if is_stopping { LOOK_AGAIN } else { limits.idle_at_most.min(limits.head_at_most) };
             let look_again = due.min(Instant::now() + at_most);
             tokio::select! {
                 () = tokio::time::sleep_until(look_again) => {}
@@ -255,6 +255,28 @@ mod tests {
             () = ask => {}
         }
         assert_eq!(ms(begun.elapsed()), 2_500);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_its_time_also_after_other_requests() {
+        let (_stop, mut stopped) = watch::channel(false);
+        let (limits, activity) = (limits(), Activity::new());
+        activity.read();
+        drop(activity.begin_request());
+        activity.wrote();
+        let ask = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            loop {
+                activity.read();
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        };
+        let begun = Instant::now();
+        tokio::select! {
+            () = activity.overdue(&limits, &mut stopped) => {}
+            () = ask => {}
+        }
+        assert_eq!(ms(begun.elapsed()), 3_000);
     }
 
     #[tokio::test(start_paused = true)]

@@ -69,13 +69,14 @@ impl DurationHistogram {
 
 impl EncodeMetric for DurationHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let sums = self.0.sums();
         for front_end in FrontEnd::ALL {
             let row = front_end.position() * ROW;
             let bounds = BOUNDS_NS.iter().map(|&bound| seconds(bound)).chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip((row..).map(|at| self.0.read(at))).collect();
+            let buckets: Vec<(f64, u64)> = bounds.zip(sums[row..].iter().copied()).collect();
             let count = buckets.iter().map(|(_, count)| count).sum();
             encoder.encode_family(&[("frontend", front_end.name())])?.encode_histogram::<NoLabelSet>(
-                seconds(self.0.read(row + SUM)),
+                seconds(sums[row + SUM]),
                 count,
                 &buckets,
                 None,

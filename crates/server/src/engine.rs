@@ -23,7 +23,7 @@ use crate::receipt_metrics::ReceiptUse;
 use crate::receipts::{ReceiptName, Receipts};
 use crate::service_store::{ServiceLimit, ServiceStore as Store};
 use crate::snapshot::{self, Opened, SnapshotKeeper};
-use crate::throttle::{AskedQuota, NotThrottled, SharedQuotas, Throttle};
+use crate::throttle::{NotThrottled, SharedQuotas, Throttle, ThrottleBatch};
 
 /// Decides requests. All front ends share one.
 pub struct Engine {
@@ -271,15 +271,21 @@ impl Engine {
         self.metrics.connections.of_listener(listener)
     }
 
-    /// Charges `cost` to `key` under a bucket that the caller brings along, and
-    /// counts it. Such keys share no counter with those of any rule; under
-    /// another quota, what a key has used stays used. A cost of 0 only looks.
+    /// For those who bring a bucket along with a key and a cost. Such keys share
+    /// no counter with those of any rule; under another quota, what a key has
+    /// used stays used. A cost of 0 only looks.
     /// `None` where the store is shared, which has to be waited for: see `throttle_shared`.
-    pub(crate) fn throttle(&self, key: &[u8], asked: &mut AskedQuota, cost: u64) -> Option<Decision> {
-        let Store::Memory(store) = self.limiter.store() else { return None };
-        let decision = self.throttle.check(store, key, asked, cost);
-        self.metrics.count_throttled(cost, &decision);
-        Some(decision)
+    pub(crate) fn throttle_batch(&self) -> Option<ThrottleBatch<'_>> {
+        match self.limiter.store() {
+            Store::Memory(store) => Some(ThrottleBatch::new(&self.throttle, store)),
+            Store::Redis(_) => None,
+        }
+    }
+
+    /// Counts one of these.
+    #[inline]
+    pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision) {
+        self.metrics.count_throttled(cost, decision);
     }
 
     /// The same where the store is shared.

@@ -101,9 +101,9 @@ impl RuleMetrics {
         // Nobody need wait for the rest.
         drop(kept);
         policies.iter().for_each(|policy| policy.add_to(&mut totals));
-        let throttled = totals.rule(THROTTLE_SCOPE);
+        let (throttled, sums) = (totals.rule(THROTTLE_SCOPE), self.throttled.sums());
         for outcome in Outcome::ALL {
-            throttled[Cell::decided(FrontEnd::Resp, outcome).position()] = self.throttled.read(outcome.position());
+            throttled[Cell::decided(FrontEnd::Resp, outcome).position()] = sums[outcome.position()];
         }
         text::write(&totals, text);
     }

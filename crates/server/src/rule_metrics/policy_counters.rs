@@ -65,15 +65,16 @@ impl PolicyCounters {
     }
 
     pub(super) fn add_to(&self, totals: &mut Totals) {
+        let sums = self.counters.sums();
         let names = self.rules.iter().map(|name| &**name).chain([NO_RULE]);
         for (rule, name) in names.enumerate() {
             let row = self.row(Some(rule));
             let counted = totals.rule(name);
             for (at, total) in counted.iter_mut().enumerate() {
-                *total += self.counters.read(row + at);
+                *total += sums[row + at];
             }
             for (endpoint, text) in self.endpoints.names().enumerate() {
-                let read = |passage| self.counters.read(row + self.pair(Some(endpoint), passage));
+                let read = |passage| sums[row + self.pair(Some(endpoint), passage)];
                 let pair = [read(Passage::Allowed), read(Passage::Refused)];
                 if pair != [0, 0] {
                     totals.add_endpoint(name, text, pair);
@@ -84,9 +85,9 @@ impl PolicyCounters {
             let (row, Some(name)) = (at * QUOTA_ROW, self.rules.get(quota.rule)) else { continue };
             let counted = totals.rule(name);
             for step in 0..STEPS {
-                counted[Cell::headroom(step).position()] += self.counters.read(row + step);
+                counted[Cell::headroom(step).position()] += sums[row + step];
             }
-            counted[Cell::HEADROOM_SUM.position()] += quota.limit.share(self.counters.read(row + STEPS));
+            counted[Cell::HEADROOM_SUM.position()] += quota.limit.share(sums[row + STEPS]);
         }
     }
 

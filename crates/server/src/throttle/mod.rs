@@ -1,5 +1,6 @@
 //! Limits that callers bring along: a key, a quota and a cost, without a rule.
 
+mod batch;
 mod limit_list;
 mod overflow;
 mod shared;
@@ -14,6 +15,7 @@ use tollgate::policy::model::{StoreSettings, WhenFull};
 use tollgate::{CheckedPolicy, Clock, Decision, Limit, MAX_AMOUNT, MemoryStore, Quota, Rate};
 
 use crate::service_clock::ServiceClock;
+pub(crate) use batch::ThrottleBatch;
 pub(crate) use limit_list::AskedQuota;
 use limit_list::LimitList;
 use overflow::Overflow;

@@ -8,7 +8,7 @@ use tollgate::{ChargeVerdict, Decision, ManualClock, MemoryOptions, MemoryStore,
 
 use super::AskedQuota;
 use super::Store;
-use super::Throttle;
+use super::{Throttle, ThrottleBatch};
 use crate::service_clock::ServiceClock;
 
 const S_NS: u64 = 1_000_000_000;
@@ -86,6 +86,26 @@ fn a_key_that_moved_has_left_the_store() {
     assert_eq!(tried.check("k", &quick, 1).remaining, 9);
     tried.clock.advance(11_000_000);
     assert!(tried.check("k", &early(), 10).is_allowed());
+}
+
+/// Also where the overflow begins in the middle of it, and what it goes by is an old list.
+#[test]
+fn commands_that_came_together_are_decided_as_one_by_one() {
+    let (together, alone) = (Tried::preparing(2, false), Tried::preparing(2, false));
+    let mut batch = ThrottleBatch::new(&together.throttle, &together.store);
+    let quotas = [early(), late(), early(), quota(7, 77, 30), late(), early()];
+    let mut asked: Vec<AskedQuota> = quotas.iter().map(|quota| AskedQuota::new(*quota)).collect();
+    for round in 0..3 {
+        for (asked, quota) in asked.iter_mut().zip(&quotas) {
+            assert_eq!(batch.check(b"k", asked, 1), alone.check("k", quota, 1), "{round}");
+        }
+    }
+    // Somebody else may begin the overflow meanwhile, and who waits for old lists need not wait for a batch let go.
+    let tried = Tried::preparing(1, false);
+    let mut batch = ThrottleBatch::new(&tried.throttle, &tried.store);
+    batch.check(b"k", &mut AskedQuota::new(early()), 1);
+    batch.let_go();
+    assert_eq!(tried.check("k", &late(), 1).remaining, 18);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::arguments::Arguments;
 use super::reply::Reply;
 use super::session::Session;
 use crate::engine::Engine;
+use crate::throttle::ThrottleBatch;
 use table::{COMMANDS, Command, Name};
 
 pub(super) use throttle::QuotaMemo;
@@ -33,7 +34,13 @@ pub(super) enum Left {
 ///
 /// No future is made for what is answered at once: beside a decision in memory
 /// even that would show.
-pub(super) fn answer(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, out: &mut Vec<u8>) -> Left {
+pub(super) fn answer(
+    engine: &Engine,
+    batch: Option<&mut ThrottleBatch<'_>>,
+    session: &mut Session,
+    arguments: Arguments<'_>,
+    out: &mut Vec<u8>,
+) -> Left {
     let name = arguments.get(0).unwrap_or_default();
     let mut reply = Reply::new(out, session.protocol);
     let Some(command) = find(name) else {
@@ -50,7 +57,7 @@ pub(super) fn answer(engine: &Engine, session: &mut Session, arguments: Argument
         return Left::Nothing;
     }
     match command.which {
-        Name::Throttle => return throttle::throttle(engine, session, arguments, &mut reply),
+        Name::Throttle => return throttle::throttle(engine, batch, session, arguments, &mut reply),
         Name::Check => return Left::Check,
         Name::Ping => connection::ping(arguments, &mut reply),
         Name::Echo => reply.bulk(arguments.get(1).unwrap_or_default()),

@@ -13,6 +13,8 @@ pub(crate) struct Decided<'a> {
     pub(crate) deciding: Option<&'a RuleState>,
     /// How each rule stands that was met.
     pub(crate) states: &'a [RuleState],
+    /// It is refused because the store could not count it.
+    pub(crate) is_uncounted: bool,
 }
 
 /// Which limits said no.
@@ -28,6 +30,7 @@ impl<'a> Decided<'a> {
     #[inline]
     pub(crate) fn new(front_end: FrontEnd, request: &'a Request<'a>, verdict: &'a Verdict) -> Decided<'a> {
         let (action, deciding, states) = (verdict.action(), verdict.deciding(), verdict.states());
-        Decided { front_end, request, verdict, action, deciding, states }
+        let is_uncounted = action == Action::Reject && verdict.is_uncounted();
+        Decided { front_end, request, verdict, action, deciding, states, is_uncounted }
     }
 }

@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::policy::Plan;
-use tollgate::{Action, ChargeVerdict, CheckedPolicy, Decision, Limiter, Store as _};
+use tollgate::{ChargeVerdict, CheckedPolicy, Decision, Limiter, Store as _};
 
 use crate::decided::{Decided, SaidNo};
 use crate::duration_histogram::DurationHistogram;
@@ -98,7 +98,7 @@ impl Metrics {
     #[inline]
     pub(crate) fn count(&self, decided: &Decided<'_>, taken_ns: u64) -> SaidNo {
         self.durations.observe(decided.front_end, taken_ns);
-        if decided.action == Action::Reject && decided.verdict.is_uncounted() {
+        if decided.is_uncounted {
             self.uncounted.inc();
         }
         self.rules.count(decided)

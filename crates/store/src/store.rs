@@ -246,6 +246,10 @@ impl<S: Store> Store for Arc<S> {
     type Receipt = S::Receipt;
     const IS_LOCAL: bool = S::IS_LOCAL;
 
+    fn answers_at_once(&self) -> bool {
+        S::answers_at_once(self)
+    }
+
     fn limit(
         &self,
         scope: &str,

@@ -182,6 +182,16 @@ mod tests {
         ms(begun.elapsed())
     }
 
+    /// The same while somebody asks something.
+    async fn overdue_while_ms(ask: impl Future, overdue: impl Future) -> u64 {
+        let begun = Instant::now();
+        tokio::select! {
+            _ = overdue => {}
+            _ = ask => {}
+        }
+        ms(begun.elapsed())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn who_says_nothing_has_as_long_as_a_head_may_take() {
         let (_stop, mut stopped) = watch::channel(false);
@@ -222,12 +232,7 @@ mod tests {
             activity.wrote();
             std::future::pending::<()>().await;
         };
-        let begun = Instant::now();
-        tokio::select! {
-            () = activity.overdue(&limits, &mut stopped) => {}
-            () = ask => {}
-        }
-        assert_eq!(ms(begun.elapsed()), 1_100);
+        assert_eq!(overdue_while_ms(ask, activity.overdue(&limits, &mut stopped)).await, 1_100);
         let begun = Instant::now();
         Activity::new().overdue(&limits, &mut stopped).await;
         assert_eq!(ms(begun.elapsed()), 1_000);
@@ -249,12 +254,7 @@ mod tests {
             activity.wrote();
             std::future::pending::<()>().await;
         };
-        let begun = Instant::now();
-        tokio::select! {
-            () = activity.overdue(&limits, &mut stopped) => {}
-            () = ask => {}
-        }
-        assert_eq!(ms(begun.elapsed()), 2_500);
+        assert_eq!(overdue_while_ms(ask, activity.overdue(&limits, &mut stopped)).await, 2_500);
     }
 
     #[tokio::test(start_paused = true)]
@@ -271,12 +271,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
         };
-        let begun = Instant::now();
-        tokio::select! {
-            () = activity.overdue(&limits, &mut stopped) => {}
-            () = ask => {}
-        }
-        assert_eq!(ms(begun.elapsed()), 3_000);
+        assert_eq!(overdue_while_ms(ask, activity.overdue(&limits, &mut stopped)).await, 3_000);
     }
 
     #[tokio::test(start_paused = true)]

@@ -41,7 +41,7 @@ impl Observer {
 
     #[inline(never)]
     fn look_at(&self, decided: &Decided<'_>, met: &Met, is_sampled: bool, said_no: SaidNo) {
-        let Decided { front_end, request, verdict, action, deciding, states } = *decided;
+        let Decided { front_end, request, verdict, action, deciding, states, is_uncounted } = *decided;
         let seen = Seen { front_end, request, verdict, met };
         if action == Action::Deny {
             return self.see_without_rule(seen);
@@ -56,7 +56,7 @@ impl Observer {
         if said_no.somebody_watched {
             self.see_watched(seen, action, states);
         }
-        if verdict.is_uncounted() {
+        if is_uncounted {
             // Nobody has violated anything.
             return self.say_uncounted(verdict.decided_at_ns());
         }

@@ -125,12 +125,18 @@ impl Bucket {
     /// up, and no more than this bucket can hold.
     #[must_use]
     pub fn adopt(&self, writer: &Bucket, state: BucketState, now: u64) -> BucketState {
-        let used = writer.used(state, now).min(writer.ceiling);
-        let tokens = writer.units(used).div_ceil(u128::from(writer.token_units));
+        let tokens = u128::from(writer.used_tokens(state, now));
         // What is promised ahead can be more tokens than any burst, so `times` would not do.
         let carried = tokens.saturating_mul(u128::from(self.token_units)).min(self.units(self.ceiling));
         let den = u128::from(self.den);
         state_at(now, Span { ticks: (carried / den) as u64, part: (carried % den) as u32 })
+    }
+
+    /// How many tokens of this bucket are used, rounded up.
+    #[must_use]
+    pub fn used_tokens(&self, state: BucketState, now: u64) -> u64 {
+        let used = self.used(state, now).min(self.ceiling);
+        self.units(used).div_ceil(u128::from(self.token_units)) as u64
     }
 
     /// How many whole tokens of a charge time has not refilled yet. A receipt
@@ -413,5 +419,15 @@ impl Algorithm for Bucket {
 
     fn untouched_at(&self, state: &BucketState) -> u64 {
         Bucket::full_at(*state)
+    }
+
+    fn refresh(&self, state: &mut BucketState, now: u64) {
+        if self.used(*state, now) > self.ceiling {
+            *state = state_at(now, self.ceiling);
+        }
+    }
+
+    fn carried(&self, used: u64, now: u64) -> BucketState {
+        if used == 0 { BucketState::default() } else { state_at(now, self.times(used.min(self.limit)).min(self.ceiling)) }
     }
 }

@@ -141,7 +141,7 @@ mod tests {
         let several = plan.quotas_by_hand(0, &plan.read_grant(0, "5/s, 100/h").unwrap());
         assert_eq!(
             several.iter().map(|quota| quota.scope.as_str()).collect::<Vec<_>>(),
-            ["per-user/1s", "per-user/1h"]
+            ["per-user", "per-user/1h"]
         );
     }
 

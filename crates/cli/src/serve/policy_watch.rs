@@ -73,7 +73,7 @@ impl WatchedPolicy {
             .map_err(|error| format!("{name} was not put in force, and the old policy still holds: {error}"))?;
         let mut message = format!("{name} was read again and is in force");
         for change in reload.counter_changes.iter().take(MOST_CHANGES_TOLD) {
-            message += &format!("\n{change}");
+            message += &format!("\ncounters: {change}");
         }
         if let more @ 1.. = reload.counter_changes.len().saturating_sub(MOST_CHANGES_TOLD) {
             message += &format!("\nand {more} more counts that do not go on: `tollgate validate --against` lists all");

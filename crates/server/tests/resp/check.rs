@@ -9,7 +9,7 @@ rules:
   - { name: per-ip, key: client_ip, limit: 60/min }
   - { name: per-user, key: user, limit: 2/min }
   - { name: login, when: { method: POST, path: /auth/login, host: shop.example }, limit: 1/min }
-  - { name: pay, when: { path: /pay }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 2 } }
+  - { name: pay, when: { path: /pay }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 3 } }
   - { name: reports, when: { path: /reports }, concurrency: 2 }
 ";
 

@@ -102,7 +102,7 @@ impl<L> Graduated<L> {
             let quota = quota.map_err(|error| LimiterError::Limit { scope: scope.clone(), error: error.into() })?;
             limit(&scope, quota, options)
         };
-        let most = on_limit.block.map_or(on_limit.warn_first, |block| block.after.max(on_limit.warn_first));
+        let most = remembered_violations(on_limit);
         let violations = (most > 0).then(|| prepare("violations", violations(most, on_limit.span_ns), VIOLATIONS));
         let block = on_limit.block.map(|block| prepare("block", one_in(block.duration_ns), BLOCK));
         Ok(Graduated {
@@ -111,6 +111,19 @@ impl<L> Graduated<L> {
             block: block.transpose()?,
             block_ns: on_limit.block.map_or(0, |block| block.duration_ns),
         })
+    }
+}
+
+/// A key that goes on is not warned again, so violations that are refused count too: as many as lead to a block, or,
+/// where none does, enough that a key which goes on steadily always has some that are remembered.
+const STEADY_VIOLATIONS: u64 = 100;
+
+/// How many violations of a key are remembered within the span; 0 if nothing depends on them.
+fn remembered_violations(on_limit: &OnLimit) -> u64 {
+    match on_limit.block {
+        Some(block) => block.after.max(on_limit.warn_first),
+        None if on_limit.warn_first == 0 => 0,
+        None => on_limit.warn_first.saturating_mul(2).clamp(STEADY_VIOLATIONS, Quota::MAX_LOG).max(on_limit.warn_first),
     }
 }
 

@@ -40,8 +40,6 @@ impl Past {
                 }
                 return Action::Block;
             }
-            // Without a block only what is warned is written down: so many in any span.
-            None if so_many >= steps.warn_first => return Action::Reject,
             _ => {}
         }
         if is_made {
@@ -203,4 +201,41 @@ fn a_peek_foresees_the_length_of_a_block() {
     assert_eq!([limiter.check(&request).action(), limiter.check(&request).action()], [Action::Allow, Action::Reject]);
     let foreseen = limiter.peek(&request);
     assert_eq!((foreseen.action(), foreseen.retry_after()), (Action::Block, Some(Duration::from_secs(3))));
+}
+
+/// How many are warned of requests that come so many nanoseconds apart, where the limit refuses nearly all.
+fn warned(limiter: &Manual, clock: &ManualClock, requests: usize, apart_ns: u64) -> usize {
+    let warned = (0..requests).filter(|_| {
+        clock.advance(apart_ns);
+        limiter.check(&from(&[("user", "ann")])).action() == Action::Warn
+    });
+    warned.count()
+}
+
+/// Refused violations count like those that were warned.
+#[test]
+fn key_that_goes_on_beyond_its_limit_is_warned_first_times_and_not_again() {
+    for apart_ms in [20, 500, 20_000] {
+        let clock = clock();
+        let steps = Steps { warn_first: 2, span_ms: 60_000, block: None };
+        let limiter = built(graduated(rule("limited").per("user").limit("1/h"), &steps), &clock);
+        // For ten spans and more.
+        let requests = usize::try_from(660_000 / apart_ms).unwrap();
+        assert_eq!(warned(&limiter, &clock, requests, apart_ms * MS_NS), 2, "every {apart_ms} ms");
+        // A span without a violation, and it is warned anew.
+        clock.advance(60_000 * MS_NS);
+        assert_eq!(warned(&limiter, &clock, 50, 0), 2, "after a pause");
+    }
+}
+
+/// However many come at once, no span has more warnings than are announced.
+#[test]
+fn bursts_of_violations_are_warned_at_most_first_times_in_any_span() {
+    let clock = clock();
+    let steps = Steps { warn_first: 3, span_ms: 60_000, block: None };
+    let limiter = built(graduated(rule("limited").per("user").limit("1/day"), &steps), &clock);
+    for _ in 0..5 {
+        assert!(warned(&limiter, &clock, 500, 0) + warned(&limiter, &clock, 59, 1_000 * MS_NS) <= 3);
+        clock.advance(1_000 * MS_NS);
+    }
 }

@@ -70,6 +70,7 @@ impl<L: Clone> Active<L> {
             self.prepare_by_hand(planned, store).map(|limit| limits.push(limit)).is_ok()
         });
         let facts = Arc::new(Facts::new(Arc::clone(plan), quotas));
+        facts.go_on_from(&self.facts);
         Active { facts, limits, graduated: self.graduated.clone(), blocks: self.blocks, by_hand, board_version }
     }
 

@@ -58,6 +58,19 @@ fn a_queue_holds_no_answer_back() {
     assert_eq!(allowed, [true, true, true, false, false]);
 }
 
+/// As many as `validate` says for front ends that hold nothing back: all places at once.
+#[test]
+fn queue_of_10_passes_10_of_15_at_once_over_resp() {
+    let rule = "{ name: pay, limit: 5/s, algorithm: leaky-bucket, queue: { size: 10 } }";
+    let service = Running::under(&format!("version: 1\nrules: [ {rule} ]\n"));
+    let mut client = RespClient::open(service.resp);
+    let answers: Vec<Answer> = (0..15).map(|_| client.call("TOLL.CHECK path /pay")).collect();
+    let passed = |answer: &&Answer| matches!(answer, Answer::List(parts) if parts[0] == Answer::Integer(1));
+    assert_eq!(answers.iter().filter(passed).count(), 10);
+    assert_eq!(answers[0], told(1, "pay", [10, 9, -1, 200]));
+    assert_eq!(answers[14], told(0, "pay", [10, 0, 200, 2_000]));
+}
+
 #[test]
 fn nobody_knows_when_a_permit_comes_back() {
     let service = Running::under(POLICY);

@@ -3,7 +3,7 @@ mod json;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tollgate::policy::promise::{Promise, promises};
+use tollgate::policy::promise::{ANY_SPAN, Promise, promises};
 use tollgate::policy::{CounterChange, LoadError, Loaded, Plan, counter_changes};
 
 use crate::colours::Colours;
@@ -17,7 +17,7 @@ use crate::{answer, policy_file};
 ///
 /// The figures are the most that can pass for one key in any span of that
 /// length, with nothing given back, as long as the store has room for every
-/// key in use. What is wrong is told on stderr with its place in the file.
+/// key in use. A span includes its first instant and not its last. What is wrong is told on stderr with its place in the file.
 #[derive(Debug, Args)]
 #[command(after_long_help = JSON_HELP)]
 pub(crate) struct ValidateArguments {
@@ -53,9 +53,13 @@ The members of the JSON, which is written for an invalid policy too:
                          unlimited; limits[], which all hold at once
   limits[]               limit; algorithm; period_ms; most_in_period and
                          most_in_second {charged, warned}; queue {places,
-                         longest_wait_ms}; at_once {permits, lease_ms};
-                         longest_refusal_ms; while_store_fails (what each
-                         instance grants on its own: the same members)
+                         longest_wait_ms, unheld_in_period and unheld_in_second
+                         (over RESP and Envoy, where no answer is held back)};
+                         at_once {permits, warned (beyond them), lease_ms};
+                         longest_refusal_ms (at refusal_cost, the largest that
+                         can pass); never_above (what costs more never passes);
+                         while_store_fails (what each instance grants on its
+                         own: the same members)
   counter_changes[]      with --against only: strings, each of which says
                          whose counts start from zero or are not used any more";
 
@@ -96,7 +100,9 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Failure> {
 fn tell(arguments: &ValidateArguments, loaded: &Loaded) -> Result<(), Failure> {
     let blocks: Vec<String> = promises(&loaded.policy).iter().map(block).collect();
     if !blocks.is_empty() {
-        answer::print(&format!("{}\n", blocks.join("\n\n")))?;
+        let text = blocks.join("\n\n");
+        let spans = if text.contains("in any ") { format!("\n\n{ANY_SPAN}") } else { String::new() };
+        answer::print(&format!("{text}{spans}\n"))?;
     }
     warn(&loaded.warnings);
     let (rules, warnings) = (count(blocks.len(), "rule"), count(loaded.warnings.len(), "warning"));

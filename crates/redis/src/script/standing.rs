@@ -6,6 +6,9 @@ use tollgate_core::{Decision, Verdict};
 use super::replay::{Act, Replay, State, act_on, in_nanoseconds};
 use crate::call::{SlotCharge, Terms, View};
 
+/// A log of more than this is not kept.
+const MOST_BYTES: usize = 512;
+
 /// A key's state as its quota reads it, as far as it is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
@@ -56,15 +59,20 @@ impl Standing {
     }
 
     /// For how many microseconds nothing at all can be charged, because not even the smallest cost passes; `None` if
-    /// something may pass at any time.
+    /// something may pass at any time, or if it is too large to be kept.
     pub(crate) fn is_full_for(&self, terms: &Terms, now: u64) -> Option<u64> {
-        if self.known_up_to == 0 {
+        if self.known_up_to == 0 || self.is_large() {
             return None;
         }
         match self.decision(terms, now, 1).verdict {
             Verdict::Refused { retry_after } => retry_after,
             Verdict::Allowed { .. } | Verdict::NoRoom | Verdict::Impossible => None,
         }
+    }
+
+    /// Whether it would take too much to be kept for many keys: the front of a log that a large cost asked for.
+    fn is_large(&self) -> bool {
+        matches!(&self.state, State::Log(log) if log.heap_bytes() > MOST_BYTES)
     }
 
     fn decision(&self, terms: &Terms, now: u64, cost: u64) -> Decision {

@@ -178,7 +178,7 @@ impl Transport for Link {
             world.books.sent(self.instance, &call);
             let shard = world.shard_of(slot);
             let fate = world.fate(self.instance, shard);
-            // One that is held up longer than anybody waits goes its own way.
+            // A call that is late beyond every deadline is on a connection of its own.
             let is_on_time = fate.there.is_some_and(|there| there <= Duration::from_millis(20));
             (fate, is_on_time.then(|| world.queue_up(self.instance, shard)))
         };
@@ -218,7 +218,7 @@ async fn carry(
         let arrived = match turn {
             Some((before, arrived)) => {
                 if let Some(before) = before {
-                    // One that is gone is in nobody's way.
+                    // A call that is lost holds up no other.
                     let _ = before.await;
                 }
                 Some(arrived)

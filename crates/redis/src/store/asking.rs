@@ -75,7 +75,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Lets those who wait on a lane set out when it is time, whoever of them is still there.
+    /// Sends the checks that wait on a lane when it is time, also if the check that started the timer has given up.
     fn look_after(self: &Arc<Self>, timer: Timer) {
         let store = Arc::downgrade(self);
         self.runtime.spawn(async move {
@@ -220,8 +220,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// What the answer tells of its keys to those who come later. Where somebody was refused, the keys that are full
-    /// stay as they are.
+    /// Remembers what the answer tells of its keys. After a refusal, the keys that are full stay as they are.
     fn remember(
         &self,
         question: &Question,

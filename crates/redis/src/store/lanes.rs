@@ -72,7 +72,7 @@ pub(super) struct Timer {
 /// What became of a check that came to a lane.
 pub(super) enum Joined<T: Transport> {
     Departs(Departure<T>),
-    /// It waits. If it is the first, somebody must look after the time.
+    /// It waits. If it is the first, the caller must start a timer.
     Waits(Option<Timer>),
 }
 
@@ -144,7 +144,7 @@ impl<T: Transport> Lanes<T> {
         (Some(departure), None)
     }
 
-    /// All who wait set out, and nobody waits for calls any more that are overdue.
+    /// All waiting checks set out. Calls that are overdue are taken off the lane.
     fn depart(&self, group: &Group, lane: &mut Lane<T>, now: Instant) -> Departure<T> {
         let mut overdue = SmallVec::new();
         lane.under_way.retain(|call| {

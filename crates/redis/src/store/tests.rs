@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod joining;
 mod operator;
 
 use std::sync::{Arc, Mutex};

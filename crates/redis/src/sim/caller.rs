@@ -117,7 +117,8 @@ impl Caller {
             let mut world = locked(&self.world);
             let is_stale = world.books.may_be_stale(plan.instance, &target.key, within);
             let truth = world.stands(slot, &target, asked.cost);
-            if !is_stale && !(outcome.asked.contains(at) && says(&outcome.decisions[at], &truth, self.deadline)) {
+            let is_true = outcome.asked.contains(at) && says(&outcome.decisions[at], &truth, self.deadline);
+            if !is_stale && !is_true {
                 let what = format!("remembered what is not so: {plan:?} {outcome:?}, the truth for {at} is {truth:?}");
                 world.books.violate(what);
             }

@@ -1,5 +1,8 @@
 //! A policy on a shared store against the same policy in memory, at the same times: same action, same numbers.
 
+// Figures are for people.
+#![allow(clippy::print_stdout)]
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -59,9 +59,9 @@ impl Standing {
     }
 
     /// For how many microseconds nothing at all can be charged, because not even the smallest cost passes; `None` if
-    /// something may pass at any time, or if it is too large to be kept.
+    /// something may pass at any time.
     pub(crate) fn is_full_for(&self, terms: &Terms, now: u64) -> Option<u64> {
-        if self.known_up_to == 0 || self.is_large() {
+        if self.known_up_to == 0 {
             return None;
         }
         match self.decision(terms, now, 1).verdict {
@@ -71,7 +71,7 @@ impl Standing {
     }
 
     /// Whether it would take too much to be kept for many keys: the front of a log that a large cost asked for.
-    fn is_large(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         matches!(&self.state, State::Log(log) if log.heap_bytes() > MOST_BYTES)
     }
 

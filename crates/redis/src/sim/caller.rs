@@ -100,7 +100,7 @@ impl Caller {
         }
         let refusals = |at: usize| self.rules[plan.charges[at].0].options.refusals;
         let is_blocked = refusing.iter().any(|at| refusals(*at) == Refusals::Final);
-        if !is_blocked && (0..charges.len()).any(|at| refusals(at) == Refusals::Counted) {
+        if !is_blocked && (0..charges.len()).any(|at| matches!(refusals(at), Refusals::Counted | Refusals::Guarded)) {
             return self.violate(format!("remembered what must be counted: {plan:?} {outcome:?}"));
         }
         self.check_remembered(plan, charges, outcome);
@@ -111,7 +111,7 @@ impl Caller {
         for (at, asked) in charges.iter().enumerate() {
             let (slot, target) = self.stores[plan.instance].target(asked.limit, asked.key);
             let within = match self.rules[plan.charges[at].0].options.refusals {
-                Refusals::Counted | Refusals::Brief => Duration::from_millis(1_020),
+                Refusals::Counted | Refusals::Guarded | Refusals::Brief => Duration::from_millis(1_020),
                 Refusals::Final => Duration::from_secs(3_600),
             };
             let mut world = locked(&self.world);

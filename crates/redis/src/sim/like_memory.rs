@@ -260,6 +260,34 @@ fn blocked_client_is_told_the_later_of_block_and_limit() {
     });
 }
 
+/// The limit of a rule that blocks has room again, and is not charged while the block stands.
+#[test]
+fn blocked_client_is_answered_from_memory_although_its_limit_has_room() {
+    let policy = format!(
+        "{HEAD}  - name: login
+    key: user
+    limit: 5/s burst 5
+    on_limit: [ {{ after: 1 in 10min, action: block 15min }} ]\n"
+    );
+    in_virtual_time(async {
+        let pair = Pair::new(&policy);
+        for _ in 0..7 {
+            pair.alike(ALICE).await;
+        }
+        let (mut cached, mut instance) = (0, 0);
+        for _ in 0..100 {
+            sleep(Duration::from_millis(100)).await;
+            instance = 1 - instance;
+            for cost in [1, 2, 9] {
+                let verdict = pair.alike(Ask { instance, cost, ..ALICE }).await;
+                assert_eq!(verdict.action(), Action::Block);
+                cached += u32::from(verdict.source() == Source::Cached);
+            }
+        }
+        assert!(cached >= 270, "each instance asks about once a second: {cached} of 300 from memory");
+    });
+}
+
 #[test]
 fn remembered_refusal_tells_of_every_rule_that_matched() {
     let policy = format!(

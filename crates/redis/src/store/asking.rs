@@ -7,6 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tollgate_core::Charged;
+use tollgate_store::{Mode, Refusals};
 
 use super::Inner;
 use super::breakers::Watch;
@@ -15,9 +16,9 @@ use super::failure::Failure;
 use super::lanes::{Departure, Joined, Journey, Timer};
 use super::made::{Made, MadeCharge};
 use super::planted::Planted;
-use super::question::{Answer, Asker, Askers, Group, Question, Seen, SlotAnswer};
+use super::question::{Answer, Asker, Askers, Group, Origin, Question, Seen, SlotAnswer};
 use super::refusals::Full;
-use crate::call::{self, Call, Line, Reply, SlotCharge};
+use crate::call::{self, Call, Line, Reply};
 use crate::script::{Replayed, Standing, replay, standings};
 use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
 
@@ -220,7 +221,8 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Remembers what the answer tells of its keys. After a refusal, the keys that are full stay as they are.
+    /// Remembers what the answer tells of its keys. After a refusal, keys that nothing can be charged to stay as they
+    /// are.
     fn remember(
         &self,
         question: &Question,
@@ -239,13 +241,12 @@ impl<T: Transport> Inner<T> {
             .then(|| standings(&question.charges, seen.now, *passed, &seen.views))
             .flatten()
             .unwrap_or_default();
-        let mut known = known.into_iter();
-        for (charge, origin) in question.charges.iter().zip(&question.origins) {
+        for (at, (charge, origin)) in question.charges.iter().zip(&question.origins).enumerate() {
             // Where a key is charged twice, each stands in the other's way.
             let is_alone = question.charges.iter().filter(|other| other.target.key == charge.target.key).count() == 1;
-            let full = known.next().filter(|_| is_alone).and_then(|standing| {
-                let lasts = self.lasts(&standing, charge, seen.now)?;
-                Some(Full { standing, at_us: seen.now, sent_at, heard_at, lasts })
+            let full = known.get(at).filter(|standing| is_alone && !standing.is_large()).and_then(|standing| {
+                let lasts = self.lasts(question, at, &known, seen.now)?;
+                Some(Full { standing: standing.clone(), at_us: seen.now, sent_at, heard_at, lasts })
             });
             let is_changed = *passed > 0 && (charge.is_made() || charge.is_shadow());
             if is_refused || is_changed {
@@ -254,9 +255,22 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// How long a key stays full.
-    fn lasts(&self, standing: &Standing, charge: &SlotCharge, now_us: u64) -> Option<Duration> {
-        let lasts = Duration::from_micros(standing.is_full_for(&charge.target.terms, now_us)?);
+    /// How long nothing can be charged to a key: because it is full, or because all guards before it refuse.
+    fn lasts(&self, question: &Question, at: usize, known: &[Standing], now_us: u64) -> Option<Duration> {
+        let is_full_for = |at: usize| known[at].is_full_for(&question.charges[at].target.terms, now_us);
+        let (charge, origin) = (&question.charges[at], &question.origins[at]);
+        let mut lasts_us = is_full_for(at);
+        if origin.limit.0.options.refusals == Refusals::Guarded && charge.cost > 0 {
+            let is_guard = |other: &usize| {
+                let Origin { limit, key } = &question.origins[*other];
+                let is_final = limit.0.options.refusals == Refusals::Final;
+                is_final && *key == origin.key && question.charges[*other].mode == Mode::Guard
+            };
+            // `None` is less than any time, so a guard that lets pass is the shortest.
+            let guarded_us = (0..known.len()).filter(is_guard).map(is_full_for).min().flatten();
+            lasts_us = lasts_us.max(guarded_us);
+        }
+        let lasts = Duration::from_micros(lasts_us?);
         Some(if self.is_planted(Planted::RememberTooLong) { lasts * 3 } else { lasts })
     }
 

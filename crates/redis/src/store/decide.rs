@@ -56,7 +56,9 @@ impl<T: Transport> Inner<T> {
             return None;
         }
         // Where violations are counted, the server must hear of it; except behind a block, where nothing is counted.
-        let is_counted = |asked: &KeyedCharge<'_, RedisLimit>| asked.limit.0.options.refusals == Refusals::Counted;
+        let is_counted = |asked: &KeyedCharge<'_, RedisLimit>| {
+            matches!(asked.limit.0.options.refusals, Refusals::Counted | Refusals::Guarded)
+        };
         let must_ask = !refusing.contains(&Refusals::Final) && charges.iter().any(is_counted);
         if must_ask && !self.is_planted(Planted::RememberWhereCounted) {
             return None;

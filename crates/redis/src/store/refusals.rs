@@ -1,8 +1,8 @@
 //! Keys that are known to be full, so that refusals are answered without asking again.
 //!
-//! While a key has no room for a cost of 1, nothing can be charged to it, by no instance and under no cost. So its
-//! state stays as it was seen, and the answer to every cost follows from it, with all its numbers. As soon as
-//! something could pass, or something is given back, nothing is known any more.
+//! While a key has no room for a cost of 1, nothing can be charged to it, by no instance and under no cost. The same
+//! holds while a block stands before it. So its state stays as it was seen, and the answer to every cost follows from
+//! it, with all its numbers. As soon as something could pass, or something is given back, nothing is known any more.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ struct Known {
     until: Instant,
 }
 
-/// A key that had no room left.
+/// A key that nothing can be charged to.
 #[derive(Clone, Debug)]
 pub(crate) struct Full {
     pub(crate) standing: Standing,
@@ -59,7 +59,7 @@ pub(crate) struct Full {
     pub(crate) sent_at: Instant,
     /// When the answer came: what is known is at least as old.
     pub(crate) heard_at: Instant,
-    /// How long it stays full if nothing is given back.
+    /// How long that lasts if nothing is given back.
     pub(crate) lasts: Duration,
 }
 
@@ -115,7 +115,7 @@ impl KnownRefusals {
         }
         let Some(seen) = full else { return };
         let lasts = match limit.0.options.refusals {
-            Refusals::Brief | Refusals::Counted => seen.lasts.min(BRIEF),
+            Refusals::Brief | Refusals::Counted | Refusals::Guarded => seen.lasts.min(BRIEF),
             Refusals::Final => seen.lasts,
         };
         let until = seen.sent_at + lasts;
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_may_be_given_back_or_is_counted_is_believed_for_a_second() {
-        for refusals in [Refusals::Brief, Refusals::Counted] {
+        for refusals in [Refusals::Brief, Refusals::Counted, Refusals::Guarded] {
             let now = Instant::now();
             let (known, limit) = known(refusals, now);
             assert!(known.find(&limit, b"alice", 2, now + ms(999)).is_some());

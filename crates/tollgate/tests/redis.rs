@@ -177,8 +177,9 @@ async fn whoever_is_blocked_is_told_so_by_every_number() {
     let (one, _) = connect(&policy(&server)).await;
     let (other, _) = connect(&policy(&server)).await;
     let alice = [("user", "alice")];
-    for _ in 0..3 {
-        one.decide(&request("/login", &alice)).await;
+    // With that the other rule is used up, too: only what is wholly known is remembered.
+    for path in ["/", "/login", "/login", "/login"] {
+        one.decide(&request(path, &alice)).await;
     }
     let mut sources = Vec::new();
     for limiter in [&one, &other, &other] {
@@ -187,7 +188,9 @@ async fn whoever_is_blocked_is_told_so_by_every_number() {
         assert_eq!((verdict.action(), verdict.rule()), (Action::Block, Some("login")));
         assert_eq!((decision.limit, decision.remaining), (1, 0));
         assert_eq!(verdict.retry_after(), decision.retry_after().map(Duration::from_nanos));
-        assert!(verdict.retry_after().unwrap() > Duration::from_secs(890));
+        // The limit stands longer than the block.
+        assert!(verdict.retry_after().unwrap() > Duration::from_secs(3500));
+        assert_eq!(verdict.states().len(), 2);
         assert!(Some(decision.reset_after) >= decision.retry_after());
         sources.push(verdict.source());
     }

@@ -1,9 +1,12 @@
 //! Servers, links to them, and all that can happen on the way.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
+use tollgate_core::Decision;
 
 use super::books::Books;
 use super::shard::Shard;
@@ -26,6 +29,8 @@ pub(super) struct World {
     pub(super) faults_per_mille: u32,
     /// Which instance cannot reach which shard, and until when.
     partitions: Vec<(usize, usize, Instant)>,
+    /// When the last call of an instance to a shard has arrived there.
+    last_sent: HashMap<(usize, usize), oneshot::Receiver<()>>,
 }
 
 pub(super) type SharedWorld = Arc<Mutex<World>>;
@@ -63,6 +68,7 @@ impl World {
             began: Instant::now(),
             faults_per_mille,
             partitions: Vec::new(),
+            last_sent: HashMap::new(),
         }
     }
 
@@ -83,9 +89,17 @@ impl World {
         self.shards.len()
     }
 
-    pub(super) fn would_refuse(&mut self, slot: Slot, target: &Target, cost: u64) -> bool {
+    /// What a server would say of a charge now, in microseconds.
+    pub(super) fn stands(&mut self, slot: Slot, target: &Target, cost: u64) -> Decision {
         let (shard, now) = (self.shard_of(slot), self.now_us());
-        self.shards[shard].would_refuse(target, cost, now)
+        self.shards[shard].stands(target, cost, now)
+    }
+
+    /// Who goes before a call on the way from an instance to a shard, and how the next hears that it has arrived: what
+    /// was sent first on a connection arrives first.
+    fn queue_up(&mut self, instance: usize, shard: usize) -> Turn {
+        let (arrived, hears) = oneshot::channel();
+        (self.last_sent.insert((instance, shard), hears), arrived)
     }
 
     /// A server begins anew with nothing.
@@ -146,7 +160,7 @@ impl World {
             // Late, on the way back or there.
             5 => Fate { back: self.ms(12, 40), ..healthy },
             6 => Fate { back: self.ms(50, 500), ..healthy },
-            _ => Fate { there: Some(self.ms(20, 200)), ..healthy },
+            _ => Fate { there: Some(self.ms(21, 200)), ..healthy },
         }
     }
 }
@@ -159,11 +173,14 @@ pub(super) struct Link {
 
 impl Transport for Link {
     fn send(&self, slot: Slot, call: Call, _deadline: Instant, done: Done) {
-        let fate = {
+        let (fate, turn) = {
             let mut world = locked(&self.world);
             world.books.sent(self.instance, &call);
             let shard = world.shard_of(slot);
-            world.fate(self.instance, shard)
+            let fate = world.fate(self.instance, shard);
+            // A call that is late beyond every deadline is on a connection of its own.
+            let is_on_time = fate.there.is_some_and(|there| there <= Duration::from_millis(20));
+            (fate, is_on_time.then(|| world.queue_up(self.instance, shard)))
         };
         let (world, instance) = (Arc::clone(&self.world), self.instance);
         if let (None, true, Heard::Trouble(trouble)) = (fate.there, fate.back.is_zero(), fate.heard) {
@@ -171,7 +188,7 @@ impl Transport for Link {
             locked(&world).books.failed(instance, &call, trouble.executed);
             return done.hear(Err(trouble));
         }
-        tokio::spawn(carry(world, instance, slot, call, fate, done));
+        tokio::spawn(carry(world, instance, slot, call, (fate, turn), done));
     }
 
     fn slot(&self, tag: &[u8]) -> Slot {
@@ -183,15 +200,38 @@ impl Transport for Link {
     }
 }
 
-async fn carry(world: SharedWorld, instance: usize, slot: Slot, call: Call, fate: Fate, done: Done) {
+/// Who goes before a call, and how the next hears that it has arrived.
+type Turn = (Option<oneshot::Receiver<()>>, oneshot::Sender<()>);
+
+async fn carry(
+    world: SharedWorld,
+    instance: usize,
+    slot: Slot,
+    call: Call,
+    (fate, turn): (Fate, Option<Turn>),
+    done: Done,
+) {
     let mut deeds = Vec::new();
     let mut reply = None;
     if let Some(there) = fate.there {
         sleep(there).await;
+        let arrived = match turn {
+            Some((before, arrived)) => {
+                if let Some(before) = before {
+                    // A call that is lost holds up no other.
+                    let _ = before.await;
+                }
+                Some(arrived)
+            }
+            None => None,
+        };
         let mut world = locked(&world);
         let (shard, now) = (world.shard_of(slot), world.now_us());
         reply = Some(world.shards[shard].execute(&call, now, &mut deeds));
         world.books.executed(instance, &deeds);
+        if let Some(arrived) = arrived {
+            let _ = arrived.send(());
+        }
     }
     sleep(fate.back).await;
     match (fate.heard, reply) {

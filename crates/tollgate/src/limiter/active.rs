@@ -157,14 +157,20 @@ const VIOLATIONS: LimitOptions = LimitOptions { on_failure: OnFailure::Closed, r
 const BLOCK: LimitOptions = LimitOptions { on_failure: OnFailure::Open, refusals: Refusals::Final };
 
 fn options(rule: &PlannedRule, planned: &PlannedQuota) -> LimitOptions {
-    let is_counted = planned.quota.kind() == AlgorithmKind::Concurrency || rule.on_limit.is_some();
+    let refusals = match rule.on_limit {
+        _ if planned.quota.kind() == AlgorithmKind::Concurrency => Refusals::Counted,
+        // A shadow rule has no guard.
+        Some(on_limit) if on_limit.block.is_some() && !rule.shadow => Refusals::Guarded,
+        Some(_) => Refusals::Counted,
+        None => Refusals::Brief,
+    };
     LimitOptions {
         on_failure: match rule.on_failure {
             model::OnFailure::Open => OnFailure::Open,
             model::OnFailure::Closed => OnFailure::Closed,
             model::OnFailure::Local => OnFailure::Local { share: rule.fallback_share },
         },
-        refusals: if is_counted { Refusals::Counted } else { Refusals::Brief },
+        refusals,
     }
 }
 

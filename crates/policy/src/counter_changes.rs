@@ -79,9 +79,8 @@ pub fn counter_changes(before: &Plan, now: &Plan) -> Vec<CounterChange> {
     }
     let is_gone = |name: &str| now.rule_named(name).is_none();
     let gone = before.rules().iter().filter(|rule| is_gone(&rule.name));
-    changes.extend(
-        gone.map(|rule| CounterChange { rule: rule.name.to_string(), kind: CounterChangeKind::RemovedRule }),
-    );
+    changes
+        .extend(gone.map(|rule| CounterChange { rule: rule.name.to_string(), kind: CounterChangeKind::RemovedRule }));
     changes
 }
 
@@ -110,7 +109,10 @@ impl fmt::Display for CounterChange {
                 write!(f, "rule `{rule}`: the limit counted as `{counter}` is new and starts with no counts")
             }
             CounterChangeKind::RemovedLimit { counter } => {
-                write!(f, "rule `{rule}`: the limit counted as `{counter}` is gone, and its counts are not used any more")
+                write!(
+                    f,
+                    "rule `{rule}`: the limit counted as `{counter}` is gone, and its counts are not used any more"
+                )
             }
         }
     }
@@ -156,10 +158,7 @@ mod tests {
         let before = [per_user().limit("10/h")];
         assert_eq!(
             changes(&before, &[rule("web").per("user").limit("10/h")]),
-            [
-                "rule `web` is new and starts with no counts",
-                "rule `api` is gone, and its counts are not used any more"
-            ]
+            ["rule `web` is new and starts with no counts", "rule `api` is gone, and its counts are not used any more"]
         );
         assert_eq!(
             changes(&before, &[rule("api").per("client_ip").limit("10/h")]),

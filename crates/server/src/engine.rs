@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use tollgate::policy::{CounterChange, Met, counter_changes};
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::promise::{Promise, promises};
 use tollgate::policy::published::Published;
+use tollgate::policy::{CounterChange, Met, counter_changes};
 use tollgate::redis::StoreEvent;
 use tollgate::{
     AlgorithmKind, AskedTogether, CheckedPolicy, Clock, Decision, LimitOptions, Limiter, LimiterError, Permit, Quota,

@@ -36,6 +36,9 @@ pub(crate) trait Held {
 
     /// Whether it may be forgotten while it is live. Permits that are out may not.
     const EVICTABLE: bool = true;
+
+    /// Whether another quota could count what it holds although its time has passed.
+    const OUTLIVES_ITS_TIME: bool = false;
 }
 
 impl Held for tollgate_core::WindowState {
@@ -52,6 +55,9 @@ impl Held for Log {
     fn heap_bytes(&self) -> usize {
         Log::heap_bytes(self)
     }
+
+    /// A log does not know its window: under a longer one its charges would count again.
+    const OUTLIVES_ITS_TIME: bool = true;
 }
 impl Held for tollgate_core::Leases {
     fn heap_bytes(&self) -> usize {
@@ -164,11 +170,16 @@ impl<S: Default + Held> LockedTable<S> {
             }
             return Ok(output);
         };
+        let is_over = S::OUTLIVES_ITS_TIME && shard.slots[at].free_at <= now;
         if !writes {
-            return Ok(change(&mut shard.slots[at].state, now).0);
+            let state = if is_over { &mut S::default() } else { &mut shard.slots[at].state };
+            return Ok(change(state, now).0);
         }
         let before = shard.slots[at].state.heap_bytes();
         let slot = &mut shard.slots[at];
+        if is_over {
+            slot.state = S::default();
+        }
         let (output, free_at) = change(&mut slot.state, now);
         slot.free_at = free_at;
         let after = slot.state.heap_bytes();

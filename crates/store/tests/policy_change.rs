@@ -190,7 +190,11 @@ fn receipts_from_before_another_algorithm_mint_nothing() {
         assert!(store.peek(&new, "ann").remaining <= 5, "{before} to {after}: at most the 3 given back");
         let before_settling = store.peek(&new, "ann").remaining;
         store.settle(settled.unwrap(), 5);
-        assert_eq!(store.peek(&new, "ann").remaining, before_settling - 2, "{before} to {after}: an overrun is charged");
+        assert_eq!(
+            store.peek(&new, "ann").remaining,
+            before_settling - 2,
+            "{before} to {after}: an overrun is charged"
+        );
         assert_eq!(store.stats().live_keys, 1);
     }
 }

@@ -433,6 +433,8 @@ impl Algorithm for Bucket {
     }
 
     fn carried(&self, used: u64, now: u64) -> BucketState {
-        if used == 0 { BucketState::default() } else { state_at(now, self.times(used.min(self.limit)).min(self.ceiling)) }
+        // A queue's state holds one more than the queue takes.
+        let most = if self.queues { self.tokens_wide(self.ceiling) } else { self.limit };
+        if used == 0 { BucketState::default() } else { state_at(now, self.times(used.min(most))) }
     }
 }

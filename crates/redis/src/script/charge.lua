@@ -359,9 +359,6 @@ if families % 2 == 1 then
   function bucket.carry(charge, used)
     local quota = exactly().quota_of(charge.prefix)
     local ticks, part = exact.times(quota, math.min(used, quota.limit))
-    if exact.is_less(quota.ceiling, quota.ceiling_part, ticks, part) then
-      ticks, part = quota.ceiling, quota.ceiling_part
-    end
     return { prefix = charge.prefix, tat = now + ticks, part = part, is_wide = quota.den > 1 }
   end
 
@@ -1022,7 +1019,16 @@ if families % 16 >= 8 then
     charge.head, charge.oldest, charge.newest, charge.used = key.head, key.oldest, key.newest, key.used
   end
 
-  log.refuse = install
+  -- A log does not say which window it was written under, but the key's time to live does: under another one it
+  -- must live for another time, though nothing in it changes. (Without the right to ask, it is written each time.)
+  function log.refuse(key, charge)
+    install(key, charge)
+    if key.used > 0 and not key.is_changed then
+      local left = redis.pcall('PTTL', KEYS[key.number])
+      local needed = floor((key.newest + charge.window - now + 999) / 1000) + grace
+      key.is_changed = type(left) ~= 'number' or left < needed - 1 or left > needed + 1
+    end
+  end
 
   function log.note(key, charge)
     tidy(key, charge)
@@ -1379,7 +1385,7 @@ local function record(number, family, charge, is_receipt)
   if before then
     key.is_changed, key.is_known = before.is_changed, before.is_known
   end
-  key.rules, key.family = rules, family
+  key.rules, key.family, key.number = rules, family, number
   records[number] = key
   return key
 end

@@ -54,7 +54,7 @@ mod prefix;
 mod replay;
 mod standing;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use decode::decode;
 pub(crate) use encode::{Encoded, encode};

@@ -11,6 +11,7 @@ mod caller;
 mod like_memory;
 mod met;
 mod plan;
+mod policy_changes;
 mod replayed;
 mod round_trip;
 mod rule;

@@ -79,15 +79,31 @@ impl Stored {
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    Look { cost: u64 },
-    Check { cost: u64 },
+    Look {
+        cost: u64,
+    },
+    Check {
+        cost: u64,
+    },
     /// What a refusal writes: a state carried over, a clock followed.
     Refuse,
-    Force { cost: u64 },
-    GiveBack { charged: Charged, amount: u64 },
-    Credit { cost: u64 },
-    Settle { charged: Charged, true_cost: u64 },
-    Renew { charged: Charged },
+    Force {
+        cost: u64,
+    },
+    GiveBack {
+        charged: Charged,
+        amount: u64,
+    },
+    Credit {
+        cost: u64,
+    },
+    Settle {
+        charged: Charged,
+        true_cost: u64,
+    },
+    Renew {
+        charged: Charged,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -256,3 +256,16 @@ fn the_script_is_small_enough_to_send() {
     // It travels only when a server does not know it; a few packets of it are no burden.
     assert!(SOURCE.len() < 65_536, "{}", SOURCE.len());
 }
+
+#[test]
+fn log_that_refuses_under_a_longer_window_lives_as_long_as_that_window() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let log = |rate: &str| target("log", Quota::sliding_window_log(rate.parse().unwrap()).unwrap());
+    let decide =
+        |target: &Target, times| Call { lines: vec![Line::Decide { times, charges: smallvec![charge(target, 1)] }] };
+    client.call(&decide(&log("3/min"), 3), None);
+    assert!(client.integer(&[b"PTTL", b"log"]) <= 60_000);
+    client.call(&decide(&log("3/h"), 1), None);
+    assert!(client.integer(&[b"PTTL", b"log"]) > 3_500_000, "all three count for an hour now");
+}

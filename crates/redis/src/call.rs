@@ -22,6 +22,14 @@ pub(crate) struct Call {
     pub(crate) lines: Vec<Line>,
 }
 
+impl Call {
+    /// Whether it must not be begun after its deadline, because the requests that it charges have been answered
+    /// otherwise by then. What gives back, settles, renews or resets is as right late as in time.
+    pub(crate) fn expires(&self) -> bool {
+        self.lines.iter().any(|line| matches!(line, Line::Decide { .. } | Line::Force { .. }))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Line {
     /// `times` requests alike, one after the other, each of them all or

@@ -7,14 +7,16 @@ use crate::call::{Call, Reply};
 /// Carries calls to the shards that own their slots.
 ///
 /// It sends a call at most once, unless the server has said that it was not
-/// carried out: moved, loading, unknown script. What may have been carried out
+/// carried out: moved, loading, unknown script, too late. What may have been carried out
 /// is never sent again.
 pub(crate) trait Transport: Send + Sync + 'static {
     /// Sends a call and returns at once. `done` hears what became of it, on any
     /// thread, and possibly before this returns: nobody may hold a lock here
     /// that hearing takes. What is not on its way by `deadline` is not sent any
     /// more. What is on its way hears its answer, however late, or the loss of
-    /// its connection: whoever waits looks at the time.
+    /// its connection: whoever waits looks at the time. A server that comes to a
+    /// call that [expires](Call::expires) after `deadline` and a margin does
+    /// nothing, and says so.
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done);
 
     /// Where keys with this hash tag live. Without a cluster, all in one slot.

@@ -234,6 +234,14 @@ impl Books {
         *self.uncounted.entry((instance, key.clone())).or_default() += cost;
     }
 
+    /// All is quiet: no more was charged without anybody hearing of it than is said to be uncertain.
+    pub(super) fn check_uncertain(&mut self, uncertain: u64) {
+        let untold: u64 = self.classes.values().map(|class| u64::from(class.made - class.told)).sum();
+        if untold > uncertain {
+            self.violate(format!("{untold} charges that nobody was told of, and {uncertain} said to be uncertain"));
+        }
+    }
+
     /// All is quiet: nothing that was charged for nobody is left, as far as messages arrived.
     pub(super) fn close(&mut self) {
         let mut found = None;

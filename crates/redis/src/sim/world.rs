@@ -6,10 +6,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::books::Books;
-use super::shard::Shard;
-use crate::call::{Call, Target};
+use super::shard::{Deed, Shard};
+use crate::call::{Call, Reply, Target};
+use crate::store::planted::Planted;
 use crate::store::random::Random;
 use crate::transport::{Cause, Done, Executed, ShardId, Slot, Transport, Trouble};
+use crate::wire::MARGIN;
 
 /// The server's clock at the beginning, in microseconds since 1970.
 pub(super) const BEGAN_US: u64 = 1_700_000_000_000_000;
@@ -26,6 +28,7 @@ pub(super) struct World {
     pub(super) faults_per_mille: u32,
     /// Which instance cannot reach which shard, and until when.
     partitions: Vec<(usize, usize, Instant)>,
+    planted: Option<Planted>,
 }
 
 pub(super) type SharedWorld = Arc<Mutex<World>>;
@@ -42,6 +45,8 @@ struct Fate {
     /// From there until it is heard again.
     back: Duration,
     heard: Heard,
+    /// What is heard is heard before the server comes to it: `back` after it was sent.
+    is_heard_first: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +58,13 @@ enum Heard {
 }
 
 impl World {
-    pub(super) fn new(random: Random, shards: usize, slots: u16, faults_per_mille: u32) -> World {
+    pub(super) fn new(
+        random: Random,
+        shards: usize,
+        slots: u16,
+        faults_per_mille: u32,
+        planted: Option<Planted>,
+    ) -> World {
         World {
             random,
             books: Books::default(),
@@ -63,6 +74,7 @@ impl World {
             began: Instant::now(),
             faults_per_mille,
             partitions: Vec::new(),
+            planted,
         }
     }
 
@@ -123,30 +135,37 @@ impl World {
         let now = Instant::now();
         let is_parted = self.partitions.iter().any(|part| (part.0, part.1) == (instance, shard) && now < part.2);
         let (there, back) = (self.ms(0, 4), self.ms(0, 4));
-        let healthy = Fate { there: Some(there), back, heard: Heard::Answer };
+        let healthy = Fate { there: Some(there), back, heard: Heard::Answer, is_heard_first: false };
         let never = |executed: Executed| Heard::Trouble(Trouble { cause: Cause::Connection, executed });
         if is_parted {
             return match self.random.below(3) {
-                0 => Fate { there: None, back: self.ms(1, 100), heard: never(Executed::Unknown) },
-                _ => Fate { there: None, back: self.ms(0, 3), heard: never(Executed::No) },
+                0 => Fate { there: None, back: self.ms(1, 100), heard: never(Executed::Unknown), ..healthy },
+                _ => Fate { there: None, back: self.ms(0, 3), heard: never(Executed::No), ..healthy },
             };
         }
         if self.random.below(1_000) >= self.faults_per_mille {
             return healthy;
         }
-        match self.random.below(8) {
+        match self.random.below(9) {
             // Not sent.
-            0 => Fate { there: None, back: Duration::ZERO, heard: never(Executed::No) },
-            1 => Fate { there: None, back: self.ms(1, 10), heard: never(Executed::No) },
+            0 => Fate { there: None, back: Duration::ZERO, heard: never(Executed::No), ..healthy },
+            1 => Fate { there: None, back: self.ms(1, 10), heard: never(Executed::No), ..healthy },
             // Lost on the way there.
-            2 => Fate { there: None, back: self.ms(1, 300), heard: never(Executed::Unknown) },
+            2 => Fate { there: None, back: self.ms(1, 300), heard: never(Executed::Unknown), ..healthy },
             // Lost on the way back.
             3 => Fate { back: self.ms(1, 300), heard: never(Executed::Unknown), ..healthy },
             4 => Fate { back: self.ms(1, 50), heard: Heard::Dropped, ..healthy },
             // Late, on the way back or there.
             5 => Fate { back: self.ms(12, 40), ..healthy },
             6 => Fate { back: self.ms(50, 500), ..healthy },
-            _ => Fate { there: Some(self.ms(20, 200)), ..healthy },
+            7 => Fate { there: Some(self.ms(20, 200)), ..healthy },
+            // The server stands still, the connection is given up, and then it comes to what it was sent.
+            _ => Fate {
+                there: Some(self.ms(20, 400)),
+                back: self.ms(1, 100),
+                heard: never(Executed::Unknown),
+                is_heard_first: true,
+            },
         }
     }
 }
@@ -158,7 +177,7 @@ pub(super) struct Link {
 }
 
 impl Transport for Link {
-    fn send(&self, slot: Slot, call: Call, _deadline: Instant, done: Done) {
+    fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done) {
         let fate = {
             let mut world = locked(&self.world);
             world.books.sent(self.instance, &call);
@@ -171,7 +190,7 @@ impl Transport for Link {
             locked(&world).books.failed(instance, &call, trouble.executed);
             return done.hear(Err(trouble));
         }
-        tokio::spawn(carry(world, instance, slot, call, fate, done));
+        tokio::spawn(Passage { world, instance, slot, call, deadline, fate }.carry(done));
     }
 
     fn slot(&self, tag: &[u8]) -> Slot {
@@ -183,26 +202,58 @@ impl Transport for Link {
     }
 }
 
-async fn carry(world: SharedWorld, instance: usize, slot: Slot, call: Call, fate: Fate, done: Done) {
-    let mut deeds = Vec::new();
-    let mut reply = None;
-    if let Some(there) = fate.there {
-        sleep(there).await;
-        let mut world = locked(&world);
-        let (shard, now) = (world.shard_of(slot), world.now_us());
-        reply = Some(world.shards[shard].execute(&call, now, &mut deeds));
-        world.books.executed(instance, &deeds);
+/// A call on its way.
+#[derive(Clone)]
+struct Passage {
+    world: SharedWorld,
+    instance: usize,
+    slot: Slot,
+    call: Call,
+    deadline: Instant,
+    fate: Fate,
+}
+
+impl Passage {
+    async fn carry(self, done: Done) {
+        let mut reached = (None, Vec::new());
+        match self.fate.there {
+            Some(there) if self.fate.is_heard_first => {
+                tokio::spawn(self.clone().reach(there));
+            }
+            Some(there) => reached = self.clone().reach(there).await,
+            None => {}
+        }
+        sleep(self.fate.back).await;
+        let too_late = Trouble { cause: Cause::Timeout, executed: Executed::No };
+        let heard = match (self.fate.heard, reached) {
+            (Heard::Answer, (Some(reply), deeds)) => {
+                locked(&self.world).books.told(self.instance, &deeds);
+                return done.hear(Ok(reply));
+            }
+            (Heard::Dropped, _) => return drop(done),
+            (Heard::Trouble(trouble), _) => trouble,
+            (Heard::Answer, (None, _)) => too_late,
+        };
+        locked(&self.world).books.failed(self.instance, &self.call, heard.executed);
+        done.hear(Err(heard));
     }
-    sleep(fate.back).await;
-    match (fate.heard, reply) {
-        (Heard::Answer, Some(reply)) => {
-            locked(&world).books.told(instance, &deeds);
-            done.hear(Ok(reply));
+
+    /// The server carries it out, unless it has expired.
+    async fn reach(self, there: Duration) -> (Option<Reply>, Vec<Deed>) {
+        sleep(there).await;
+        let mut deeds = Vec::new();
+        let mut world = locked(&self.world);
+        let is_late = self.call.expires() && Instant::now() > self.deadline + MARGIN;
+        if is_late && world.planted != Some(Planted::RunExpired) {
+            return (None, deeds);
         }
-        (Heard::Trouble(trouble), _) => {
-            locked(&world).books.failed(instance, &call, trouble.executed);
-            done.hear(Err(trouble));
+        let (shard, now) = (world.shard_of(self.slot), world.now_us());
+        let reply = world.shards[shard].execute(&self.call, now, &mut deeds);
+        world.books.executed(self.instance, &deeds);
+        let is_charged = deeds.iter().any(|deed| matches!(deed, Deed::Charged { .. }));
+        if is_late && is_charged && !matches!(self.fate.heard, Heard::Answer) {
+            world.books.violate(format!("{} charges what it has given up, and does not hear of it", self.instance));
         }
-        (Heard::Dropped | Heard::Answer, _) => drop(done),
+        (Some(reply), deeds)
     }
 }

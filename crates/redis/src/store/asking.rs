@@ -121,7 +121,8 @@ impl<T: Transport> Inner<T> {
         if let Some((group, number)) = &lane {
             self.lanes.departed(group, *number, &watch);
         }
-        let debts = self.take_debts(&question, sent_at);
+        // A server that stands still would leave it open whether they are paid.
+        let debts = if watch.is_shard_silent { SmallVec::new() } else { self.take_debts(&question, sent_at) };
         let call = call_for(&question, askers.len(), &debts);
         self.counters.calls.add(1);
         let slot = question.slot;
@@ -144,6 +145,7 @@ impl<T: Transport> Inner<T> {
     fn arrived(self: &Arc<Self>, flight: Flight<T>, answered: Answered) {
         let now = Instant::now();
         let Flight { question, askers, lane, sent_at, watch, debts } = flight;
+        self.call_heard_of(&watch, now);
         let times = askers.len() as u32;
         self.counters.call_durations.observe(now.saturating_duration_since(sent_at));
         let understood = answered.and_then(|reply| understand(&question, times, debts.len(), &reply));
@@ -161,6 +163,10 @@ impl<T: Transport> Inner<T> {
             }
             Err(trouble) => {
                 self.call_failed(&watch, Failure::Trouble(trouble.cause), now);
+                if trouble.executed == Executed::Unknown {
+                    let each = question.charges.iter().filter(|charge| charge.is_made() || charge.is_shadow()).count();
+                    self.counters.uncertain_charges.add(u64::from(times) * each as u64 + debts.len() as u64);
+                }
                 // What may have been charged is not owed any more.
                 if trouble.executed == Executed::No || self.is_planted(Planted::DoubleDebt) {
                     self.owe_again(&debts, now);

@@ -1,7 +1,7 @@
 //! The breakers of all shards, and the probes that close them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -29,8 +29,16 @@ pub(super) struct Watch {
     shard: ShardId,
     ticket: Ticket,
     pub(super) deadline: Instant,
+    /// Whether its shard leaves other calls unanswered beyond their deadlines.
+    pub(super) is_shard_silent: bool,
     is_counted: AtomicBool,
+    progress: AtomicU8,
 }
+
+/// How far a call has come: nothing is heard of it yet, nothing was heard by its deadline, or it is over.
+const UNDER_WAY: u8 = 0;
+const OVERDUE: u8 = 1;
+const HEARD_OF: u8 = 2;
 
 impl Breakers {
     pub(super) fn new(settings: BreakerSettings, seed: u64) -> Breakers {
@@ -61,8 +69,18 @@ impl<T: Transport> Inner<T> {
     /// Lets a call to a slot through, to be answered by `deadline`.
     pub(super) fn admit(&self, slot: Slot, now: Instant, deadline: Instant) -> Option<Arc<Watch>> {
         let shard = self.transport.shard(slot);
-        let ticket = self.breakers.with(shard, now, |breaker| breaker.admit(now))?;
-        Some(Arc::new(Watch { slot, shard, ticket, deadline, is_counted: AtomicBool::new(false) }))
+        let admitted =
+            self.breakers.with(shard, now, |breaker| breaker.admit(now).map(|ticket| (ticket, breaker.overdue > 0)));
+        let (ticket, is_shard_silent) = admitted?;
+        let (is_counted, progress) = (AtomicBool::new(false), AtomicU8::new(UNDER_WAY));
+        Some(Arc::new(Watch { slot, shard, ticket, deadline, is_shard_silent, is_counted, progress }))
+    }
+
+    /// A call is over: it was answered, or its connection is lost.
+    pub(super) fn call_heard_of(&self, watch: &Watch, now: Instant) {
+        if watch.progress.swap(HEARD_OF, Ordering::Relaxed) == OVERDUE {
+            self.breakers.with(watch.shard, now, |breaker| breaker.overdue -= 1);
+        }
     }
 
     /// A call was answered. Too late is a failure like any other.
@@ -86,7 +104,12 @@ impl<T: Transport> Inner<T> {
             return;
         }
         self.counters.failed(failure);
-        let change = self.breakers.with(watch.shard, now, |breaker| breaker.failed(watch.ticket, now));
+        let progress = &watch.progress;
+        let is_overdue = progress.compare_exchange(UNDER_WAY, OVERDUE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let change = self.breakers.with(watch.shard, now, |breaker| {
+            breaker.overdue += i32::from(is_overdue);
+            breaker.failed(watch.ticket, now)
+        });
         if change == Some(Change::Opened) {
             self.counters.breakers_opened.add(1);
             let server = self.server_name(watch.shard);

@@ -27,6 +27,9 @@ pub struct StoreStats {
     pub refunds: u64,
     /// Charges of which nobody knows whether giving them back arrived.
     pub lost_refunds: u64,
+    /// Charges, and payments of debts, of which nobody knows whether they were made: the connection was lost before
+    /// an answer came. At most so many are counted twice, or were counted for a request that was refused.
+    pub uncertain_charges: u64,
     /// Charges that passed because the store failed.
     pub fallbacks_open: u64,
     /// Charges that were refused because the store failed.
@@ -128,6 +131,7 @@ pub(super) struct Counters {
     pub(super) cached_refusals: Counter,
     pub(super) refunds: Counter,
     pub(super) lost_refunds: Counter,
+    pub(super) uncertain_charges: Counter,
     fallbacks: [Counter; 3],
     troubles: [Counter; CAUSES.len()],
     pub(super) breakers_opened: Counter,
@@ -185,6 +189,7 @@ impl Counters {
             cached_refusals: self.cached_refusals.read(),
             refunds: self.refunds.read(),
             lost_refunds: self.lost_refunds.read(),
+            uncertain_charges: self.uncertain_charges.read(),
             fallbacks_open: self.fallbacks[0].read(),
             fallbacks_closed: self.fallbacks[1].read(),
             fallbacks_local: self.fallbacks[2].read(),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod operator;
+mod stalls;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

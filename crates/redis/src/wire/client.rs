@@ -24,7 +24,7 @@ use crate::transport::{Servers, ShardId, Slot, Trouble};
 /// It starts without waiting for anybody: while no server can be reached, calls
 /// hear so. All connections end when it is dropped.
 pub(crate) struct Client {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     scout: Option<JoinHandle<()>>,
     /// The servers as they were named.
     named: Vec<String>,

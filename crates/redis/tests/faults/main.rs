@@ -11,5 +11,6 @@ mod memory;
 mod outage;
 mod scripts;
 mod sentinel;
+mod stalls;
 #[path = "../support/mod.rs"]
 mod support;

@@ -76,6 +76,10 @@ impl Transport for Carrier {
         self.client.server(shard)
     }
 
+    fn shards(&self) -> Vec<(ShardId, Slot)> {
+        self.client.shards()
+    }
+
     fn servers(&self) -> Servers {
         self.client.servers()
     }

@@ -30,6 +30,11 @@ pub(crate) trait Transport: Send + Sync + 'static {
         None
     }
 
+    /// Every server that owns something, with a slot of its own. Nothing while none is known.
+    fn shards(&self) -> Vec<(ShardId, Slot)> {
+        Vec::new()
+    }
+
     /// All servers by their hosts and ports, and those of them that cannot be reached at present.
     fn servers(&self) -> Servers {
         Servers::default()

@@ -64,9 +64,6 @@ pub(crate) struct Breaker {
     generation: u64,
     /// How many probes have failed in a row.
     failed_probes: u32,
-    /// How many calls are past their deadline with nothing heard of them since. It is below 0 for a moment where one
-    /// is heard of while its deadline passes.
-    pub(crate) overdue: i32,
     random: Random,
 }
 
@@ -96,7 +93,7 @@ impl Breaker {
     pub(crate) fn new(settings: BreakerSettings, seed: u64, now: Instant) -> Breaker {
         let random = Random::new(seed);
         let state = State::Closed { in_a_row: 0, recent: Recent::new(now) };
-        Breaker { settings, state, generation: 0, failed_probes: 0, overdue: 0, random }
+        Breaker { settings, state, generation: 0, failed_probes: 0, random }
     }
 
     pub(crate) fn state(&self) -> BreakerState {

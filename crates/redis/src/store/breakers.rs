@@ -17,9 +17,21 @@ use crate::call::Call;
 use crate::transport::{Cause, Done, ShardId, Slot, Transport};
 
 pub(super) struct Breakers {
-    by_shard: Mutex<BTreeMap<ShardId, Breaker>>,
+    by_shard: Mutex<BTreeMap<ShardId, Shard>>,
     settings: BreakerSettings,
     seed: u64,
+}
+
+/// What is known of a shard.
+struct Shard {
+    breaker: Breaker,
+    /// When the last call to it ended, or was overdue.
+    last_outcome: Option<Instant>,
+    /// How many calls are past their deadline with nothing heard of them since. It is below 0 for a moment where one
+    /// is heard of while its deadline passes.
+    overdue: i32,
+    /// What people were told that it is called, while it fails.
+    failing_as: Option<String>,
 }
 
 /// A call under way, as its shard's breaker sees it: it counts once, whoever notices first how it ended.
@@ -47,20 +59,51 @@ impl Breakers {
 
     /// Whether a shard would not be asked.
     pub(super) fn is_open(&self, shard: ShardId) -> bool {
-        self.by_shard().get(&shard).is_some_and(|breaker| breaker.state() == BreakerState::Open)
+        self.by_shard().get(&shard).is_some_and(|shard| shard.breaker.state() == BreakerState::Open)
     }
 
     pub(super) fn states(&self) -> Vec<(u32, BreakerState)> {
-        self.by_shard().iter().map(|(shard, breaker)| (shard.0, breaker.state())).collect()
+        self.by_shard().iter().map(|(id, shard)| (id.0, shard.breaker.state())).collect()
     }
 
-    fn with<R>(&self, shard: ShardId, now: Instant, work: impl FnOnce(&mut Breaker) -> R) -> R {
+    /// Whether no call to a shard has ended within a span.
+    pub(super) fn is_quiet(&self, shard: ShardId, now: Instant, span: Duration) -> bool {
+        let by_shard = self.by_shard();
+        let last_outcome = by_shard.get(&shard).and_then(|shard| shard.last_outcome);
+        last_outcome.is_none_or(|at| now.saturating_duration_since(at) >= span)
+    }
+
+    /// Forgets all other shards. Returns those of them that failed, and what they are called.
+    pub(super) fn keep_only(&self, shards: &[(ShardId, Slot)]) -> Vec<(ShardId, String)> {
+        let mut left = Vec::new();
+        self.by_shard().retain(|id, shard| {
+            let stays = shards.iter().any(|(known, _)| known == id);
+            if let Some(name) = shard.failing_as.take_if(|_| !stays) {
+                left.push((*id, name));
+            }
+            stays
+        });
+        left
+    }
+
+    fn with<R>(&self, shard: ShardId, now: Instant, work: impl FnOnce(&mut Shard) -> R) -> R {
         let mut by_shard = self.by_shard();
         let seed = self.seed ^ u64::from(shard.0);
-        work(by_shard.entry(shard).or_insert_with(|| Breaker::new(self.settings, seed, now)))
+        let new = || Shard {
+            breaker: Breaker::new(self.settings, seed, now),
+            last_outcome: None,
+            overdue: 0,
+            failing_as: None,
+        };
+        work(by_shard.entry(shard).or_insert_with(new))
     }
 
-    fn by_shard(&self) -> MutexGuard<'_, BTreeMap<ShardId, Breaker>> {
+    /// The same, unless the shard was forgotten.
+    fn with_known<R>(&self, shard: ShardId, work: impl FnOnce(&mut Breaker) -> R) -> Option<R> {
+        self.by_shard().get_mut(&shard).map(|shard| work(&mut shard.breaker))
+    }
+
+    fn by_shard(&self) -> MutexGuard<'_, BTreeMap<ShardId, Shard>> {
         self.by_shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -68,9 +111,12 @@ impl Breakers {
 impl<T: Transport> Inner<T> {
     /// Lets a call to a slot through, to be answered by `deadline`.
     pub(super) fn admit(&self, slot: Slot, now: Instant, deadline: Instant) -> Option<Arc<Watch>> {
-        let shard = self.transport.shard(slot);
-        let admitted =
-            self.breakers.with(shard, now, |breaker| breaker.admit(now).map(|ticket| (ticket, breaker.overdue > 0)));
+        self.admit_to(self.transport.shard(slot), slot, now, deadline)
+    }
+
+    /// The same, where it is known whose slot it is.
+    pub(super) fn admit_to(&self, shard: ShardId, slot: Slot, now: Instant, deadline: Instant) -> Option<Arc<Watch>> {
+        let admitted = self.breakers.with(shard, now, |shard| Some((shard.breaker.admit(now)?, shard.overdue > 0)));
         let (ticket, is_shard_silent) = admitted?;
         let (is_counted, progress) = (AtomicBool::new(false), AtomicU8::new(UNDER_WAY));
         Some(Arc::new(Watch { slot, shard, ticket, deadline, is_shard_silent, is_counted, progress }))
@@ -79,7 +125,7 @@ impl<T: Transport> Inner<T> {
     /// A call is over: it was answered, or its connection is lost.
     pub(super) fn call_heard_of(&self, watch: &Watch, now: Instant) {
         if watch.progress.swap(HEARD_OF, Ordering::Relaxed) == OVERDUE {
-            self.breakers.with(watch.shard, now, |breaker| breaker.overdue -= 1);
+            self.breakers.with(watch.shard, now, |shard| shard.overdue -= 1);
         }
     }
 
@@ -91,7 +137,12 @@ impl<T: Transport> Inner<T> {
         if watch.is_counted.swap(true, Ordering::Relaxed) {
             return;
         }
-        let change = self.breakers.with(watch.shard, now, |breaker| breaker.succeeded(watch.ticket, now));
+        let change = self.breakers.with(watch.shard, now, |shard| {
+            shard.last_outcome = Some(now);
+            let change = shard.breaker.succeeded(watch.ticket, now);
+            shard.failing_as.take_if(|_| change == Some(Change::Closed));
+            change
+        });
         if change == Some(Change::Closed) {
             self.counters.breakers_closed.add(1);
             (self.on_change)(StoreEvent::BreakerClosed { server: self.server_name(watch.shard) });
@@ -106,13 +157,18 @@ impl<T: Transport> Inner<T> {
         self.counters.failed(failure);
         let progress = &watch.progress;
         let is_overdue = progress.compare_exchange(UNDER_WAY, OVERDUE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        let change = self.breakers.with(watch.shard, now, |breaker| {
-            breaker.overdue += i32::from(is_overdue);
-            breaker.failed(watch.ticket, now)
+        let server = self.server_name(watch.shard);
+        let change = self.breakers.with(watch.shard, now, |shard| {
+            shard.last_outcome = Some(now);
+            shard.overdue += i32::from(is_overdue);
+            let change = shard.breaker.failed(watch.ticket, now);
+            if change == Some(Change::Opened) {
+                shard.failing_as = Some(server.clone());
+            }
+            change
         });
         if change == Some(Change::Opened) {
             self.counters.breakers_opened.add(1);
-            let server = self.server_name(watch.shard);
             (self.on_change)(StoreEvent::BreakerOpened { server, cause: failure.name() });
         }
         if change.is_some() && !self.is_planted(Planted::NeverProbe) {
@@ -158,19 +214,26 @@ impl Probes {
     async fn until_answered<T: Transport>(mut self, store: Weak<Inner<T>>) {
         loop {
             let probe_at = match store.upgrade() {
-                Some(store) => store.breakers.with(self.shard, Instant::now(), |breaker| breaker.probe_at()),
+                Some(store) => store.breakers.with_known(self.shard, |breaker| breaker.probe_at()),
                 None => return,
             };
-            let Some(probe_at) = probe_at else { return };
+            // Nothing is to be found out any more, or the shard has left.
+            let Some(probe_at) = probe_at.flatten() else { return };
             sleep_until(probe_at).await;
             let Some(store) = store.upgrade() else { return };
-            let answered = store.probe(self.slot, store.settings.deadline).await;
+            let answered = store.probe(self.slot(&store), store.settings.deadline).await;
             let now = Instant::now();
-            store.breakers.with(self.shard, now, |breaker| breaker.probed(answered.is_ok(), now));
+            store.breakers.with_known(self.shard, |breaker| breaker.probed(answered.is_ok(), now));
             if let Err(failure) = answered {
                 self.failed(&store, failure);
             }
         }
+    }
+
+    /// A slot that the shard owns at present: the one that failed may have moved.
+    fn slot<T: Transport>(&self, store: &Inner<T>) -> Slot {
+        let own = store.transport.shards().into_iter().find(|(shard, _)| *shard == self.shard);
+        own.map_or(self.slot, |(_, slot)| slot)
     }
 
     /// Tells of another cause once it has come twice: a server that is going away fails in several ways at first.

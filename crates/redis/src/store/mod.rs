@@ -29,6 +29,7 @@ mod settings;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod watching;
 
 use std::collections::HashMap;
 use std::error::Error;

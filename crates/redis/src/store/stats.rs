@@ -89,6 +89,11 @@ pub enum StoreEvent {
         /// Where it is.
         server: String,
     },
+    /// A server that failed is no longer one of the store's: another one owns what it owned.
+    ServerLeft {
+        /// Where it is.
+        server: String,
+    },
 }
 
 impl StoreEvent {
@@ -96,7 +101,7 @@ impl StoreEvent {
     #[must_use]
     pub const fn is_trouble(&self) -> bool {
         match self {
-            StoreEvent::Reached { .. } | StoreEvent::BreakerClosed { .. } => false,
+            StoreEvent::Reached { .. } | StoreEvent::BreakerClosed { .. } | StoreEvent::ServerLeft { .. } => false,
             StoreEvent::Unreached { .. } | StoreEvent::BreakerOpened { .. } | StoreEvent::CauseChanged { .. } => true,
         }
     }
@@ -119,6 +124,9 @@ impl fmt::Display for StoreEvent {
                 write!(f, "the store's server {server} fails still, and now otherwise ({cause})")
             }
             StoreEvent::BreakerClosed { server } => write!(f, "the store's server {server} answers again"),
+            StoreEvent::ServerLeft { server } => {
+                write!(f, "the store's server {server}, which failed, has left: another one answers for its keys")
+            }
         }
     }
 }

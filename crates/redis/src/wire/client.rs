@@ -124,6 +124,11 @@ impl Client {
         self.shared.directory.address(shard).map(|address| address.to_string())
     }
 
+    /// Every server that owns something, with a slot of its own.
+    pub(crate) fn shards(&self) -> Vec<(ShardId, Slot)> {
+        self.shared.directory.shards()
+    }
+
     /// Who is there, and who is not. While nobody is known, those that were named count.
     pub(crate) fn servers(&self) -> Servers {
         let mut servers = self.shared.directory.servers();

@@ -7,6 +7,7 @@ mod accounting;
 mod ambiguous;
 mod cluster;
 mod connections;
+mod idle;
 mod memory;
 mod outage;
 mod scripts;

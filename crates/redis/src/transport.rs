@@ -113,4 +113,15 @@ pub(crate) enum Cause {
     Overloaded,
     /// An answer that makes no sense.
     Protocol,
+    /// A key is of another type than tollgate writes.
+    WrongType,
+    /// The script ended with an error, because a value is nothing that tollgate writes.
+    Unreadable,
+}
+
+impl Cause {
+    /// Whether it concerns a key of the call, and says nothing of its server.
+    pub(crate) const fn is_of_a_key(self) -> bool {
+        matches!(self, Cause::WrongType | Cause::Unreadable)
+    }
 }

@@ -52,6 +52,7 @@ pub(crate) fn encode(stats: &StoreStats, encoder: &mut DescriptorEncoder<'_>) ->
     )?;
     write("store_breaker_closed", "How often one was asked again.", &ConstCounter::new(stats.breakers_closed))?;
     write("debts", "Keys for which the servers have yet to count what passed.", &ConstGauge::new(stats.debts))?;
+    write("debts_paid", "Debts of keys that the servers have counted since.", &ConstCounter::new(stats.paid_debts))?;
     let dropped = ConstCounter::new(stats.dropped_debts);
     write("debts_dropped", "Charges that passed and will never be counted.", &dropped)?;
     encode_durations(stats, encoder)

@@ -16,6 +16,7 @@ use super::made::{Made, MadeCharge};
 use super::planted::Planted;
 use super::question::{Answer, Asker, Askers, Group, Question, Seen, SlotAnswer};
 use super::refusals::Refusal;
+use super::stats::StoreEvent;
 use crate::call::{self, Call, Line, Reply, SlotCharge};
 use crate::script::{Replayed, replay};
 use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
@@ -155,6 +156,7 @@ impl<T: Transport> Inner<T> {
                 if now <= watch.deadline {
                     self.clock.heard(understood.seen.now, now);
                 }
+                self.debts_paid(&debts, understood.unpaid);
                 self.remember(&question, &understood, sent_at, now);
                 self.hand_out(askers, understood);
                 if self.is_planted(Planted::KeepDebt) {
@@ -162,7 +164,12 @@ impl<T: Transport> Inner<T> {
                 }
             }
             Err(trouble) => {
-                self.call_failed(&watch, Failure::Trouble(trouble.cause), now);
+                if trouble.cause.is_of_a_key() {
+                    self.call_answered(&watch, now);
+                    self.key_failed(&question, trouble.cause, now);
+                } else {
+                    self.call_failed(&watch, Failure::Trouble(trouble.cause), now);
+                }
                 if trouble.executed == Executed::Unknown {
                     let each = question.charges.iter().filter(|charge| charge.is_made() || charge.is_shadow()).count();
                     self.counters.uncertain_charges.add(u64::from(times) * each as u64 + debts.len() as u64);
@@ -202,6 +209,25 @@ impl<T: Transport> Inner<T> {
             }
         }
         debts
+    }
+
+    fn debts_paid(&self, debts: &[(Arc<[u8]>, Debt)], unpaid: u64) {
+        if !debts.is_empty() {
+            let owed: u64 = debts.iter().map(|(_, debt)| debt.amount).fold(0, u64::saturating_add);
+            self.counters.paid_debts.add(debts.len() as u64);
+            self.payments.note(debts.len() as u64, owed.saturating_sub(unpaid));
+        }
+    }
+
+    /// What a key holds is no trouble of its server's, but somebody should hear of it.
+    fn key_failed(&self, question: &Question, cause: Cause, now: Instant) {
+        let failure = Failure::Trouble(cause);
+        self.counters.failed(failure);
+        let Some(calls) = self.bad_values.note(now) else { return };
+        // The rest of the names tells who the client is.
+        let names = question.origins.iter().map(|origin| &origin.limit.0.prefix_and_scope);
+        let keys = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        (self.on_change)(StoreEvent::BadValue { keys, cause: failure.name(), calls });
     }
 
     fn owe_again(&self, debts: &[(Arc<[u8]>, Debt)], now: Instant) {
@@ -246,7 +272,7 @@ impl<T: Transport> Inner<T> {
 
     /// To each its own, in the order in which they came.
     fn hand_out(self: &Arc<Self>, mut askers: Askers<T>, understood: Understood) {
-        let Understood { passed, answers, seen } = understood;
+        let Understood { passed, answers, seen, .. } = understood;
         if self.is_planted(Planted::SwapJoinedAnswers) {
             askers.reverse();
         }
@@ -264,6 +290,8 @@ impl<T: Transport> Inner<T> {
 /// What came back, worked out for each who asked.
 struct Understood {
     passed: u32,
+    /// How much of the debts did not fit.
+    unpaid: u64,
     answers: Vec<Replayed>,
     seen: Seen,
 }
@@ -284,7 +312,15 @@ fn understand(question: &Question, times: u32, forced: usize, reply: &Reply) -> 
     let nonsense = Trouble { cause: Cause::Protocol, executed: Executed::Unknown };
     let Some(call::Answer::Decided { passed, views }) = reply.answers.get(forced) else { return Err(nonsense) };
     let answers = replay(&question.charges, times, reply.now, *passed, views).map_err(|_| nonsense)?;
-    Ok(Understood { passed: *passed, answers, seen: Seen { now: reply.now, views: views.clone() } })
+    let unpaid = reply.answers.iter().map(unpaid).fold(0, u64::saturating_add);
+    Ok(Understood { passed: *passed, unpaid, answers, seen: Seen { now: reply.now, views: views.clone() } })
+}
+
+fn unpaid(answer: &call::Answer) -> u64 {
+    match answer {
+        call::Answer::Forced { unpaid } => *unpaid,
+        _ => 0,
+    }
 }
 
 fn made_charges(replayed: &Replayed) -> SmallVec<[MadeCharge; 4]> {

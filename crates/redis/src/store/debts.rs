@@ -88,6 +88,11 @@ impl Debts {
         (by_key.len(), oldest.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)))
     }
 
+    /// How many keys owe something, or did until it was void.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }

@@ -46,6 +46,8 @@ pub struct StoreStats {
     pub breakers: Vec<(u32, BreakerState)>,
     /// Charges that passed while the store failed and will not be charged later, because too many are.
     pub dropped_debts: u64,
+    /// Debts that were charged when the servers were back, each that of one key.
+    pub paid_debts: u64,
     /// Keys for which something passed that the servers have not counted yet.
     pub debts: u64,
     /// For how long the first of them has waited to be counted.
@@ -89,6 +91,24 @@ pub enum StoreEvent {
         /// Where it is.
         server: String,
     },
+    /// Calls failed because of what a key holds: nothing that tollgate wrote. Their servers are well.
+    BadValue {
+        /// What the names of the keys of one such call begin with: the prefix and the rule.
+        keys: Vec<String>,
+        /// What the trouble is.
+        cause: &'static str,
+        /// How many calls have failed so since this was last told.
+        calls: u64,
+    },
+    /// What passed while the store failed was charged.
+    DebtsPaid {
+        /// How many debts, each that of one key.
+        debts: u64,
+        /// How much was charged for them.
+        amount: u64,
+        /// How many keys still owe something.
+        still_owing: u64,
+    },
     /// A server that failed is no longer one of the store's: another one owns what it owned.
     ServerLeft {
         /// Where it is.
@@ -101,8 +121,14 @@ impl StoreEvent {
     #[must_use]
     pub const fn is_trouble(&self) -> bool {
         match self {
-            StoreEvent::Reached { .. } | StoreEvent::BreakerClosed { .. } | StoreEvent::ServerLeft { .. } => false,
-            StoreEvent::Unreached { .. } | StoreEvent::BreakerOpened { .. } | StoreEvent::CauseChanged { .. } => true,
+            StoreEvent::Reached { .. }
+            | StoreEvent::BreakerClosed { .. }
+            | StoreEvent::ServerLeft { .. }
+            | StoreEvent::DebtsPaid { .. } => false,
+            StoreEvent::Unreached { .. }
+            | StoreEvent::BreakerOpened { .. }
+            | StoreEvent::CauseChanged { .. }
+            | StoreEvent::BadValue { .. } => true,
         }
     }
 }
@@ -124,6 +150,16 @@ impl fmt::Display for StoreEvent {
                 write!(f, "the store's server {server} fails still, and now otherwise ({cause})")
             }
             StoreEvent::BreakerClosed { server } => write!(f, "the store's server {server} answers again"),
+            StoreEvent::BadValue { keys, cause, calls } => write!(
+                f,
+                "{calls} calls failed because a key holds nothing that tollgate wrote ({cause}), under {}: \
+                 its requests get what on_failure says until the key is reset",
+                keys.join(" or ")
+            ),
+            StoreEvent::DebtsPaid { debts, amount, still_owing } => write!(
+                f,
+                "the store has counted what passed without it: {amount} for {debts} keys; {still_owing} keys still owe"
+            ),
             StoreEvent::ServerLeft { server } => {
                 write!(f, "the store's server {server}, which failed, has left: another one answers for its keys")
             }
@@ -145,6 +181,7 @@ pub(super) struct Counters {
     pub(super) breakers_opened: Counter,
     pub(super) breakers_closed: Counter,
     pub(super) dropped_debts: Counter,
+    pub(super) paid_debts: Counter,
     pub(super) call_durations: DurationCounters,
 }
 
@@ -162,7 +199,7 @@ impl Counter {
     }
 }
 
-const CAUSES: [Failure; 8] = [
+const CAUSES: [Failure; 10] = [
     Failure::Trouble(Cause::Timeout),
     Failure::Trouble(Cause::Connection),
     Failure::Trouble(Cause::Authentication),
@@ -170,6 +207,8 @@ const CAUSES: [Failure; 8] = [
     Failure::Trouble(Cause::Unavailable),
     Failure::Trouble(Cause::Overloaded),
     Failure::Trouble(Cause::Protocol),
+    Failure::Trouble(Cause::WrongType),
+    Failure::Trouble(Cause::Unreadable),
     Failure::BreakerOpen,
 ];
 
@@ -206,6 +245,7 @@ impl Counters {
             breakers_closed: self.breakers_closed.read(),
             breakers,
             dropped_debts: self.dropped_debts.read(),
+            paid_debts: self.paid_debts.read(),
             debts: debts.0 as u64,
             oldest_debt: debts.1,
             call_durations: self.call_durations.snapshot(),

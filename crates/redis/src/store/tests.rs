@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bad_values;
 mod operator;
 mod stalls;
 mod watching;

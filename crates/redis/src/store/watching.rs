@@ -25,6 +25,7 @@ pub(super) async fn watch_servers<T: Transport>(store: Weak<Inner<T>>) {
 impl<T: Transport> Inner<T> {
     /// Forgets servers that own nothing any more, and tries those of whom nothing was heard since the last time.
     pub(super) fn look_after_servers(self: &Arc<Self>, now: Instant) {
+        self.tell_payments(now);
         let shards = self.transport.shards();
         if shards.is_empty() {
             // Nobody is known, so nobody is known to have left.
@@ -37,6 +38,12 @@ impl<T: Transport> Inner<T> {
             if self.breakers.is_quiet(shard, now, LOOK_EVERY) {
                 self.try_quiet_server(shard, slot, now);
             }
+        }
+    }
+
+    fn tell_payments(&self, now: Instant) {
+        if let Some(event) = self.payments.tell(self.debts.count(), now) {
+            (self.on_change)(event);
         }
     }
 

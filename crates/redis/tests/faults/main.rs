@@ -5,6 +5,7 @@
 mod access;
 mod accounting;
 mod ambiguous;
+mod bad_keys;
 mod cluster;
 mod connections;
 mod idle;

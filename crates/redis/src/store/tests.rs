@@ -1,8 +1,9 @@
 //! The store through its interface, over a transport that a test answers by hand.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod bad_values;
+mod many_keys;
 mod operator;
 mod stalls;
 mod watching;

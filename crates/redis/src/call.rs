@@ -23,8 +23,8 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Whether it must not be begun after its deadline, because the requests that it charges have been answered
-    /// otherwise by then. What gives back, settles, renews or resets is as right late as in time.
+    /// Whether it must not be executed after its deadline, because its requests have been decided without it by then.
+    /// Refunds, settlements, renewals and resets are right at any time.
     pub(crate) fn expires(&self) -> bool {
         self.lines.iter().any(|line| matches!(line, Line::Decide { .. } | Line::Force { .. }))
     }

@@ -14,9 +14,9 @@ pub(crate) trait Transport: Send + Sync + 'static {
     /// thread, and possibly before this returns: nobody may hold a lock here
     /// that hearing takes. What is not on its way by `deadline` is not sent any
     /// more. What is on its way hears its answer, however late, or the loss of
-    /// its connection: whoever waits looks at the time. A server that comes to a
-    /// call that [expires](Call::expires) after `deadline` and a margin does
-    /// nothing, and says so.
+    /// its connection: the caller watches the time. A server that reads a call
+    /// that [expires](Call::expires) after `deadline` and a margin does nothing,
+    /// and answers so.
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done);
 
     /// Where keys with this hash tag live. Without a cluster, all in one slot.

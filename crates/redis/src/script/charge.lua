@@ -24,7 +24,7 @@ if now < 0 then
   local expiry = -now
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-  -- Who sent this has given up and counts otherwise. 1 stands for never.
+  -- The sender has given up and decided without this call. 1 stands for no expiry.
   if now > expiry and expiry > 1 then
     return now
   end

@@ -55,7 +55,7 @@ pub(crate) fn encode(call: &Call, now: Option<u64>) -> Encoded {
     Encoded { keys: writer.keys, args: vec![writer.bytes] }
 }
 
-/// Has a call do nothing where it is begun after `expiry`, in microseconds by the server's clock.
+/// Writes an expiry into a call: the server does nothing after it, in microseconds of its own clock.
 pub(crate) fn stamp(argument: &mut [u8], expiry: u64) {
     if let Some(now) = argument.first_chunk_mut::<8>() {
         *now = (expiry.min(LARGEST) as f64).to_le_bytes();

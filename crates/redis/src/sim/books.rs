@@ -234,11 +234,11 @@ impl Books {
         *self.uncounted.entry((instance, key.clone())).or_default() += cost;
     }
 
-    /// All is quiet: no more was charged without anybody hearing of it than is said to be uncertain.
+    /// At the end: no more charges lack an answer than the stores report as uncertain.
     pub(super) fn check_uncertain(&mut self, uncertain: u64) {
         let untold: u64 = self.classes.values().map(|class| u64::from(class.made - class.told)).sum();
         if untold > uncertain {
-            self.violate(format!("{untold} charges that nobody was told of, and {uncertain} said to be uncertain"));
+            self.violate(format!("{untold} charges without an answer, and {uncertain} reported as uncertain"));
         }
     }
 

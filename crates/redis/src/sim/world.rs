@@ -45,7 +45,7 @@ struct Fate {
     /// From there until it is heard again.
     back: Duration,
     heard: Heard,
-    /// What is heard is heard before the server comes to it: `back` after it was sent.
+    /// The outcome is known before the server executes the call: `back` after it was sent.
     is_heard_first: bool,
 }
 
@@ -159,7 +159,7 @@ impl World {
             5 => Fate { back: self.ms(12, 40), ..healthy },
             6 => Fate { back: self.ms(50, 500), ..healthy },
             7 => Fate { there: Some(self.ms(20, 200)), ..healthy },
-            // The server stands still, the connection is given up, and then it comes to what it was sent.
+            // The server stalls, the connection is closed, and then the server reads what it was sent.
             _ => Fate {
                 there: Some(self.ms(20, 400)),
                 back: self.ms(1, 100),

@@ -122,8 +122,8 @@ impl<T: Transport> Inner<T> {
         if let Some((group, number)) = &lane {
             self.lanes.departed(group, *number, &watch);
         }
-        // A server that stands still would leave it open whether they are paid.
-        let debts = if watch.is_shard_silent { SmallVec::new() } else { self.take_debts(&question, sent_at) };
+        // A stalled server would leave it unknown whether they were paid.
+        let debts = if watch.has_overdue_calls { SmallVec::new() } else { self.take_debts(&question, sent_at) };
         let call = call_for(&question, askers.len(), &debts);
         self.counters.calls.add(1);
         let slot = question.slot;
@@ -146,7 +146,7 @@ impl<T: Transport> Inner<T> {
     fn arrived(self: &Arc<Self>, flight: Flight<T>, answered: Answered) {
         let now = Instant::now();
         let Flight { question, askers, lane, sent_at, watch, debts } = flight;
-        self.call_heard_of(&watch, now);
+        self.call_done(&watch, now);
         let times = askers.len() as u32;
         self.counters.call_durations.observe(now.saturating_duration_since(sent_at));
         let understood = answered.and_then(|reply| understand(&question, times, debts.len(), &reply));
@@ -215,16 +215,16 @@ impl<T: Transport> Inner<T> {
         if !debts.is_empty() {
             let owed: u64 = debts.iter().map(|(_, debt)| debt.amount).fold(0, u64::saturating_add);
             self.counters.paid_debts.add(debts.len() as u64);
-            self.payments.note(debts.len() as u64, owed.saturating_sub(unpaid));
+            self.payments.record(debts.len() as u64, owed.saturating_sub(unpaid));
         }
     }
 
-    /// What a key holds is no trouble of its server's, but somebody should hear of it.
+    /// Reports a value that cannot be used. Its server has not failed.
     fn key_failed(&self, question: &Question, cause: Cause, now: Instant) {
         let failure = Failure::Trouble(cause);
         self.counters.failed(failure);
-        let Some(calls) = self.bad_values.note(now) else { return };
-        // The rest of the names tells who the client is.
+        let Some(calls) = self.bad_values.record(now) else { return };
+        // The rest of a name identifies the client, and stays out of the log.
         let names = question.origins.iter().map(|origin| &origin.limit.0.prefix_and_scope);
         let keys = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         (self.on_change)(StoreEvent::BadValue { keys, cause: failure.name(), calls });

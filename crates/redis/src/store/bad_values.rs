@@ -1,11 +1,11 @@
-//! How often somebody hears of values on the servers that are nothing that a store wrote.
+//! Throttles the log event for values on the servers that tollgate did not write.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How far apart two notices are. Such a value stays until somebody removes it, and may be asked for all the time.
+/// The time between two events. Such a value stays until an operator removes it, and every request may meet it.
 const APART: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -15,15 +15,14 @@ pub(super) struct BadValues {
 
 #[derive(Debug, Default)]
 struct Spent {
-    /// From when on there may be another notice.
+    /// When the next event may be sent.
     next: Option<Instant>,
     since_last: u64,
 }
 
 impl BadValues {
-    /// Counts one more call that failed for such a value. Returns how many have since the last notice, if it is time
-    /// for another.
-    pub(super) fn note(&self, now: Instant) -> Option<u64> {
+    /// Counts a call that failed because of such a value. Returns the number since the last event, if another one is due.
+    pub(super) fn record(&self, now: Instant) -> Option<u64> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.since_last += 1;
         if spent.next.is_some_and(|next| now < next) {
@@ -39,10 +38,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_told_at_once_and_the_others_together() {
+    fn the_first_event_is_due_at_once_and_counts_are_summed_after_it() {
         let (bad_values, now) = (BadValues::default(), Instant::now());
-        assert_eq!(bad_values.note(now), Some(1));
-        assert_eq!((0..100).filter_map(|_| bad_values.note(now + APART / 2)).count(), 0);
-        assert_eq!(bad_values.note(now + APART), Some(101));
+        assert_eq!(bad_values.record(now), Some(1));
+        assert_eq!((0..100).filter_map(|_| bad_values.record(now + APART / 2)).count(), 0);
+        assert_eq!(bad_values.record(now + APART), Some(101));
     }
 }

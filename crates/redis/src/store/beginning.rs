@@ -20,8 +20,7 @@ const THEN_EVERY: Duration = Duration::from_secs(1);
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
 impl<T: Transport> SharedStore<T> {
-    /// Tells in the background whether the servers answer, before anybody's request has to find it out, and from then
-    /// on looks after them.
+    /// Reports in the background whether the servers answer, before the first request, and checks them from then on.
     pub(crate) fn tell_beginning(&self) {
         self.inner.runtime.spawn(tell(Arc::downgrade(&self.inner)));
     }

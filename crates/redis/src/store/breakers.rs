@@ -25,12 +25,12 @@ pub(super) struct Breakers {
 /// What is known of a shard.
 struct Shard {
     breaker: Breaker,
-    /// When the last call to it ended, or was overdue.
+    /// When the last call to it was answered, failed or became overdue.
     last_outcome: Option<Instant>,
-    /// How many calls are past their deadline with nothing heard of them since. It is below 0 for a moment where one
-    /// is heard of while its deadline passes.
+    /// Calls that are past their deadline and neither answered nor lost. Briefly negative where an answer arrives just
+    /// as the deadline passes.
     overdue: i32,
-    /// What people were told that it is called, while it fails.
+    /// The name under which its failure was reported, while it fails.
     failing_as: Option<String>,
 }
 
@@ -41,16 +41,16 @@ pub(super) struct Watch {
     shard: ShardId,
     ticket: Ticket,
     pub(super) deadline: Instant,
-    /// Whether its shard leaves other calls unanswered beyond their deadlines.
-    pub(super) is_shard_silent: bool,
+    /// Whether other calls to its shard are past their deadlines and unanswered.
+    pub(super) has_overdue_calls: bool,
     is_counted: AtomicBool,
     progress: AtomicU8,
 }
 
-/// How far a call has come: nothing is heard of it yet, nothing was heard by its deadline, or it is over.
-const UNDER_WAY: u8 = 0;
+/// The progress of a call: before its deadline, past it without an answer, answered or lost.
+const IN_FLIGHT: u8 = 0;
 const OVERDUE: u8 = 1;
-const HEARD_OF: u8 = 2;
+const DONE: u8 = 2;
 
 impl Breakers {
     pub(super) fn new(settings: BreakerSettings, seed: u64) -> Breakers {
@@ -66,15 +66,15 @@ impl Breakers {
         self.by_shard().iter().map(|(id, shard)| (id.0, shard.breaker.state())).collect()
     }
 
-    /// Whether no call to a shard has ended within a span.
-    pub(super) fn is_quiet(&self, shard: ShardId, now: Instant, span: Duration) -> bool {
+    /// Whether no call to a shard was answered or failed within a span.
+    pub(super) fn is_idle(&self, shard: ShardId, now: Instant, span: Duration) -> bool {
         let by_shard = self.by_shard();
         let last_outcome = by_shard.get(&shard).and_then(|shard| shard.last_outcome);
         last_outcome.is_none_or(|at| now.saturating_duration_since(at) >= span)
     }
 
-    /// Forgets all other shards. Returns those of them that failed, and what they are called.
-    pub(super) fn keep_only(&self, shards: &[(ShardId, Slot)]) -> Vec<(ShardId, String)> {
+    /// Forgets all other shards. Returns the failing ones among them with their names.
+    pub(super) fn retain_shards(&self, shards: &[(ShardId, Slot)]) -> Vec<(ShardId, String)> {
         let mut left = Vec::new();
         self.by_shard().retain(|id, shard| {
             let stays = shards.iter().any(|(known, _)| known == id);
@@ -117,14 +117,14 @@ impl<T: Transport> Inner<T> {
     /// The same, where it is known whose slot it is.
     pub(super) fn admit_to(&self, shard: ShardId, slot: Slot, now: Instant, deadline: Instant) -> Option<Arc<Watch>> {
         let admitted = self.breakers.with(shard, now, |shard| Some((shard.breaker.admit(now)?, shard.overdue > 0)));
-        let (ticket, is_shard_silent) = admitted?;
-        let (is_counted, progress) = (AtomicBool::new(false), AtomicU8::new(UNDER_WAY));
-        Some(Arc::new(Watch { slot, shard, ticket, deadline, is_shard_silent, is_counted, progress }))
+        let (ticket, has_overdue_calls) = admitted?;
+        let (is_counted, progress) = (AtomicBool::new(false), AtomicU8::new(IN_FLIGHT));
+        Some(Arc::new(Watch { slot, shard, ticket, deadline, has_overdue_calls, is_counted, progress }))
     }
 
-    /// A call is over: it was answered, or its connection is lost.
-    pub(super) fn call_heard_of(&self, watch: &Watch, now: Instant) {
-        if watch.progress.swap(HEARD_OF, Ordering::Relaxed) == OVERDUE {
+    /// A call was answered, or its connection was lost.
+    pub(super) fn call_done(&self, watch: &Watch, now: Instant) {
+        if watch.progress.swap(DONE, Ordering::Relaxed) == OVERDUE {
             self.breakers.with(watch.shard, now, |shard| shard.overdue -= 1);
         }
     }
@@ -156,7 +156,7 @@ impl<T: Transport> Inner<T> {
         }
         self.counters.failed(failure);
         let progress = &watch.progress;
-        let is_overdue = progress.compare_exchange(UNDER_WAY, OVERDUE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let is_overdue = progress.compare_exchange(IN_FLIGHT, OVERDUE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         let server = self.server_name(watch.shard);
         let change = self.breakers.with(watch.shard, now, |shard| {
             shard.last_outcome = Some(now);
@@ -217,7 +217,7 @@ impl Probes {
                 Some(store) => store.breakers.with_known(self.shard, |breaker| breaker.probe_at()),
                 None => return,
             };
-            // Nothing is to be found out any more, or the shard has left.
+            // The breaker is no longer open, or the shard was forgotten.
             let Some(probe_at) = probe_at.flatten() else { return };
             sleep_until(probe_at).await;
             let Some(store) = store.upgrade() else { return };
@@ -230,7 +230,7 @@ impl Probes {
         }
     }
 
-    /// A slot that the shard owns at present: the one that failed may have moved.
+    /// A slot that the shard owns now: the one that failed may have moved to another shard.
     fn slot<T: Transport>(&self, store: &Inner<T>) -> Slot {
         let own = store.transport.shards().into_iter().find(|(shard, _)| *shard == self.shard);
         own.map_or(self.slot, |(_, slot)| slot)

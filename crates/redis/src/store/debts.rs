@@ -7,40 +7,40 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How far apart two looks through a full table are at least. One takes a millisecond or two.
-const LOOK_APART: Duration = Duration::from_millis(100);
+/// The least time between two scans of a full table. A scan takes a millisecond or two.
+const SCAN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The debts of this instance, by the names of keys. Bounded: what does not
 /// find room is not charged later. An entry takes about 60 bytes beside the name
 /// of its key, and the table up to twice as much as its entries.
 pub(crate) struct Debts {
-    held: Mutex<Held>,
+    table: Mutex<Table>,
     /// How many there are, for the usual case that there are none.
     count: AtomicUsize,
     most: usize,
 }
 
 #[derive(Default)]
-struct Held {
+struct Table {
     by_key: HashMap<Arc<[u8]>, Debt>,
-    /// From when on a full table is worth a look for what is void. In an outage every check may bring a new key, and
-    /// must not pay for a look through all the others.
-    look_at: Option<Instant>,
+    /// When the next scan for void debts may run. In an outage every request may bring a new key, and must not pay for
+    /// a scan of all the others.
+    scan_at: Option<Instant>,
     #[cfg(test)]
-    looks: u32,
+    scans: u32,
 }
 
-impl Held {
-    /// Makes room in a full table, if that is possible and was not tried just now.
+impl Table {
+    /// Removes void debts from a full table, unless a scan ran just now.
     fn make_room(&mut self, now: Instant) {
-        if self.look_at.is_some_and(|at| now < at) {
+        if self.scan_at.is_some_and(|at| now < at) {
             return;
         }
-        self.look_at = Some(now + LOOK_APART);
+        self.scan_at = Some(now + SCAN_INTERVAL);
         self.by_key.retain(|_, debt| now < debt.void_at && debt.amount > 0);
         #[cfg(test)]
         {
-            self.looks += 1;
+            self.scans += 1;
         }
     }
 }
@@ -56,7 +56,7 @@ pub(crate) struct Debt {
 
 impl Debts {
     pub(crate) fn new(most: usize) -> Debts {
-        Debts { held: Mutex::default(), count: AtomicUsize::new(0), most }
+        Debts { table: Mutex::default(), count: AtomicUsize::new(0), most }
     }
 
     /// Something was let pass that its key's counter would have held for `lasts`. `false` if there is no room for it.
@@ -66,11 +66,11 @@ impl Debts {
 
     /// Puts back what was taken and not charged.
     pub(crate) fn put(&self, key: &Arc<[u8]>, debt: Debt, now: Instant) -> bool {
-        let mut held = self.held();
-        if held.by_key.len() >= self.most && !held.by_key.contains_key(key) {
-            held.make_room(now);
+        let mut table = self.table();
+        if table.by_key.len() >= self.most && !table.by_key.contains_key(key) {
+            table.make_room(now);
         }
-        let Held { by_key, .. } = &mut *held;
+        let Table { by_key, .. } = &mut *table;
         let count = by_key.len();
         let is_kept = match by_key.get_mut(key) {
             Some(known) => {
@@ -91,7 +91,7 @@ impl Debts {
         if self.is_empty() {
             return None;
         }
-        let by_key = &mut self.held().by_key;
+        let by_key = &mut self.table().by_key;
         let debt = by_key.remove(key);
         self.count.store(by_key.len(), Ordering::Relaxed);
         debt.filter(|debt| now < debt.void_at && debt.amount > 0)
@@ -102,7 +102,7 @@ impl Debts {
         if self.is_empty() {
             return 0;
         }
-        let by_key = &mut self.held().by_key;
+        let by_key = &mut self.table().by_key;
         let Some(debt) = by_key.get_mut(key) else { return 0 };
         let reduced = debt.amount.min(amount);
         debt.amount -= reduced;
@@ -114,7 +114,7 @@ impl Debts {
         if self.is_empty() {
             return (0, Duration::ZERO);
         }
-        let by_key = &mut self.held().by_key;
+        let by_key = &mut self.table().by_key;
         by_key.retain(|_, debt| now < debt.void_at && debt.amount > 0);
         self.count.store(by_key.len(), Ordering::Relaxed);
         let oldest = by_key.values().map(|debt| debt.since).min();
@@ -130,8 +130,8 @@ impl Debts {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn many_new_keys_in_a_full_table_do_not_each_look_through_all_others() {
+    fn a_full_table_is_scanned_at_most_ten_times_a_second() {
         let (debts, now) = (Debts::new(100), Instant::now());
         (0..100).for_each(|at| assert!(debts.add(&key(&at.to_string()), 1, PERIOD, now)));
         for at in 0..100_000 {
@@ -211,10 +211,10 @@ mod tests {
             let now = now + Duration::from_micros(at);
             assert!(!debts.add(&key(&format!("new {at}")), 1, PERIOD, now));
         }
-        assert_eq!(debts.held().looks, 1);
+        assert_eq!(debts.table().scans, 1);
         // What is void makes room no later than a tenth of a second after.
-        let later = now + PERIOD + LOOK_APART;
+        let later = now + PERIOD + SCAN_INTERVAL;
         assert!(debts.add(&key("later"), 1, PERIOD, later));
-        assert_eq!((debts.held().looks, debts.count()), (2, 1));
+        assert_eq!((debts.table().scans, debts.count()), (2, 1));
     }
 }

@@ -27,8 +27,8 @@ pub struct StoreStats {
     pub refunds: u64,
     /// Charges of which nobody knows whether giving them back arrived.
     pub lost_refunds: u64,
-    /// Charges, and payments of debts, of which nobody knows whether they were made: the connection was lost before
-    /// an answer came. At most so many are counted twice, or were counted for a request that was refused.
+    /// Charges and payments of debts with an unknown outcome: the connection was lost before the answer arrived. At
+    /// most this many were counted twice, or counted for a request that was refused.
     pub uncertain_charges: u64,
     /// Charges that passed because the store failed.
     pub fallbacks_open: u64,
@@ -91,13 +91,13 @@ pub enum StoreEvent {
         /// Where it is.
         server: String,
     },
-    /// Calls failed because of what a key holds: nothing that tollgate wrote. Their servers are well.
+    /// Calls failed because a key holds a value that tollgate did not write. Their servers have not failed.
     BadValue {
         /// What the names of the keys of one such call begin with: the prefix and the rule.
         keys: Vec<String>,
         /// What the trouble is.
         cause: &'static str,
-        /// How many calls have failed so since this was last told.
+        /// The number of such calls since the last event.
         calls: u64,
     },
     /// What passed while the store failed was charged.
@@ -109,7 +109,7 @@ pub enum StoreEvent {
         /// How many keys still owe something.
         still_owing: u64,
     },
-    /// A server that failed is no longer one of the store's: another one owns what it owned.
+    /// A failing server left the topology: another one owns its slots.
     ServerLeft {
         /// Where it is.
         server: String,
@@ -152,16 +152,15 @@ impl fmt::Display for StoreEvent {
             StoreEvent::BreakerClosed { server } => write!(f, "the store's server {server} answers again"),
             StoreEvent::BadValue { keys, cause, calls } => write!(
                 f,
-                "{calls} calls failed because a key holds nothing that tollgate wrote ({cause}), under {}: \
-                 its requests get what on_failure says until the key is reset",
+                "{calls} calls failed because a key under {} holds a value that tollgate did not write ({cause}): \
+                 requests for that key follow on_failure until it is reset",
                 keys.join(" or ")
             ),
-            StoreEvent::DebtsPaid { debts, amount, still_owing } => write!(
-                f,
-                "the store has counted what passed without it: {amount} for {debts} keys; {still_owing} keys still owe"
-            ),
+            StoreEvent::DebtsPaid { debts, amount, still_owing } => {
+                write!(f, "debts were charged to the store: {amount} for {debts} keys; {still_owing} keys still owe")
+            }
             StoreEvent::ServerLeft { server } => {
-                write!(f, "the store's server {server}, which failed, has left: another one answers for its keys")
+                write!(f, "the store's server {server}, which failed, left the topology: another server owns its keys")
             }
         }
     }

@@ -142,7 +142,7 @@ impl Attempt {
         }
     }
 
-    /// Learns the server's clock from an answer. A call that came too late for it was not begun.
+    /// Reads the server's clock from an answer. An expired call was not executed.
     fn timed(self: Box<Self>, value: Value) {
         let heard_at = Instant::now();
         let (server_us, is_expired) = match &value {
@@ -156,7 +156,7 @@ impl Attempt {
         if let (Some(node), Some(asked_at), Some(Ok(server_us))) =
             (&self.node, self.written_at.get(), server_us.map(u64::try_from))
         {
-            node.clock.heard(Reading { server_us, asked_at, heard_at });
+            node.clock.observe(Reading { server_us, asked_at, heard_at });
         }
         match is_expired {
             true => self.expired(heard_at),
@@ -164,7 +164,7 @@ impl Attempt {
         }
     }
 
-    /// Where there is time left the server's clock was set, and by now it is known how.
+    /// An expiry before the deadline means that the server's clock was set: the new time is known by now.
     fn expired(mut self: Box<Self>, now: Instant) {
         match self.node.take().filter(|_| now < self.deadline) {
             Some(node) => self.send_to(&node),

@@ -82,8 +82,8 @@ impl Keeper {
 
     async fn serve(&mut self, connected: Connected) {
         let Connected { stream, clock } = connected;
-        // Before the first call, so that each can say until when it may be begun.
-        clock.into_iter().for_each(|reading| self.clock.heard(reading));
+        // Before the first call, so that every call can carry an expiry.
+        clock.into_iter().for_each(|reading| self.clock.observe(reading));
         let begun = Instant::now();
         self.queue.set_up();
         let end = Driver::new(stream, &self.queue, self.terms.silence).run().await;

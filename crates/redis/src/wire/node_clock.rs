@@ -1,20 +1,20 @@
-//! A server's clock, as far as its answers tell.
+//! An upper bound of a server's clock, from its answers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-/// So much later than its deadline a call may still be begun. It covers what two clocks drift apart between two
-/// answers. An answer that comes late is heard and its charge given back, so it may be generous.
+/// A call may start this long after its deadline. The margin covers clock drift between two answers. It may be
+/// generous, because the charge of a late answer is given back.
 const MARGIN_US: i64 = 5_000;
-/// Clocks that are kept go wrong by less than one part in this.
+/// Clock drift is assumed to stay below one part in this.
 const DRIFT: i64 = 4_096;
 
 /// The most that a server's clock can show at a given moment.
 ///
-/// Each answer tells what it showed at some moment between question and answer. Of what these moments allow, the
-/// latest time is taken: a call is then never held for expired whose answer could have come in time. The tightest
-/// answer counts until another one contradicts it, because the clock was set.
+/// Each answer carries the server's time at some moment between request and answer. The bound assumes the request:
+/// so no call expires whose answer could arrive in time. The tightest bound is kept until an answer contradicts it,
+/// because the clock was set.
 #[derive(Debug)]
 pub(crate) struct NodeClock {
     began: Instant,
@@ -49,14 +49,13 @@ impl NodeClock {
         NodeClock { began: now, bound: Mutex::default() }
     }
 
-    /// Learns from a reading.
-    pub(crate) fn heard(&self, reading: Reading) {
+    /// Tightens the bound, or replaces it where the clock was set.
+    pub(crate) fn observe(&self, reading: Reading) {
         let (asked_us, heard_us) = (self.own_us(reading.asked_at), self.own_us(reading.heard_at));
         let server_us = signed(reading.server_us);
         let (earliest, latest) = (server_us - heard_us, server_us - asked_us);
         let mut bound = self.bound();
         let known = bound.map(|bound| bound.offset_us(heard_us));
-        // Between the two, what is known is tighter than what was heard.
         if known.is_none_or(|known| latest <= known || known < earliest) {
             *bound = Some(Bound { offset_us: latest, learned_us: heard_us });
         }
@@ -114,7 +113,7 @@ mod tests {
         fn answers(&self, asked_us: u64, there_us: u64, back_us: u64) {
             let server_us = self.shows(asked_us + there_us);
             let (asked_at, heard_at) = (self.at(asked_us), self.at(asked_us + there_us + back_us));
-            self.clock.heard(Reading { server_us, asked_at, heard_at });
+            self.clock.observe(Reading { server_us, asked_at, heard_at });
         }
 
         fn shows(&self, us: u64) -> u64 {

@@ -36,16 +36,16 @@ pub(crate) struct ScriptCall {
     pub(crate) timing: Timing,
 }
 
-/// What a script has to do with its server's clock.
+/// How a script uses its server's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timing {
     /// Nothing.
     None,
     /// Its answer is a list that begins with the time, in microseconds since 1970.
     Tells,
-    /// The same, and it must not be begun after its deadline. Then its answer is the time alone.
+    /// The same, and it does nothing after its expiry: then its answer is the time alone.
     Expires {
-        /// Writes the latest time at which it may be begun into its last argument.
+        /// Writes the expiry into its last argument.
         stamp: fn(&mut [u8], u64),
     },
 }
@@ -60,7 +60,7 @@ pub(crate) enum ScriptForm {
 }
 
 impl ScriptCall {
-    /// Writes the command. `expiry` is the latest time at which it may be begun, if it is of those that expire.
+    /// Writes the command. `expiry` is used where the script expires.
     pub(crate) fn write(&self, form: ScriptForm, expiry: Option<u64>, out: &mut Vec<u8>) {
         let mut writer = CommandWriter::begin(out, 3 + self.keys.len() + self.args.len());
         match form {

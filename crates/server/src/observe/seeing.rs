@@ -91,7 +91,7 @@ impl Observer {
         let sighting = Sighting {
             fingerprint: self.fingerprint(key),
             now_ns,
-            // That nobody could count it is not the client's doing. What this instance counted alone is.
+            // A failure to count is no refusal by the rule. A refusal by this instance's share is.
             is_refused: is_refused && state.decision.verdict != ChargeVerdict::NoRoom,
             is_near,
             is_sampled: false,

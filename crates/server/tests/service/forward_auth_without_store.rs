@@ -83,7 +83,7 @@ fn a_rule_that_is_closed_refuses_every_gateway_with_a_503() {
     for gateway in [NGINX, TRAEFIK, CADDY] {
         gateway.is_told_of_trouble(&service, "the request could not be counted; try again in 1 second");
     }
-    // That is nobody's doing.
+    // A failure to count is no refusal by the rule.
     assert_eq!(refusals(&service), (0, 0));
 }
 

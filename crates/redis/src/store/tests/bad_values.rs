@@ -1,9 +1,9 @@
-//! Keys that hold nothing that a store wrote.
+//! Keys with values that tollgate did not write.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_a_key_opens_no_breaker_and_is_told_once() {
+async fn an_error_of_a_key_opens_no_breaker_and_is_reported_once() {
     let fixture = fixture();
     let limit = fixture.limit("per-user", "40/h", OnFailure::Closed);
     for cause in [Cause::WrongType, Cause::Unreadable].into_iter().cycle().take(40) {
@@ -22,7 +22,7 @@ async fn an_error_of_a_key_opens_no_breaker_and_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_bad_key_should_get_back_is_not_sent_again_and_again() {
+async fn a_refund_to_a_bad_key_is_not_resent() {
     let fixture = fixture();
     let limit = fixture.limit("per-user", "40/h", OnFailure::Closed);
     fixture.store.credit(&limit, b"mallory", 1);

@@ -1,4 +1,4 @@
-//! An outage in which very many keys come up.
+//! An outage with very many new keys.
 
 use super::*;
 

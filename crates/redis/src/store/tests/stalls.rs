@@ -1,4 +1,4 @@
-//! A server that takes calls and does not answer.
+//! A server that accepts calls and does not answer.
 
 use super::*;
 
@@ -22,7 +22,7 @@ async fn a_debt_does_not_travel_while_the_server_leaves_calls_unanswered() {
     assert!(matches!(call.lines[0], Line::Force { cost: 3, .. }), "{call:?}");
     assert_eq!(remaining(&asking.await.unwrap()), [36]);
     assert_eq!((fixture.store.stats().debts, fixture.store.stats().paid_debts), (0, 1));
-    fixture.store.inner.look_after_servers(Instant::now());
+    fixture.store.inner.check_servers(Instant::now());
     let paid = StoreEvent::DebtsPaid { debts: 1, amount: 3, still_owing: 0 };
     assert_eq!(fixture.events.lock().unwrap().last(), Some(&paid));
 }

@@ -1,14 +1,14 @@
-//! Servers that nobody asks, and servers that have left.
+//! Servers without traffic, and servers that left the topology.
 
 use super::*;
 
 impl Fixture {
-    /// Which servers there are, and one look after them, half a second later.
-    async fn look_after(&self, shards: &[u16]) {
+    /// Sets the topology, and runs one check half a second later.
+    async fn check_servers(&self, shards: &[u16]) {
         let shards = shards.iter().map(|slot| (ShardId(u32::from(*slot)), Slot(*slot))).collect();
         self.desk.0.lock().unwrap().shards = shards;
         sleep(Duration::from_millis(500)).await;
-        self.store.inner.look_after_servers(Instant::now());
+        self.store.inner.check_servers(Instant::now());
         yield_now().await;
     }
 
@@ -21,7 +21,7 @@ impl Fixture {
 async fn an_idle_server_is_given_up_and_taken_back_without_a_check() {
     let fixture = fixture();
     for _ in 0..5 {
-        fixture.look_after(&[7]).await;
+        fixture.check_servers(&[7]).await;
         fixture.desk.fail(Executed::No).await;
     }
     assert_eq!(fixture.states(), [(7, BreakerState::Open)]);
@@ -29,7 +29,7 @@ async fn an_idle_server_is_given_up_and_taken_back_without_a_check() {
     fixture.desk.answer().await;
     for _ in 0..3 {
         assert_eq!(fixture.states(), [(7, BreakerState::HalfOpen)]);
-        fixture.look_after(&[7]).await;
+        fixture.check_servers(&[7]).await;
         fixture.desk.answer().await;
     }
     assert_eq!(fixture.states(), [(7, BreakerState::Closed)]);
@@ -49,9 +49,9 @@ async fn a_server_that_is_asked_anyway_is_not_asked_once_more() {
     fixture.desk.answer().await;
     assert!(asking.await.unwrap().passed);
     fixture.desk.0.lock().unwrap().shards = vec![(ShardId(97), Slot(97))];
-    fixture.store.inner.look_after_servers(Instant::now());
+    fixture.store.inner.check_servers(Instant::now());
     assert_eq!(fixture.desk.waiting(), 0);
-    fixture.look_after(&[97]).await;
+    fixture.check_servers(&[97]).await;
     assert!(fixture.desk.take().0.lines.is_empty(), "it only asks the time");
 }
 
@@ -59,14 +59,14 @@ async fn a_server_that_is_asked_anyway_is_not_asked_once_more() {
 async fn a_server_that_failed_and_left_is_forgotten_and_not_probed() {
     let fixture = fixture();
     for _ in 0..5 {
-        fixture.look_after(&[7]).await;
+        fixture.check_servers(&[7]).await;
         fixture.desk.fail(Executed::No).await;
     }
-    // While nobody is known, nobody has left.
-    fixture.look_after(&[]).await;
+    // An unknown topology has no server that left it.
+    fixture.check_servers(&[]).await;
     assert_eq!(fixture.states(), [(7, BreakerState::Open)]);
     let left = StoreEvent::ServerLeft { server: "host:7".to_owned() };
-    fixture.look_after(&[8]).await;
+    fixture.check_servers(&[8]).await;
     assert_eq!(fixture.events.lock().unwrap().last(), Some(&left));
     assert_eq!(fixture.states(), [(8, BreakerState::Closed)]);
     sleep(Duration::from_secs(30)).await;

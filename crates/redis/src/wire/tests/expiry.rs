@@ -52,7 +52,7 @@ async fn a_call_that_expires_because_the_clock_was_set_is_sent_again_and_carried
     let now = Instant::now();
     // As if the server's clock had been set to the present since.
     let at_1970 = Reading { server_us: 1, asked_at: now, heard_at: now };
-    client.shared.directory.owner(Slot(0)).unwrap().clock.heard(at_1970);
+    client.shared.directory.owner(Slot(0)).unwrap().clock.observe(at_1970);
     for expected in 1..=3 {
         assert!(is_count(&client.wait(increment_in_time("n"), PLENTY).await.unwrap(), expected));
     }

@@ -49,6 +49,14 @@ pub trait Algorithm {
     /// store may forget it.
     fn untouched_at(&self, state: &Self::State) -> u64;
 
+    /// Rewrites a state that another quota wrote, or that a clock left ahead, as
+    /// this quota reads it at `now`. It charges nothing and gives nothing back.
+    fn refresh(&self, state: &mut Self::State, now: u64);
+
+    /// The state of a key that has used so much of this quota at `now`, and no
+    /// more than its limit: how a count is carried over from another algorithm.
+    fn carried(&self, used: u64, now: u64) -> Self::State;
+
     /// Makes the state that of a key never seen.
     fn forget(&self, state: &mut Self::State) {
         *state = Self::State::default();

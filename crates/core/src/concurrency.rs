@@ -180,6 +180,15 @@ impl Algorithm for Concurrency {
         leases.holders = Vec::new();
     }
 
+    fn refresh(&self, leases: &mut Leases, now: u64) {
+        self.tidy(leases, now);
+    }
+
+    /// A permit has a holder, who lets go of it: what another algorithm counted has none.
+    fn carried(&self, _: u64, _: u64) -> Leases {
+        Leases::default()
+    }
+
     fn untouched_at(&self, leases: &Leases) -> u64 {
         leases.holders.iter().map(|holder| holder.until).max().unwrap_or(0)
     }

@@ -24,6 +24,14 @@ pub struct WindowState {
     pub used: u64,
 }
 
+impl WindowState {
+    /// What is used at `now`, by the window that it was counted in.
+    #[must_use]
+    pub fn used_at(&self, now: u64) -> u64 {
+        if now < self.start.saturating_add(self.window) { self.used } else { 0 }
+    }
+}
+
 impl FixedWindow {
     /// Compiles a fixed window quota; `None` for other quotas.
     #[must_use]
@@ -41,8 +49,7 @@ impl FixedWindow {
             return fresh;
         }
         if state.window != self.window {
-            let in_force = now < state.start.saturating_add(state.window);
-            return if in_force { WindowState { used, ..fresh } } else { fresh };
+            return WindowState { used: state.used_at(now).min(self.limit), ..fresh };
         }
         // A window that has not begun yet stays in force: the clock went back, and what was
         // used before it is forgotten. It is never further away than the next boundary.
@@ -125,5 +132,16 @@ impl Algorithm for FixedWindow {
 
     fn untouched_at(&self, state: &WindowState) -> u64 {
         if state.used == 0 { 0 } else { state.start.saturating_add(state.window) }
+    }
+
+    fn refresh(&self, state: &mut WindowState, now: u64) {
+        let view = self.view(state, now);
+        if view.used > 0 {
+            *state = view;
+        }
+    }
+
+    fn carried(&self, used: u64, now: u64) -> WindowState {
+        WindowState { used: used.min(self.limit), ..self.view(&WindowState::default(), now) }
     }
 }

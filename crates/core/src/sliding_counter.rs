@@ -45,6 +45,15 @@ impl CounterState {
         }
     }
 
+    /// What is used at `now`, rounded up, by the windows that it was counted in.
+    #[must_use]
+    pub fn used_at(&self, now: u64) -> u64 {
+        if self.window == 0 {
+            return 0;
+        }
+        self.rotated(now).weight(now).div_ceil(u128::from(self.window)).min(u128::from(u64::MAX)) as u64
+    }
+
     /// How far `now` is into the current window; 0 if the clock is before it.
     fn offset(&self, now: u64) -> u64 {
         now.saturating_sub(self.start)
@@ -71,11 +80,10 @@ impl SlidingCounter {
         if state.window == 0 {
             return fresh;
         }
-        let rotated = state.rotated(now);
         if state.window != self.window {
-            let used = rotated.weight(now).div_ceil(u128::from(rotated.window));
-            return CounterState { current: used.min(u128::from(self.limit)) as u64, ..fresh };
+            return CounterState { current: state.used_at(now).min(self.limit), ..fresh };
         }
+        let rotated = state.rotated(now);
         CounterState { previous: rotated.previous.min(self.limit), current: rotated.current.min(self.limit), ..rotated }
     }
 
@@ -180,5 +188,16 @@ impl Algorithm for SlidingCounter {
             (0, _) => state.start.saturating_add(state.window),
             _ => state.start.saturating_add(2 * state.window),
         }
+    }
+
+    fn refresh(&self, state: &mut CounterState, now: u64) {
+        let view = self.view(state, now);
+        if view.current > 0 || view.previous > 0 {
+            *state = view;
+        }
+    }
+
+    fn carried(&self, used: u64, now: u64) -> CounterState {
+        CounterState { current: used.min(self.limit), ..self.view(&CounterState::default(), now) }
     }
 }

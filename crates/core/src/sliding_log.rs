@@ -112,6 +112,13 @@ impl Log {
         log
     }
 
+    /// What the entries hold together. One that has left the window since the
+    /// log was last written to is among them: a log does not know its window.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
     /// How many bytes of heap the log holds.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
@@ -244,6 +251,14 @@ impl Algorithm for SlidingLog {
 
     fn untouched_at(&self, log: &Log) -> u64 {
         if log.used == 0 { 0 } else { log.newest.saturating_add(self.window) }
+    }
+
+    fn refresh(&self, log: &mut Log, now: u64) {
+        self.tidy(log, now);
+    }
+
+    fn carried(&self, used: u64, now: u64) -> Log {
+        Log::of([(now, used.min(self.limit))])
     }
 }
 

@@ -17,6 +17,7 @@
 mod cell;
 mod clock;
 mod entry;
+mod family;
 mod full;
 mod key;
 mod limit;

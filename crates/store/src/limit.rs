@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tollgate_core::{AlgorithmKind, Bucket, Concurrency, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick};
 
 use crate::entry::{TAG_BITS, Tag};
+use crate::family::{Families, Family};
 use crate::key::{Key, ScopeHasher};
 
 /// A quota under a name, ready to be checked in the store that made it. Cheap to clone.
@@ -18,6 +19,8 @@ pub struct Limit(pub(crate) Arc<Prepared>);
 pub(crate) struct Prepared {
     pub(crate) rule: Rule,
     pub(crate) keys: ScopeHasher,
+    /// The families of algorithms that have counted in this scope.
+    pub(crate) families: Arc<Families>,
     pub(crate) store: u64,
     pub(crate) quota: Quota,
     pub(crate) scope: Box<str>,
@@ -51,6 +54,11 @@ impl Limit {
     #[must_use]
     pub fn scope(&self) -> &str {
         &self.0.scope
+    }
+
+    /// The other families that may hold what a key of this limit has used.
+    pub(crate) fn other_families(&self) -> u8 {
+        self.0.families.others(Family::of(&self.0.rule))
     }
 
     #[inline]

@@ -176,6 +176,25 @@ impl<S: Default + Held> LockedTable<S> {
         Ok(output)
     }
 
+    /// Reads the state of a live key.
+    pub(crate) fn read<R>(&self, hash: u64, clock: &impl Clock, read: impl FnOnce(&S, u64) -> R) -> Option<R> {
+        let shard = lock(self.shard_of(hash));
+        let now = clock.now_ns();
+        let slot = &shard.slots[shard.find(hash)?];
+        (slot.free_at > now).then(|| read(&slot.state, now))
+    }
+
+    /// Forgets a live key, once its state was read.
+    pub(crate) fn forget<R>(&self, hash: u64, clock: &impl Clock, read: impl FnOnce(&S, u64) -> R) -> Option<R> {
+        let mut shard = lock(self.shard_of(hash));
+        let now = clock.now_ns();
+        let at = shard.find(hash).filter(|&at| shard.slots[at].free_at > now)?;
+        let slot = std::mem::take(&mut shard.slots[at]);
+        shard.marks[at] = 0;
+        shard.heap_bytes -= slot.state.heap_bytes();
+        Some(read(&slot.state, now))
+    }
+
     /// Both halves of the hash choose: the upper the shard, the lower the slot.
     fn shard_of(&self, hash: u64) -> &Mutex<Shard<S>> {
         &self.shards[(((hash >> 32) * self.shards.len() as u64) >> 32) as usize]

@@ -50,7 +50,7 @@ fn permits_and_promised_places_are_not_given_back() {
     store.credit(&permits, "ann", 1);
     assert!(!store.check(&permits, "ann", 1).is_allowed());
     let queue =
-        store.limit("queue", Quota::leaky_queue(rate("1/s"), Queue { size: 1, max_wait: None }).unwrap()).unwrap();
+        store.limit("queue", Quota::leaky_queue(rate("1/s"), Queue { size: 2, max_wait: None }).unwrap()).unwrap();
     assert!(store.check(&queue, "ann", 1).is_allowed());
     assert!(store.check(&queue, "ann", 1).delay() > 0);
     store.credit(&queue, "ann", 1);

@@ -226,3 +226,31 @@ fn a_store_without_nodes_is_one_mistake() {
     assert_eq!(stderr.matches(": error: ").count(), 1, "{stderr}");
     assert!(stderr.contains(":2:26: error: expected at least one, found none"), "{stderr}");
 }
+
+#[test]
+fn validate_against_another_policy_says_which_counts_start_anew() {
+    let scratch = Scratch::new("against");
+    let policy = |rule: &str| format!("version: 1\nrules:\n  - {{ name: api, {rule} }}\n");
+    let old = scratch.file("old.yaml", policy("key: client_ip, limit: 10/h"));
+    for (rule, expected) in [
+        ("key: client_ip, limit: 7/min, algorithm: fixed-window", "all counts go on\n"),
+        (
+            "key: client_ip, limit: [10/h, 100/day]",
+            "all counts go on but these\n  rule `api`: the limit counted as `api/1day` is new and starts with no counts\n",
+        ),
+        (
+            "limit: 10/h",
+            "all counts go on but these\n  rule `api` starts with no counts: it has no key and had key client_ip\n",
+        ),
+    ] {
+        let new = scratch.file("new.yaml", policy(rule));
+        let (code, answer, said) = run(&["validate", &new, "--against", &old]);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(answer.ends_with(&format!("\nreplacing {old}, {expected}")), "{answer}");
+        let (_, json, _) = run(&["validate", &new, "--against", &old, "--format", "json"]);
+        let changes = serde_json::from_str::<Value>(&json).unwrap()["counter_changes"].as_array().unwrap().len();
+        assert_eq!(changes, expected.lines().count() - 1, "{json}");
+    }
+    let (code, _, said) = run(&["validate", &old, "--against", &scratch.path("none.yaml")]);
+    assert_eq!(code, Some(3), "{said}");
+}

@@ -26,7 +26,7 @@ pub struct Bucket {
     free: Span,
     /// `X` is never above this: the burst or queue, and what may be promised ahead.
     ceiling: Span,
-    /// `X` from which nothing remains: the ceiling of a queue, the burst of the others.
+    /// `X` from which nothing remains: all places of a queue, the burst of the others.
     brim: Span,
     /// The largest `remaining`.
     limit: u64,
@@ -94,11 +94,14 @@ impl Bucket {
         };
         let ahead = Span { ticks: quota.ahead_ns() / tick.ns(), part: 0 };
         if queues {
-            // A unit may join while its own wait is at most `ahead` and at most `size` wait already.
-            let places = bucket.times(quota.queue_size() + 1);
-            bucket.ceiling = places.min(bucket.plus(ahead, token));
-            bucket.brim = bucket.ceiling;
-            bucket.limit = bucket.tokens_wide(bucket.ceiling);
+            // A unit may join while its own wait is at most `ahead` and a place is free. The request
+            // that departs at once has a place too, until the next one can depart.
+            let longest = bucket.plus(ahead, token);
+            bucket.brim = bucket.times(quota.queue_size()).min(longest);
+            bucket.limit = bucket.tokens_wide(bucket.brim);
+            // One place more than requests may take: the shape that shared values have always been
+            // written under, so that programs which gave that place away read and write the same ones.
+            bucket.ceiling = bucket.times(quota.queue_size() + 1).min(longest);
         } else {
             bucket.free = bucket.times(quota.burst());
             bucket.brim = bucket.free;
@@ -125,12 +128,18 @@ impl Bucket {
     /// up, and no more than this bucket can hold.
     #[must_use]
     pub fn adopt(&self, writer: &Bucket, state: BucketState, now: u64) -> BucketState {
-        let used = writer.used(state, now).min(writer.ceiling);
-        let tokens = writer.units(used).div_ceil(u128::from(writer.token_units));
+        let tokens = u128::from(writer.used_tokens(state, now));
         // What is promised ahead can be more tokens than any burst, so `times` would not do.
         let carried = tokens.saturating_mul(u128::from(self.token_units)).min(self.units(self.ceiling));
         let den = u128::from(self.den);
         state_at(now, Span { ticks: (carried / den) as u64, part: (carried % den) as u32 })
+    }
+
+    /// How many tokens of this bucket are used, rounded up.
+    #[must_use]
+    pub fn used_tokens(&self, state: BucketState, now: u64) -> u64 {
+        let used = self.used(state, now).min(self.ceiling);
+        self.units(used).div_ceil(u128::from(self.token_units)) as u64
     }
 
     /// How many whole tokens of a charge time has not refilled yet. A receipt
@@ -225,7 +234,7 @@ impl Bucket {
         let after = self.plus(used, price);
         let delay = if self.queues { used } else { self.minus(after, self.free) };
         let too_late = self.minus(delay, Span { ticks: patience, part: 0 });
-        let too_much = self.minus(after, self.ceiling);
+        let too_much = self.minus(after, if self.queues { self.brim } else { self.ceiling });
         match too_late.max(too_much).ceil() {
             0 => (self.answer(Verdict::Allowed { delay: delay.ceil() }, after), state_at(now, after)),
             wait => (self.answer(Verdict::Refused { retry_after: Some(wait) }, used), kept),
@@ -361,11 +370,13 @@ impl Algorithm for Bucket {
 
     fn force(&self, state: &mut BucketState, now: u64, cost: u64) -> u64 {
         let used = self.used(*state, now).min(self.ceiling);
-        let room = self.tokens(self.minus(self.brim, used));
+        // What has happened already may take a queue's last place, which no request is given.
+        let brim = if self.queues { self.ceiling } else { self.brim };
+        let room = self.tokens(self.minus(brim, used));
         if cost == 0 {
             return 0;
         }
-        let after = if cost <= room { self.plus(used, self.times(cost)) } else { used.max(self.brim) };
+        let after = if cost <= room { self.plus(used, self.times(cost)) } else { used.max(brim) };
         *state = state_at(now, after);
         cost.saturating_sub(room)
     }
@@ -413,5 +424,19 @@ impl Algorithm for Bucket {
 
     fn untouched_at(&self, state: &BucketState) -> u64 {
         Bucket::full_at(*state)
+    }
+
+    fn refresh(&self, state: &mut BucketState, now: u64) {
+        if self.used(*state, now) > self.ceiling {
+            *state = state_at(now, self.ceiling);
+        }
+    }
+
+    fn carried(&self, used: u64, now: u64) -> BucketState {
+        if used == 0 {
+            BucketState::default()
+        } else {
+            state_at(now, self.times(used.min(self.limit)).min(self.ceiling))
+        }
     }
 }

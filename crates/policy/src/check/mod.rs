@@ -5,7 +5,7 @@
 //! the file would name it.
 
 mod access;
-mod capacity;
+pub(crate) mod capacity;
 pub(crate) mod codes;
 mod cost;
 mod grants;

@@ -116,7 +116,7 @@ if families == PLAIN then
         shown = shown + 2
         if used < 0 then
           used, part = 0, 0
-        elseif used > bound then
+        elseif used > bound or used == bound and part > bound_part then
           is_plain = false
           break
         end
@@ -206,133 +206,138 @@ local bucket, window, counter, log, leases
 local function family()
   return {
     open = false, blank = false, read = false, fits = false, put = false, refuse = false, note = false, show = false,
-    pack = false, read_order = false, force = false, force_as_writer = false, give_back = false, credit = false,
+    pack = false, carry = false, read_order = false, force = false, force_as_writer = false, give_back = false, credit = false,
     renew = false,
   }
+end
+
+-- Of buckets, what is needed for a state of another quota, for giving back and for force.
+local exact
+local function exactly()
+  if exact then
+    return exact
+  end
+  exact = {}
+
+  -- n tokens, for n below 2^52 and where that is below 2^53 microseconds.
+  local function times(quota, n)
+    local over = n % quota.den
+    local parts = over * quota.token_part
+    local part = parts % quota.den
+    local ticks = n * quota.token + (n - over) / quota.den * quota.token_part + (parts - part) / quota.den
+    return ticks, part
+  end
+  exact.times = times
+
+  -- A quota from the prefix of a value, and where the state begins.
+  local function quota_of(bytes)
+    local tag, quota, from = byte(bytes, 1), {}, 2
+    quota.token, from = read_varint(bytes, from)
+    quota.den, quota.token_part = 1, 0
+    if tag == 7 then
+      quota.token = quota.token * 1000
+    elseif tag < 7 then
+      quota.den, from = read_varint(bytes, from)
+      if quota.den > 1 then
+        quota.token_part, from = read_varint(bytes, from)
+      end
+    end
+    if tag == 2 then
+      quota.queues = true
+      quota.free, quota.free_part = 0, 0
+      quota.limit, from = read_varint(bytes, from)
+      quota.ceiling, from = read_varint(bytes, from)
+      quota.ceiling_part = 0
+      if quota.den > 1 then
+        quota.ceiling_part, from = read_varint(bytes, from)
+      end
+      quota.brim, quota.brim_part = quota.ceiling, quota.ceiling_part
+    else
+      local ahead = 0
+      quota.limit, from = read_varint(bytes, from)
+      if tag == 1 then
+        ahead, from = read_varint(bytes, from)
+      end
+      quota.free, quota.free_part = times(quota, quota.limit)
+      quota.ceiling, quota.ceiling_part = quota.free + ahead, quota.free_part
+      quota.brim, quota.brim_part = quota.free, quota.free_part
+    end
+    return quota, from
+  end
+  exact.quota_of = quota_of
+
+  local function is_less(ticks, part, other, other_part)
+    return ticks < other or ticks == other and part < other_part
+  end
+  exact.is_less = is_less
+
+  local function minus(quota, ticks, part, other, other_part)
+    if not is_less(other, other_part, ticks, part) then
+      return 0, 0
+    end
+    if part < other_part then
+      return ticks - other - 1, part + quota.den - other_part
+    end
+    return ticks - other, part - other_part
+  end
+  exact.minus = minus
+
+  -- Whole tokens in a span, rounded down. A double comes within one or two of it.
+  local function tokens(quota, ticks, part)
+    local n = floor((ticks + part / quota.den) / (quota.token + quota.token_part / quota.den))
+    local most, most_part = times(quota, n)
+    while is_less(ticks, part, most, most_part) do
+      n = n - 1
+      most, most_part = times(quota, n)
+    end
+    repeat
+      most, most_part = times(quota, n + 1)
+      local fits = not is_less(ticks, part, most, most_part)
+      if fits then
+        n = n + 1
+      end
+    until not fits
+    return n
+  end
+  exact.tokens = tokens
+
+  -- How many tokens are used, rounded up.
+  function exact.used_tokens(quota, tat, part)
+    local ticks = 0
+    if tat >= now then
+      ticks = tat - now
+    else
+      part = 0
+    end
+    if is_less(quota.ceiling, quota.ceiling_part, ticks, part) then
+      ticks, part = quota.ceiling, quota.ceiling_part
+    end
+    local n = tokens(quota, ticks, part)
+    local whole, whole_part = times(quota, n)
+    return is_less(whole, whole_part, ticks, part) and n + 1 or n
+  end
+
+  -- What `key` holds, read by another quota: whole used tokens, rounded up,
+  -- and no more than that can hold itself.
+  function exact.adopt(key, prefix)
+    local own = quota_of(prefix)
+    local n, ticks, part = exact.used_tokens(quota_of(key.prefix), key.tat, key.part), 0, 0
+    -- Where the product is no longer exact it is far above any ceiling.
+    if n * (own.token + 1) < 4503599627370496 then
+      ticks, part = times(own, n)
+      if is_less(ticks, part, own.ceiling, own.ceiling_part) then
+        return now + ticks, part
+      end
+    end
+    return now + own.ceiling, own.ceiling_part
+  end
+
+  return exact
 end
 
 -- A bucket: when it is full again, as `tat` and a `part` of a microsecond over
 -- the denominator of the quota that wrote it, whose prefix is in `prefix`.
 if families % 2 == 1 then
-  -- What is needed for a state of another quota, for giving back and for force.
-  local exact
-  local function exactly()
-    if exact then
-      return exact
-    end
-    exact = {}
-
-    -- n tokens, for n below 2^52 and where that is below 2^53 microseconds.
-    local function times(quota, n)
-      local over = n % quota.den
-      local parts = over * quota.token_part
-      local part = parts % quota.den
-      local ticks = n * quota.token + (n - over) / quota.den * quota.token_part + (parts - part) / quota.den
-      return ticks, part
-    end
-    exact.times = times
-
-    -- A quota from the prefix of a value, and where the state begins.
-    local function quota_of(bytes)
-      local tag, quota, from = byte(bytes, 1), {}, 2
-      quota.token, from = read_varint(bytes, from)
-      quota.den, quota.token_part = 1, 0
-      if tag == 7 then
-        quota.token = quota.token * 1000
-      elseif tag < 7 then
-        quota.den, from = read_varint(bytes, from)
-        if quota.den > 1 then
-          quota.token_part, from = read_varint(bytes, from)
-        end
-      end
-      if tag == 2 then
-        quota.queues = true
-        quota.free, quota.free_part = 0, 0
-        quota.limit, from = read_varint(bytes, from)
-        quota.ceiling, from = read_varint(bytes, from)
-        quota.ceiling_part = 0
-        if quota.den > 1 then
-          quota.ceiling_part, from = read_varint(bytes, from)
-        end
-        quota.brim, quota.brim_part = quota.ceiling, quota.ceiling_part
-      else
-        local ahead = 0
-        quota.limit, from = read_varint(bytes, from)
-        if tag == 1 then
-          ahead, from = read_varint(bytes, from)
-        end
-        quota.free, quota.free_part = times(quota, quota.limit)
-        quota.ceiling, quota.ceiling_part = quota.free + ahead, quota.free_part
-        quota.brim, quota.brim_part = quota.free, quota.free_part
-      end
-      return quota, from
-    end
-    exact.quota_of = quota_of
-
-    local function is_less(ticks, part, other, other_part)
-      return ticks < other or ticks == other and part < other_part
-    end
-    exact.is_less = is_less
-
-    local function minus(quota, ticks, part, other, other_part)
-      if not is_less(other, other_part, ticks, part) then
-        return 0, 0
-      end
-      if part < other_part then
-        return ticks - other - 1, part + quota.den - other_part
-      end
-      return ticks - other, part - other_part
-    end
-    exact.minus = minus
-
-    -- Whole tokens in a span, rounded down. A double comes within one or two of it.
-    local function tokens(quota, ticks, part)
-      local n = floor((ticks + part / quota.den) / (quota.token + quota.token_part / quota.den))
-      local most, most_part = times(quota, n)
-      while is_less(ticks, part, most, most_part) do
-        n = n - 1
-        most, most_part = times(quota, n)
-      end
-      repeat
-        most, most_part = times(quota, n + 1)
-        local fits = not is_less(ticks, part, most, most_part)
-        if fits then
-          n = n + 1
-        end
-      until not fits
-      return n
-    end
-    exact.tokens = tokens
-
-    -- What `key` holds, read by another quota: whole used tokens, rounded up,
-    -- and no more than that can hold itself.
-    function exact.adopt(key, prefix)
-      local writer, own = quota_of(key.prefix), quota_of(prefix)
-      local ticks, part = 0, 0
-      if key.tat >= now then
-        ticks, part = key.tat - now, key.part
-      end
-      if is_less(writer.ceiling, writer.ceiling_part, ticks, part) then
-        ticks, part = writer.ceiling, writer.ceiling_part
-      end
-      local n = tokens(writer, ticks, part)
-      local whole, whole_part = times(writer, n)
-      if is_less(whole, whole_part, ticks, part) then
-        n = n + 1
-      end
-      -- Where the product is no longer exact it is far above any ceiling.
-      if n * (own.token + 1) < 4503599627370496 then
-        ticks, part = times(own, n)
-        if is_less(ticks, part, own.ceiling, own.ceiling_part) then
-          return now + ticks, part
-        end
-      end
-      return now + own.ceiling, own.ceiling_part
-    end
-
-    return exact
-  end
-
   bucket = family()
 
   function bucket.open(raw, charge)
@@ -353,6 +358,16 @@ if families % 2 == 1 then
 
   function bucket.blank()
     return { tat = 0, part = 0 }
+  end
+
+  -- A key that has used so much by now, as another family has counted.
+  function bucket.carry(charge, used)
+    local quota = exactly().quota_of(charge.prefix)
+    local ticks, part = exact.times(quota, math.min(used, quota.limit))
+    if exact.is_less(quota.ceiling, quota.ceiling_part, ticks, part) then
+      ticks, part = quota.ceiling, quota.ceiling_part
+    end
+    return { prefix = charge.prefix, tat = now + ticks, part = part, is_wide = quota.den > 1 }
   end
 
   -- The state as the charge's own quota reads it.
@@ -602,6 +617,13 @@ if families % 4 >= 2 then
     return { used = 0 }
   end
 
+  function window.carry(charge, used)
+    return {
+      window = charge.window, start = now - now % charge.window, used = math.min(used, charge.limit),
+      prefix = charge.prefix, code = charge.code, width = charge.width,
+    }
+  end
+
   local function seen(key, charge)
     local length = charge.window
     local begun = now - now % length
@@ -699,38 +721,38 @@ if families % 4 >= 2 then
   end
 end
 
+-- count * span / length, rounded up, for span <= length: exact although the product may not be.
+local function share(count, span, length)
+  local product = count * span
+  if product < 4503599627370496 then
+    local over = product % length
+    return over > 0 and (product - over) / length + 1 or product / length
+  end
+  -- Long division: digits of the count, the highest first, as large as the numbers have room for.
+  local digit = 2
+  while digit * digit * length * 2 <= 4503599627370496 and digit * digit <= 1048576 do
+    digit = digit * digit
+  end
+  local digits = {}
+  while count > 0 do
+    local low = count % digit
+    digits[#digits + 1] = low
+    count = (count - low) / digit
+  end
+  local quotient, over = 0, 0
+  for place = #digits, 1, -1 do
+    local rest = over * digit + digits[place] * span
+    over = rest % length
+    quotient = quotient * digit + (rest - over) / length
+  end
+  return over > 0 and quotient + 1 or quotient
+end
+
 -- A sliding window counter: when the current window began, how long windows
 -- are, and what was used in the previous and in the current one.
 if families % 8 >= 4 then
   counter = family()
   counter.read, counter.read_order = read_common, read_common
-
-  -- count * span / length, rounded up, for span <= length: exact although the product may not be.
-  local function share(count, span, length)
-    local product = count * span
-    if product < 4503599627370496 then
-      local over = product % length
-      return over > 0 and (product - over) / length + 1 or product / length
-    end
-    -- Long division: digits of the count, the highest first, as large as the numbers have room for.
-    local digit = 2
-    while digit * digit * length * 2 <= 4503599627370496 and digit * digit <= 1048576 do
-      digit = digit * digit
-    end
-    local digits = {}
-    while count > 0 do
-      local low = count % digit
-      digits[#digits + 1] = low
-      count = (count - low) / digit
-    end
-    local quotient, over = 0, 0
-    for place = #digits, 1, -1 do
-      local rest = over * digit + digits[place] * span
-      over = rest % length
-      quotient = quotient * digit + (rest - over) / length
-    end
-    return over > 0 and quotient + 1 or quotient
-  end
 
   function counter.open(raw, charge)
     if byte(raw, 1) >= 48 then
@@ -754,6 +776,13 @@ if families % 8 >= 4 then
 
   function counter.blank()
     return { previous = 0, current = 0 }
+  end
+
+  function counter.carry(charge, used)
+    return {
+      window = charge.window, start = now - now % charge.window, previous = 0, current = math.min(used, charge.limit),
+      prefix = charge.prefix, code = charge.code, width = charge.width,
+    }
   end
 
   -- What of the previous window is still in sight.
@@ -975,6 +1004,14 @@ if families % 16 >= 8 then
     key.used = key.used + cost
     key.version = key.version + 1
     key.is_changed = true
+  end
+
+  function log.carry(charge, used)
+    local key = log.blank()
+    push(key, now, math.min(used, charge.limit))
+    key.body, key.tail = concat(key.tail), nil
+    key.window, key.is_changed = charge.window, nil
+    return key
   end
 
   function log.fits(key, charge)
@@ -1270,26 +1307,98 @@ end
 
 local FAMILIES = { [BUCKET] = bucket, [WINDOW] = window, [COUNTER] = counter, [LOG] = log, [LEASES] = leases }
 
--- The record of a key as the family of `charge` reads it. What another family
--- wrote is nothing to it.
-local function record(number, family, charge)
-  local key = records[number]
-  if key then
-    return key
+-- What a value of any family says is used by now, rounded up, by the quota that it
+-- was counted under. (A log does not know its window: all its entries count.
+-- Permits have holders, and are counted apart.)
+local function used_of(raw, family)
+  if family == BUCKET then
+    local quota, from = exactly().quota_of(raw)
+    local part = #raw > from + 6 and unpack('<I3', raw, from + 7) or 0
+    return exact.used_tokens(quota, unpack('<I7', raw, from), part)
+  elseif family == LOG then
+    local _, from = read_varint(raw, 9)
+    return (read_varint(raw, from))
+  elseif family == LEASES then
+    return 0
   end
-  local raw = not forgotten[number] and call('GET', KEYS[number])
+  local length, number, from, width
+  local is_digits = byte(raw, 1) >= 48
+  if is_digits then
+    length, number, width = read_digits(raw, {})
+  else
+    length, from = read_varint(raw, 2)
+    length = length * 1000
+    number, from = read_varint(raw, from)
+  end
+  if family == WINDOW then
+    local used = is_digits and tonumber(sub(raw, 4 + width)) or read_varint(raw, from)
+    return now < (number + 1) * length and used or 0
+  end
+  local previous, current
+  if is_digits then
+    from = 4 + width + floor((17 - width) / 2)
+    previous, current = tonumber(sub(raw, 4 + width, from - 1)), tonumber(sub(raw, from))
+  else
+    previous, from = read_varint(raw, from)
+    current = read_varint(raw, from)
+  end
+  local start, begun = number * length, now - now % length
+  if start < begun then
+    previous = begun - start == length and current or 0
+    start, current = begun, 0
+  end
+  return current + (previous > 0 and share(previous, now > start and length - (now - start) or length, length) or 0)
+end
+
+-- The record of a key as the family of `charge` reads it. What another family
+-- has counted is carried over to it; where `is_receipt`, there is nothing that
+-- could be given back to, and nothing is written.
+local function record(number, family, charge, is_receipt)
+  local before = records[number]
+  if before and before.family == family then
+    return before
+  end
+  local raw
+  if before then
+    raw = before.rules.pack(before)
+    raw = raw ~= '' and raw
+  else
+    raw = not forgotten[number] and call('GET', KEYS[number])
+  end
   local rules = FAMILIES[family]
   local tag = raw and byte(raw, 1)
   -- Above the tags are digits: from 1 those of windows, from 5 those of counters.
-  local is_known = raw and (FAMILY_OF_TAG[tag] or tag < 53 and WINDOW or COUNTER) == family
-  key = is_known and rules.open(raw, charge) or rules.blank()
-  key.is_known = is_known
-  key.rules = rules
+  local written_by = raw and (FAMILY_OF_TAG[tag] or tag < 53 and WINDOW or COUNTER)
+  local key
+  if written_by == family then
+    key = rules.open(raw, charge)
+    key.is_known = true
+  elseif is_receipt then
+    return rules.blank()
+  else
+    local used = raw and rules.carry and used_of(raw, written_by) or 0
+    key = used > 0 and rules.carry(charge, used) or rules.blank()
+    key.is_carried = used > 0
+    key.is_known = used > 0
+  end
+  if before then
+    key.is_changed, key.is_known = before.is_changed, before.is_known
+  end
+  key.rules, key.family = rules, family
   records[number] = key
   return key
 end
 
 local ENFORCE, GUARD, SHADOW, WATCH = 0, 1, 2, 3
+
+-- A refusal writes down what was carried over, so that it refills from now on.
+local function refuse(charge)
+  local key = charge.key
+  charge.rules.refuse(key, charge)
+  if key.is_carried then
+    key.is_changed = true
+  end
+end
 
 -- One request of several charges: all or nothing. Whether it passed, and
 -- whether anything at all was refused.
@@ -1297,11 +1406,9 @@ local function decide(charges, shares_a_key)
   for place = 1, #charges do
     local charge = charges[place]
     if charge.mode <= GUARD and not charge.rules.fits(charge.key, charge) then
-      for later = place, #charges do
-        charge = charges[later]
-        local rules = charge.rules
-        if charge.mode == ENFORCE and not rules.fits(charge.key, charge) then
-          rules.refuse(charge.key, charge)
+      for each = 1, #charges do
+        if charges[each].mode ~= WATCH then
+          refuse(charges[each])
         end
       end
       return false, true
@@ -1348,7 +1455,7 @@ local function decide(charges, shares_a_key)
       if rules.fits(key, charge) then
         rules.put(key, charge)
       else
-        rules.refuse(key, charge)
+        refuse(charge)
         is_refused = true
       end
     end
@@ -1391,7 +1498,7 @@ while at <= last do
         passed = passed + 1
       end
       if passed < times then
-        rules.refuse(key, first)
+        refuse(first)
         is_deep = true
       end
     else
@@ -1421,7 +1528,7 @@ while at <= last do
     family, number, at = unpack('<BI4', argument, at + 1)
     local rules = FAMILIES[family]
     at = rules.read_order(order, at)
-    local key = record(number, family, order)
+    local key = record(number, family, order, line == GIVE_BACK or line == RENEW)
     if line == GIVE_BACK then
       at = rules.give_back(key, order, at)
     elseif line == CREDIT then

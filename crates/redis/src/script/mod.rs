@@ -53,12 +53,14 @@ mod decode;
 mod encode;
 mod prefix;
 mod replay;
+mod standing;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use decode::decode;
 pub(crate) use encode::{Encoded, encode, stamp};
 pub(crate) use replay::{Replayed, replay, replay_unmade};
+pub(crate) use standing::{Standing, standings};
 
 /// The script's text.
 pub(crate) const SOURCE: &str = include_str!("charge.lua");

@@ -28,6 +28,7 @@ pub(crate) enum Deed {
     Charged { key: Arc<[u8]>, charged: Charged, decision: Decision, until: u64 },
     Renewed { key: Arc<[u8]>, charged: Charged, held: bool, until: u64 },
     Loosened { key: Arc<[u8]> },
+    Forced { key: Arc<[u8]> },
 }
 
 macro_rules! on {
@@ -48,15 +49,18 @@ impl Shard {
         Reply { now, answers: call.lines.iter().map(|line| self.carry_out(line, now, deeds)).collect() }
     }
 
-    /// Whether a charge would be refused.
-    pub(super) fn would_refuse(&mut self, target: &Target, cost: u64, now: u64) -> bool {
-        !self.look(target, now, cost).is_allowed()
+    /// What would be said of a charge, and what remains without it.
+    pub(super) fn stands(&mut self, target: &Target, cost: u64, now: u64) -> Decision {
+        let answer = self.look(target, now, cost);
+        let remains = if answer.is_allowed() { self.look(target, now, 0) } else { answer };
+        Decision { verdict: answer.verdict, ..remains }
     }
 
     fn carry_out(&mut self, line: &Line, now: u64, deeds: &mut Vec<Deed>) -> Answer {
         match line {
             Line::Decide { times, charges } => self.decide(*times, charges, now, deeds),
             Line::Force { target, cost } => {
+                deeds.push(Deed::Forced { key: target.key.clone() });
                 let unpaid =
                     on!(target.terms, self.state(target), algorithm, state, algorithm.force(state, now, *cost));
                 Answer::Forced { unpaid }

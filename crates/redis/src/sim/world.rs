@@ -1,9 +1,12 @@
 //! Servers, links to them, and all that can happen on the way.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
+use tollgate_core::Decision;
 
 use super::books::Books;
 use super::shard::{Deed, Shard};
@@ -29,6 +32,8 @@ pub(super) struct World {
     /// Which instance cannot reach which shard, and until when.
     partitions: Vec<(usize, usize, Instant)>,
     planted: Option<Planted>,
+    /// When the last call of an instance to a shard has arrived there.
+    last_sent: HashMap<(usize, usize), oneshot::Receiver<()>>,
 }
 
 pub(super) type SharedWorld = Arc<Mutex<World>>;
@@ -75,6 +80,7 @@ impl World {
             faults_per_mille,
             partitions: Vec::new(),
             planted,
+            last_sent: HashMap::new(),
         }
     }
 
@@ -95,9 +101,17 @@ impl World {
         self.shards.len()
     }
 
-    pub(super) fn would_refuse(&mut self, slot: Slot, target: &Target, cost: u64) -> bool {
+    /// What a server would say of a charge now, in microseconds.
+    pub(super) fn stands(&mut self, slot: Slot, target: &Target, cost: u64) -> Decision {
         let (shard, now) = (self.shard_of(slot), self.now_us());
-        self.shards[shard].would_refuse(target, cost, now)
+        self.shards[shard].stands(target, cost, now)
+    }
+
+    /// Who goes before a call on the way from an instance to a shard, and how the next hears that it has arrived: what
+    /// was sent first on a connection arrives first.
+    fn queue_up(&mut self, instance: usize, shard: usize) -> Turn {
+        let (arrived, hears) = oneshot::channel();
+        (self.last_sent.insert((instance, shard), hears), arrived)
     }
 
     /// A server begins anew with nothing.
@@ -158,10 +172,10 @@ impl World {
             // Late, on the way back or there.
             5 => Fate { back: self.ms(12, 40), ..healthy },
             6 => Fate { back: self.ms(50, 500), ..healthy },
-            7 => Fate { there: Some(self.ms(20, 200)), ..healthy },
+            7 => Fate { there: Some(self.ms(21, 200)), ..healthy },
             // The server stalls, the connection is closed, and then the server reads what it was sent.
             _ => Fate {
-                there: Some(self.ms(20, 400)),
+                there: Some(self.ms(21, 400)),
                 back: self.ms(1, 100),
                 heard: never(Executed::Unknown),
                 is_heard_first: true,
@@ -178,11 +192,14 @@ pub(super) struct Link {
 
 impl Transport for Link {
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done) {
-        let fate = {
+        let (fate, turn) = {
             let mut world = locked(&self.world);
             world.books.sent(self.instance, &call);
             let shard = world.shard_of(slot);
-            world.fate(self.instance, shard)
+            let fate = world.fate(self.instance, shard);
+            // A call that is late beyond every deadline is on a connection of its own.
+            let is_on_time = fate.there.is_some_and(|there| there <= Duration::from_millis(20));
+            (fate, is_on_time.then(|| world.queue_up(self.instance, shard)))
         };
         let (world, instance) = (Arc::clone(&self.world), self.instance);
         if let (None, true, Heard::Trouble(trouble)) = (fate.there, fate.back.is_zero(), fate.heard) {
@@ -190,7 +207,7 @@ impl Transport for Link {
             locked(&world).books.failed(instance, &call, trouble.executed);
             return done.hear(Err(trouble));
         }
-        tokio::spawn(Passage { world, instance, slot, call, deadline, fate }.carry(done));
+        tokio::spawn(Passage { world, instance, slot, call, deadline, fate }.carry(turn, done));
     }
 
     fn slot(&self, tag: &[u8]) -> Slot {
@@ -201,6 +218,9 @@ impl Transport for Link {
         ShardId(locked(&self.world).shard_of(slot) as u32)
     }
 }
+
+/// Who goes before a call, and how the next hears that it has arrived.
+type Turn = (Option<oneshot::Receiver<()>>, oneshot::Sender<()>);
 
 /// A call on its way.
 #[derive(Clone)]
@@ -214,13 +234,13 @@ struct Passage {
 }
 
 impl Passage {
-    async fn carry(self, done: Done) {
+    async fn carry(self, turn: Option<Turn>, done: Done) {
         let mut reached = (None, Vec::new());
         match self.fate.there {
             Some(there) if self.fate.is_heard_first => {
-                tokio::spawn(self.clone().reach(there));
+                tokio::spawn(self.clone().reach(there, turn));
             }
-            Some(there) => reached = self.clone().reach(there).await,
+            Some(there) => reached = self.clone().reach(there, turn).await,
             None => {}
         }
         sleep(self.fate.back).await;
@@ -239,8 +259,17 @@ impl Passage {
     }
 
     /// The server carries it out, unless it has expired.
-    async fn reach(self, there: Duration) -> (Option<Reply>, Vec<Deed>) {
+    async fn reach(self, there: Duration, turn: Option<Turn>) -> (Option<Reply>, Vec<Deed>) {
         sleep(there).await;
+        // Dropped, it lets the next one go.
+        let mut _arrived = None;
+        if let Some((before, arrived)) = turn {
+            if let Some(before) = before {
+                // A call that is lost holds up no other.
+                let _ = before.await;
+            }
+            _arrived = Some(arrived);
+        }
         let mut deeds = Vec::new();
         let mut world = locked(&self.world);
         let is_late = self.call.expires() && Instant::now() > self.deadline + MARGIN;

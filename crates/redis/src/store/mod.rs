@@ -123,7 +123,7 @@ impl<T: Transport> SharedStore<T> {
             fallback: MemoryStore::with(settings.fallback, clock.own())?,
             fallback_scopes: Mutex::default(),
             clock,
-            lanes: Lanes::new(),
+            lanes: Lanes::new(settings.deadline),
             refusals: KnownRefusals::new(settings.remembered_keys),
             debts: Debts::new(settings.owing_keys),
             payments: Payments::default(),

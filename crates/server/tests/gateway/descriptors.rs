@@ -13,7 +13,7 @@ rules:
   - { name: per-user, when: { domain: edge }, key: user, limit: 100/h }
   - { name: slots, key: user, concurrency: 1 }
   - { name: vip, when: { domain: edge, entries: exact, identity: { plan: vip } }, key: plan, unlimited: true }
-  - { name: posts, when: { method: POST, path: /v1/* }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 1 } }
+  - { name: posts, when: { method: POST, path: /v1/* }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 2 } }
   - { name: odd, when: { identity: { plan: odd } }, key: plan, limit: 10 per 30s burst 20 }
 ";
 

@@ -52,9 +52,9 @@ impl<C: Clock> MemoryStore<C> {
         notes: &mut Notes,
     ) -> bool {
         let now = self.clock.now_ns();
-        // Look first: a refusal then writes nothing at all, and nobody meets a charge that is taken back.
+        // Look first: a refusal then charges nothing, and no other request meets a charge that is taken back.
         if !charges.iter().all(|charge| !charge.binds() || self.passes(charge, now)) {
-            charges.iter().zip(decisions).for_each(|(charge, decision)| *decision = self.look(charge, now));
+            charges.iter().zip(decisions).for_each(|(charge, decision)| *decision = self.refuse(charge, now));
             return false;
         }
         // A peek says what remained before.

@@ -1,6 +1,7 @@
 //! A verdict as HTTP says it.
 
 mod date;
+mod estimate;
 mod json;
 mod line;
 mod policy_lists;

@@ -64,9 +64,10 @@ impl Verdict {
             _ if self.is_impossible() => return self.never(),
             _ => "the limit is reached",
         };
+        let about = if self.estimated_retry_ns().is_some() { "about " } else { "" };
         match self.retry_after_s(jitter_ns) {
-            Some(1) => format!("{what}; try again in 1 second"),
-            Some(seconds) => format!("{what}; try again in {seconds} seconds"),
+            Some(1) => format!("{what}; try again in {about}1 second"),
+            Some(seconds) => format!("{what}; try again in {about}{seconds} seconds"),
             None => what.to_owned(),
         }
     }

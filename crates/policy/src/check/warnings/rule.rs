@@ -82,14 +82,15 @@ fn large_log(all: &[&Quota], limit: &Place, problems: &mut Problems) {
 
 fn queue(all: &[&Quota], place: &Place, problems: &mut Problems) {
     for quota in all.iter().filter(|quota| quota.kind() == AlgorithmKind::LeakyQueue) {
-        let served = capacity::served_within_wait(quota);
-        if quota.queue_size() > served {
-            let size = quota.queue_size();
+        // The request that departs at once has a place too.
+        let (size, taken) = (quota.queue_size(), capacity::served_within_wait(quota).saturating_add(1));
+        if size > taken {
+            let are = if taken == 1 { "is" } else { "are" };
             let message = format!(
-                "of {size} places only {served} are ever taken: nobody further back is served within `max_wait`"
+                "of {size} places only {taken} {are} ever taken: nobody further back is served within `max_wait`"
             );
-            let hint = format!("lower `size` to {served}, or raise `max_wait`");
-            let hint = if served == 0 { "raise `max_wait`, or leave out `queue`".to_owned() } else { hint };
+            let hint = format!("lower `size` to {taken}, or raise `max_wait`");
+            let hint = if taken == 1 { "raise `max_wait`, or leave out `queue`".to_owned() } else { hint };
             problems.add(codes::QUEUE_LONGER_THAN_WAIT, place.member("queue"), message, hint);
             return;
         }

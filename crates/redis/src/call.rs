@@ -22,6 +22,14 @@ pub(crate) struct Call {
     pub(crate) lines: Vec<Line>,
 }
 
+impl Call {
+    /// Whether it must not be executed after its deadline, because its requests have been decided without it by then.
+    /// Refunds, settlements, renewals and resets are right at any time.
+    pub(crate) fn expires(&self) -> bool {
+        self.lines.iter().any(|line| matches!(line, Line::Decide { .. } | Line::Force { .. }))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Line {
     /// `times` requests alike, one after the other, each of them all or

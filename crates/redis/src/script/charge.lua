@@ -21,8 +21,13 @@ local now, families, at = unpack('<dB', argument)
 -- With a clock of the caller's own, keys must not run out by the server's.
 local grace = 0
 if now < 0 then
+  local expiry = -now
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
+  -- The sender has given up and decided without this call. 1 stands for no expiry.
+  if now > expiry and expiry > 1 then
+    return now
+  end
 else
   grace = 1000000000
 end

@@ -239,6 +239,14 @@ impl Books {
         *self.uncounted.entry((instance, key.clone())).or_default() += cost;
     }
 
+    /// At the end: no more charges lack an answer than the stores report as uncertain.
+    pub(super) fn check_uncertain(&mut self, uncertain: u64) {
+        let untold: u64 = self.classes.values().map(|class| u64::from(class.made - class.told)).sum();
+        if untold > uncertain {
+            self.violate(format!("{untold} charges without an answer, and {uncertain} reported as uncertain"));
+        }
+    }
+
     /// All is quiet: nothing that was charged for nobody is left, as far as messages arrived.
     pub(super) fn close(&mut self) {
         let mut found = None;

@@ -83,4 +83,5 @@ planted! {
     a_breaker_that_stays_open_is_found: NeverProbe,
     a_refusal_outvoted_is_found: OneSlotIsEnough,
     a_lost_lease_renewed_is_found: ForgetLostLease,
+    an_expired_call_carried_out_all_the_same_is_found: RunExpired,
 }

@@ -18,6 +18,7 @@ use super::made::{Made, MadeCharge};
 use super::planted::Planted;
 use super::question::{Answer, Asker, Askers, Group, Origin, Question, Seen, SlotAnswer};
 use super::refusals::Full;
+use super::stats::StoreEvent;
 use crate::call::{self, Call, Line, Reply};
 use crate::script::{Replayed, Standing, replay, standings};
 use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
@@ -134,7 +135,8 @@ impl<T: Transport> Inner<T> {
         if let Some((group, number)) = &lane {
             self.lanes.departed(group, *number, &watch);
         }
-        let debts = self.take_debts(&question, sent_at);
+        // A stalled server would leave it unknown whether they were paid.
+        let debts = if watch.has_overdue_calls { SmallVec::new() } else { self.take_debts(&question, sent_at) };
         let call = call_for(&question, askers.len(), &debts);
         self.counters.calls.add(1);
         let slot = question.slot;
@@ -157,6 +159,7 @@ impl<T: Transport> Inner<T> {
     fn arrived(self: &Arc<Self>, flight: Flight<T>, answered: Answered) {
         let now = Instant::now();
         let Flight { question, askers, lane, sent_at, watch, debts } = flight;
+        self.call_done(&watch, now);
         let times = askers.len() as u32;
         self.counters.call_durations.observe(now.saturating_duration_since(sent_at));
         let understood = answered.and_then(|reply| understand(&question, times, debts.len(), &reply));
@@ -166,6 +169,7 @@ impl<T: Transport> Inner<T> {
                 if now <= watch.deadline {
                     self.clock.heard(understood.seen.now, now);
                 }
+                self.debts_paid(&debts, understood.unpaid);
                 self.remember(&question, &understood, &watch, sent_at, now);
                 self.hand_out(askers, understood);
                 if self.is_planted(Planted::KeepDebt) {
@@ -173,7 +177,16 @@ impl<T: Transport> Inner<T> {
                 }
             }
             Err(trouble) => {
-                self.call_failed(&watch, Failure::Trouble(trouble.cause), now);
+                if trouble.cause.is_of_a_key() {
+                    self.call_answered(&watch, now);
+                    self.key_failed(&question, trouble.cause, now);
+                } else {
+                    self.call_failed(&watch, Failure::Trouble(trouble.cause), now);
+                }
+                if trouble.executed == Executed::Unknown {
+                    let each = question.charges.iter().filter(|charge| charge.is_made() || charge.is_shadow()).count();
+                    self.counters.uncertain_charges.add(u64::from(times) * each as u64 + debts.len() as u64);
+                }
                 // What may have been charged is not owed any more.
                 if trouble.executed == Executed::No || self.is_planted(Planted::DoubleDebt) {
                     self.owe_again(&debts, now);
@@ -213,6 +226,25 @@ impl<T: Transport> Inner<T> {
         debts
     }
 
+    fn debts_paid(&self, debts: &[(Arc<[u8]>, Debt)], unpaid: u64) {
+        if !debts.is_empty() {
+            let owed: u64 = debts.iter().map(|(_, debt)| debt.amount).fold(0, u64::saturating_add);
+            self.counters.paid_debts.add(debts.len() as u64);
+            self.payments.record(debts.len() as u64, owed.saturating_sub(unpaid));
+        }
+    }
+
+    /// Reports a value that cannot be used. Its server has not failed.
+    fn key_failed(&self, question: &Question, cause: Cause, now: Instant) {
+        let failure = Failure::Trouble(cause);
+        self.counters.failed(failure);
+        let Some(calls) = self.bad_values.record(now) else { return };
+        // The rest of a name identifies the client, and stays out of the log.
+        let names = question.origins.iter().map(|origin| &origin.limit.0.prefix_and_scope);
+        let keys = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        (self.on_change)(StoreEvent::BadValue { keys, cause: failure.name(), calls });
+    }
+
     fn owe_again(&self, debts: &[(Arc<[u8]>, Debt)], now: Instant) {
         for (key, debt) in debts {
             if !self.debts.put(key, *debt, now) {
@@ -234,7 +266,7 @@ impl<T: Transport> Inner<T> {
         if !self.settings.remembers_refusals {
             return;
         }
-        let Understood { passed, answers, seen } = understood;
+        let Understood { passed, answers, seen, .. } = understood;
         let is_refused = (*passed as usize) < answers.len();
         // Of what comes too late, the age is not known well enough.
         let known = (is_refused && heard_at <= watch.deadline)
@@ -276,7 +308,7 @@ impl<T: Transport> Inner<T> {
 
     /// To each its own, in the order in which they came.
     fn hand_out(self: &Arc<Self>, mut askers: Askers<T>, understood: Understood) {
-        let Understood { passed, answers, seen } = understood;
+        let Understood { passed, answers, seen, .. } = understood;
         if self.is_planted(Planted::SwapJoinedAnswers) {
             askers.reverse();
         }
@@ -294,6 +326,8 @@ impl<T: Transport> Inner<T> {
 /// What came back, worked out for each who asked.
 struct Understood {
     passed: u32,
+    /// How much of the debts did not fit.
+    unpaid: u64,
     answers: Vec<Replayed>,
     seen: Seen,
 }
@@ -314,7 +348,15 @@ fn understand(question: &Question, times: u32, forced: usize, reply: &Reply) -> 
     let nonsense = Trouble { cause: Cause::Protocol, executed: Executed::Unknown };
     let Some(call::Answer::Decided { passed, views }) = reply.answers.get(forced) else { return Err(nonsense) };
     let answers = replay(&question.charges, times, reply.now, *passed, views).map_err(|_| nonsense)?;
-    Ok(Understood { passed: *passed, answers, seen: Seen { now: reply.now, views: views.clone() } })
+    let unpaid = reply.answers.iter().map(unpaid).fold(0, u64::saturating_add);
+    Ok(Understood { passed: *passed, unpaid, answers, seen: Seen { now: reply.now, views: views.clone() } })
+}
+
+fn unpaid(answer: &call::Answer) -> u64 {
+    match answer {
+        call::Answer::Forced { unpaid } => *unpaid,
+        _ => 0,
+    }
 }
 
 fn made_charges(replayed: &Replayed) -> SmallVec<[MadeCharge; 4]> {

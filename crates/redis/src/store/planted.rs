@@ -34,6 +34,9 @@ pub(crate) enum Planted {
     NeverProbe,
     /// Of several slots, one that lets it pass is enough.
     OneSlotIsEnough,
+    /// A server carries out a call that has expired.
+    #[cfg(test)]
+    RunExpired,
     /// A lease that is known to be lost is renewed all the same.
     ForgetLostLease,
 }

@@ -1,9 +1,13 @@
 //! The store through its interface, over a transport that a test answers by hand.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod bad_values;
 mod joining;
+mod many_keys;
 mod operator;
+mod stalls;
+mod watching;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -31,6 +35,7 @@ struct Desk(Arc<Mutex<Papers>>);
 struct Papers {
     calls: Vec<(Slot, Call, Done)>,
     shard: Shard,
+    shards: Vec<(ShardId, Slot)>,
 }
 
 impl Transport for Desk {
@@ -48,6 +53,10 @@ impl Transport for Desk {
 
     fn server(&self, shard: ShardId) -> Option<String> {
         Some(format!("host:{}", shard.0))
+    }
+
+    fn shards(&self) -> Vec<(ShardId, Slot)> {
+        self.0.lock().unwrap().shards.clone()
     }
 
     fn servers(&self) -> Servers {

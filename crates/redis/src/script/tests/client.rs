@@ -8,7 +8,7 @@ use tollgate_testbed::RedisServer;
 
 use crate::call::{Call, Reply};
 use crate::resp_value::Value;
-use crate::script::{SOURCE, decode, encode};
+use crate::script::{Encoded, SOURCE, decode, encode};
 
 pub(crate) struct Client {
     reader: BufReader<TcpStream>,
@@ -36,7 +36,18 @@ impl Client {
     }
 
     pub(crate) fn write_call(&self, bytes: &mut Vec<u8>, call: &Call, now: Option<u64>) {
-        let encoded = encode(call, now);
+        self.write_encoded(bytes, &encode(call, now));
+    }
+
+    /// Whatever the script answers.
+    pub(crate) fn evalsha(&mut self, encoded: &Encoded) -> Value {
+        let mut bytes = Vec::new();
+        self.write_encoded(&mut bytes, encoded);
+        self.send(&bytes);
+        self.receive()
+    }
+
+    fn write_encoded(&self, bytes: &mut Vec<u8>, encoded: &Encoded) {
         let count = encoded.keys.len().to_string();
         let mut parts: Vec<&[u8]> = vec![b"EVALSHA", &self.sha, count.as_bytes()];
         parts.extend(encoded.keys.iter().map(|key| &**key));

@@ -11,7 +11,7 @@ use tollgate_testbed::{Binary, RedisServer};
 use super::client::Client;
 use crate::call::{Answer, Call, Line, SlotCharge, Target, Terms, TermsError};
 use crate::resp_value::Value;
-use crate::script::SOURCE;
+use crate::script::{SOURCE, encode, stamp};
 
 pub(super) fn target(key: &str, quota: Quota) -> Target {
     Target { key: key.as_bytes().into(), terms: Arc::new(Terms::new(quota).unwrap()) }
@@ -229,6 +229,27 @@ fn a_key_of_another_type_is_an_error_and_nothing_is_written() {
     client.send(&bytes);
     assert!(matches!(client.receive(), Value::Error(message) if message.contains("WRONGTYPE")));
     assert_eq!(client.get(b"good"), None);
+}
+
+#[test]
+fn a_call_that_has_expired_changes_nothing_and_says_the_time() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let rate = "5/day".parse().unwrap();
+    // Both ways through the script: the short one of plain buckets, and the long one.
+    for quota in [Quota::token_bucket(rate).unwrap(), Quota::fixed_window(rate).unwrap()] {
+        let target = target("key", quota);
+        let now = client.call(&Call { lines: Vec::new() }, None).now;
+        let mut until = |expiry: u64| {
+            let mut encoded = encode(&decide(&target, 1), None);
+            stamp(&mut encoded.args[0], expiry);
+            client.evalsha(&encoded)
+        };
+        assert!(matches!(until(now), Value::Integer(later) if later as u64 > now));
+        assert!(matches!(until(now + 60_000_000), Value::Array(Some(_))));
+        assert_eq!(passed(&client.call(&decide(&target, 4), None).answers[0]), 1, "{quota:?}");
+        client.command(&[b"DEL", b"key"]);
+    }
 }
 
 #[test]

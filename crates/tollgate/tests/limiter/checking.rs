@@ -54,6 +54,47 @@ fn costs_are_charged_and_what_never_fits_is_refused_for_ever() {
     assert_eq!((never.status(), never.retry_after()), (429, None));
 }
 
+/// The largest limit and the costs that lie above it.
+const LARGEST: &str = "1000000000000/h";
+const ABOVE_LARGEST: [u64; 3] = [1_000_000_000_001, (1 << 53) + 1, u64::MAX];
+
+#[test]
+fn costs_above_the_largest_limit_are_refused_for_ever_by_every_algorithm() {
+    let rules = [
+        rule("token").limit(LARGEST),
+        rule("leaky").limit(LARGEST).algorithm(AlgorithmKind::LeakyBucket),
+        rule("fixed").limit(LARGEST).algorithm(AlgorithmKind::FixedWindow),
+        rule("counter").limit(LARGEST).algorithm(AlgorithmKind::SlidingWindowCounter),
+        rule("log").limit("1000000/h").algorithm(AlgorithmKind::SlidingWindowLog),
+        rule("permits").concurrency(1_000_000_000_000),
+    ];
+    for rule in rules {
+        let limiter = one(rule, &clock());
+        let before = remaining(&limiter);
+        for cost in ABOVE_LARGEST {
+            let never = limiter.check(&costing(cost));
+            let told = (never.status(), never.retry_after(), never.is_impossible());
+            assert_eq!(told, (429, None, true), "{cost} of {:?}", never.rule());
+        }
+        assert_eq!(remaining(&limiter), before);
+    }
+}
+
+#[test]
+fn costs_of_a_header_above_the_largest_limit_are_refused_unless_the_rule_has_a_maximum() {
+    let mut policy = Policy::clone(&PolicyBuilder::default().rule(rule("all").limit(LARGEST)).build().unwrap());
+    policy.rules[0].cost.source = CostSource::Header { name: "x-cost".to_owned(), default: 1 };
+    let refused = |policy: &Policy, cost: &str| {
+        let limiter = Limiter::in_memory(&policy.clone().check().unwrap(), clock()).unwrap();
+        limiter.check(&Request { headers: &[("x-cost", cost)], ..any() }).is_impossible()
+    };
+    assert!(refused(&policy, "1000000000001"));
+    assert!(refused(&policy, "99999999999999999999999999"));
+    assert!(!refused(&policy, "1000000000000"));
+    policy.rules[0].cost.max = 100;
+    assert!(!refused(&policy, "1000000000001"));
+}
+
 #[test]
 fn who_asks_at_no_cost_is_told_and_charged_nothing() {
     let limiter =

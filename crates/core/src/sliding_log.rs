@@ -191,6 +191,20 @@ impl Log {
         *self = rebuilt;
     }
 
+    /// Takes `amount` off, the newest entries first.
+    fn take_newest(&mut self, amount: u64) {
+        let mut left = self.used.saturating_sub(amount);
+        if left == self.used {
+            return;
+        }
+        let kept = self.entries().map_while(|(at, cost)| {
+            let kept = cost.min(left);
+            left -= kept;
+            (kept > 0).then_some((at, kept))
+        });
+        *self = Log::of(kept);
+    }
+
     /// The gap, the cost and where the next entry begins.
     fn read_entry(&self, at: usize) -> (u64, u64, usize) {
         let (head, at) = read_varint(&self.bytes, at);
@@ -236,6 +250,11 @@ impl Algorithm for SlidingLog {
     fn give_back(&self, log: &mut Log, now: u64, charged: &Charged, amount: u64) {
         self.tidy(log, now);
         log.take_off(charged.mark, amount.min(charged.cost));
+    }
+
+    fn credit(&self, log: &mut Log, now: u64, amount: u64) {
+        self.tidy(log, now);
+        log.take_newest(amount);
     }
 
     fn charged(&self, log: &Log, now: u64, cost: u64) -> Charged {

@@ -59,11 +59,6 @@ impl SlotCharge {
     pub(crate) fn is_made(&self) -> bool {
         self.cost > 0 && self.mode == Mode::Enforce
     }
-
-    /// Whether it is made where the whole passes and there is room for it.
-    pub(crate) fn is_shadow(&self) -> bool {
-        self.cost > 0 && self.mode == Mode::Shadow
-    }
 }
 
 /// A key, and the quota under which it is read and written.

@@ -99,6 +99,27 @@ async fn two_instances_count_together() {
     assert!(one.decide(&request("/", &[("user", "bob")])).await.is_allowed());
 }
 
+#[tokio::test]
+async fn shadow_rule_with_several_limits_counts_as_if_it_were_enforced() {
+    let server = RedisServer::start(&[]).unwrap();
+    let policy = format!(
+        "version: 1\nidentity: {{ user: {{ given: true }} }}\nrules:\n\
+         \x20 - {{ name: one, key: user, limit: [1/h, 9/day], shadow: true }}\n\
+         \x20 - {{ name: other, key: user, limit: [5/h, 8/day], shadow: true, algorithm: sliding-window-log }}\n\
+         store: {{ redis: {{ deadline: 2s, nodes: [\"{}\"] }} }}\n",
+        server.address()
+    );
+    let (limiter, _) = connect(&policy).await;
+    let alice = [("user", "alice")];
+    let mut remaining = Vec::new();
+    for _ in 0..3 {
+        let verdict = limiter.decide(&request("/", &alice)).await;
+        assert!(verdict.is_allowed());
+        remaining.push(verdict.states().iter().map(|state| state.decision.remaining).collect::<Vec<_>>());
+    }
+    assert_eq!(remaining, [[0, 8, 4, 7], [0, 8, 3, 6], [0, 8, 2, 5]]);
+}
+
 /// Amounts that no double holds exactly are among them.
 #[tokio::test]
 async fn costs_above_the_largest_limit_are_refused_for_ever_by_every_algorithm() {

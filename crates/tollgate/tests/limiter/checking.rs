@@ -142,6 +142,43 @@ fn a_shadow_counts_and_never_refuses() {
     assert!(limiter.check(&any()).is_allowed());
 }
 
+/// A shadow is there to say what enforcing would do: it counts what would have passed.
+#[test]
+fn shadow_rule_with_several_limits_counts_and_refuses_as_if_it_were_enforced() {
+    for algorithm in [
+        AlgorithmKind::TokenBucket,
+        AlgorithmKind::FixedWindow,
+        AlgorithmKind::SlidingWindowLog,
+        AlgorithmKind::SlidingWindowCounter,
+    ] {
+        let limits = || rule("tried").limit("2/min").limit("7/h").limit("9/day").algorithm(algorithm);
+        let clock = clock();
+        let (enforced, shadow) = (one(limits(), &clock), one(limits().shadow(), &clock));
+        for at in 0..200 {
+            let would = shadow.check(&costing(1 + at % 2));
+            assert!(would.is_allowed());
+            let refused = enforced.check(&costing(1 + at % 2));
+            let decisions = |verdict: &Verdict| verdict.states().iter().map(|s| s.decision).collect::<Vec<_>>();
+            assert_eq!(decisions(&would), decisions(&refused), "{algorithm:?}, request {at}");
+            clock.advance(7 * S_NS);
+        }
+    }
+}
+
+#[test]
+fn shadow_rules_with_several_limits_are_apart() {
+    let limiter = built(
+        Limiter::builder()
+            .rule(rule("one").limit("1/min").limit("9/h").shadow())
+            .rule(rule("other").limit("5/min").limit("8/h").shadow()),
+        &clock(),
+    );
+    for _ in 0..3 {
+        assert!(limiter.check(&any()).is_allowed());
+    }
+    assert_eq!(remaining(&limiter), [0, 8, 2, 5]);
+}
+
 #[test]
 fn tiers_have_limits_of_their_own() {
     let builder = PolicyBuilder::default()

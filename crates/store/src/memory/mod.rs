@@ -117,6 +117,9 @@ impl<C: Clock> MemoryStore<C> {
     /// Another quota under the same scope takes over the keys' counts: what was
     /// used stays used, clamped to what the new quota can hold. (Between
     /// algorithms of different families nothing is taken over.)
+    ///
+    /// One key's log, or its permits, take at most a shard's share of the store ([`LimitError::TooLarge`]): a larger
+    /// one is refused before its limit. [`Store::limit`](crate::Store::limit) does not prepare such a quota.
     pub fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
         let rule = self.tables.quotas.prepare(&quota)?;
         self.tables.prepare(&rule);

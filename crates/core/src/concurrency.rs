@@ -73,6 +73,14 @@ impl Concurrency {
         })
     }
 
+    /// The most bytes of heap that one key's holders take: each permit may have one of its own, and a list that
+    /// grows doubles its room.
+    #[must_use]
+    pub fn most_heap_bytes(&self) -> u64 {
+        const FEWEST: u64 = 4;
+        self.permits.saturating_mul(2).max(FEWEST).saturating_mul(size_of::<Holder>() as u64)
+    }
+
     /// Extends a lease to a full one from `now`. `false` if it was lost.
     pub fn renew(&self, leases: &mut Leases, now: u64, charged: &Charged) -> bool {
         self.tidy(leases, now);

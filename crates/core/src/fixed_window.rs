@@ -126,6 +126,13 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    fn credit(&self, state: &mut WindowState, now: u64, amount: u64) {
+        let view = self.view(state, now);
+        if view.used > 0 {
+            *state = WindowState { used: view.used.saturating_sub(amount), ..view };
+        }
+    }
+
     fn charged(&self, state: &WindowState, now: u64, cost: u64) -> Charged {
         Charged { at: now, cost, mark: state.start, part: 0 }
     }

@@ -178,6 +178,15 @@ impl Algorithm for SlidingCounter {
         *state = view;
     }
 
+    fn credit(&self, state: &mut CounterState, now: u64, amount: u64) {
+        let view = self.view(state, now);
+        if view.current > 0 || view.previous > 0 {
+            let older = amount.saturating_sub(view.current);
+            let (previous, current) = (view.previous.saturating_sub(older), view.current.saturating_sub(amount));
+            *state = CounterState { previous, current, ..view };
+        }
+    }
+
     fn charged(&self, state: &CounterState, now: u64, cost: u64) -> Charged {
         Charged { at: now, cost, mark: state.start, part: 0 }
     }

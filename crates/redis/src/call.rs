@@ -68,9 +68,9 @@ impl SlotCharge {
         self.cost > 0 && self.mode == Mode::Enforce
     }
 
-    /// Whether it is made where the whole passes and there is room for it.
+    /// Whether it may be made where the whole passes, and stands in no request's way.
     pub(crate) fn is_shadow(&self) -> bool {
-        self.cost > 0 && self.mode == Mode::Shadow
+        self.cost > 0 && matches!(self.mode, Mode::Shadow | Mode::ShadowJoined)
     }
 }
 

@@ -73,6 +73,13 @@ impl Limit {
 pub enum LimitError {
     /// A store tells at most 4,096 bucket quotas apart.
     TooManyQuotas,
+    /// One key's log or permits may need more bytes than the store has for one key.
+    TooLarge {
+        /// The bytes that they may need.
+        needs: u64,
+        /// The bytes that the store has for one key.
+        holds: u64,
+    },
 }
 
 impl fmt::Display for LimitError {
@@ -81,6 +88,11 @@ impl fmt::Display for LimitError {
             LimitError::TooManyQuotas => {
                 write!(f, "a store can tell at most {} different bucket quotas apart: use another store", 1 << TAG_BITS)
             }
+            LimitError::TooLarge { needs, holds } => write!(
+                f,
+                "one key may take {needs} bytes, and a memory store of this capacity has {holds} for one key: raise the \
+                 capacity, or choose sliding-window-counter instead of a log"
+            ),
         }
     }
 }

@@ -116,6 +116,11 @@ impl<S: Default + Held> LockedTable<S> {
         }
     }
 
+    /// From so many bytes on, the state of one key takes no more.
+    pub(crate) fn heap_bytes_of_one(&self) -> usize {
+        self.heap_bytes_per_shard
+    }
+
     /// The number of keys whose table takes `bytes`.
     pub(crate) fn keys_in(bytes: usize) -> usize {
         bytes / (size_of::<Slot<S>>() + size_of::<u32>()) * SPARE.1 / SPARE.0

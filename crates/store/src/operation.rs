@@ -175,10 +175,7 @@ impl Operation for Credit {
     }
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) {
-        let newest = algorithm.charged(state, now, self.cost);
-        // A place that a bucket has promised belongs to somebody, who may still come: never undo that one.
-        let charged = Charged { part: newest.part ^ 1, ..newest };
-        algorithm.give_back(state, now, &charged, self.cost);
+        algorithm.credit(state, now, self.cost);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::entry::Entry;
 use crate::family::{Family, ScopeFamilies};
 use crate::full::Full;
-use crate::limit::{Limit, Quotas, Rule};
+use crate::limit::{Limit, LimitError, Quotas, Rule};
 use crate::locked_table::{Access, Held, LockedTable};
 use crate::operation::{Carry, Force, Operation};
 use crate::options::{Capacity, MemoryOptions};
@@ -41,7 +41,7 @@ pub(crate) trait Scribe {
 }
 
 /// Heap bytes for each entry of a log or of leases where the capacity is given
-/// in entries: a log of 150 charges, or 40 permits, for every key.
+/// in entries: a log of 150 to 200 charges, or 21 permits, for every key.
 const HEAP_BYTES_PER_ENTRY: usize = 1024;
 
 /// How many keys can be moved from one family to another at the same time.
@@ -72,6 +72,17 @@ impl Tables {
             Rule::SlidingLog(_) => _ = self.logs(),
             Rule::Concurrency(_) => _ = self.leases(),
         }
+    }
+
+    /// Why one key's state could become larger than the store lets it, under this rule.
+    pub(crate) fn too_large(&self, rule: &Rule) -> Option<LimitError> {
+        let (needs, holds) = match rule {
+            Rule::SlidingLog(log) => (log.most_heap_bytes(), self.logs().heap_bytes_of_one()),
+            Rule::Concurrency(permits) => (permits.most_heap_bytes(), self.leases().heap_bytes_of_one()),
+            Rule::Bucket(_) | Rule::FixedWindow(_) | Rule::SlidingCounter(_) => return None,
+        };
+        let holds = holds as u64;
+        (needs >= holds).then_some(LimitError::TooLarge { needs, holds })
     }
 
     #[inline]

@@ -100,6 +100,48 @@ async fn two_instances_count_together() {
 }
 
 #[tokio::test]
+async fn shadow_rule_with_several_limits_counts_as_if_it_were_enforced() {
+    let server = RedisServer::start(&[]).unwrap();
+    let policy = format!(
+        "version: 1\nidentity: {{ user: {{ given: true }} }}\nrules:\n\
+         \x20 - {{ name: one, key: user, limit: [1/h, 9/day], shadow: true }}\n\
+         \x20 - {{ name: other, key: user, limit: [5/h, 8/day], shadow: true, algorithm: sliding-window-log }}\n\
+         store: {{ redis: {{ deadline: 2s, nodes: [\"{}\"] }} }}\n",
+        server.address()
+    );
+    let (limiter, _) = connect(&policy).await;
+    let alice = [("user", "alice")];
+    let mut remaining = Vec::new();
+    for _ in 0..3 {
+        let verdict = limiter.decide(&request("/", &alice)).await;
+        assert!(verdict.is_allowed());
+        remaining.push(verdict.states().iter().map(|state| state.decision.remaining).collect::<Vec<_>>());
+    }
+    assert_eq!(remaining, [[0, 8, 4, 7], [0, 8, 3, 6], [0, 8, 2, 5]]);
+}
+
+/// Amounts that no double holds exactly are among them.
+#[tokio::test]
+async fn costs_above_the_largest_limit_are_refused_for_ever_by_every_algorithm() {
+    let server = RedisServer::start(&[]).unwrap();
+    for algorithm in ["token-bucket", "leaky-bucket", "fixed-window", "sliding-window-counter"] {
+        let policy = format!(
+            "version: 1\nrules:\n  - {{ name: all, limit: 1000000000000/h, algorithm: {algorithm} }}\n\
+             store: {{ redis: {{ deadline: 2s, prefix: {algorithm}, nodes: [\"{}\"] }} }}\n",
+            server.address()
+        );
+        let (limiter, _) = connect(&policy).await;
+        let ask = |cost| Request { cost, ..request("/", &[]) };
+        for cost in [1_000_000_000_001, (1 << 53) + 1, u64::MAX] {
+            let never = limiter.decide(&ask(cost)).await;
+            let told = (never.status(), never.retry_after(), never.is_impossible());
+            assert_eq!(told, (429, None, true), "{cost} under {algorithm}");
+        }
+        assert_eq!(limiter.decide(&ask(1_000_000_000_000)).await.status(), 200, "{algorithm}");
+    }
+}
+
+#[tokio::test]
 async fn those_who_go_on_are_warned_rejected_and_blocked_by_all_instances() {
     let server = RedisServer::start(&[]).unwrap();
     let (one, _) = connect(&policy(&server)).await;

@@ -52,6 +52,23 @@ fn run_with_stdin(arguments: &[&str], stdin: &[u8]) -> (Option<i32>, String, Str
     read(child.wait_with_output().unwrap())
 }
 
+#[test]
+fn logs_that_the_store_cannot_hold_are_refused_by_validate_and_by_serve() {
+    let scratch = Scratch::new("large-log");
+    let rule = "{ name: daily, key: client_ip, limit: 100000/day, algorithm: sliding-window-log }";
+    let policy =
+        |entries: u64| format!("version: 1\nrules: [ {rule} ]\nstore: {{ memory: {{ entries: {entries} }} }}\n");
+    let file = scratch.file("policy.yaml", policy(1_000));
+    for command in [&["validate"][..], &["serve", "--http", ":0"]] {
+        let (code, _, said) = run(&[command, &[file.as_str()]].concat());
+        assert_eq!(code, Some(1), "{command:?}: {said}");
+        let expected = "the log of one key may take 571583 bytes, and the store has 44521 for one key\n";
+        assert!(said.contains(expected) && said.contains("entries: 571584"), "{command:?}: {said}");
+    }
+    let enough = scratch.file("enough.yaml", policy(571_584));
+    assert_eq!(run(&["validate", &enough]).0, Some(0));
+}
+
 /// Every command that reads a policy file.
 const READERS: [&[&str]; 4] =
     [&["validate"], &["explain", "--ip", "203.0.113.9"], &["limits"], &["serve", "--http", ":0"]];

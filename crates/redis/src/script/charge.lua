@@ -713,7 +713,10 @@ if families % 4 >= 2 then
     end
 
     function window.credit(key, order)
-      take_off(key, order, key.start)
+      local start, used = seen(key, order)
+      if used > 0 then
+        set(key, order, start, math.max(used - order.cost, 0))
+      end
     end
   end
 end
@@ -889,8 +892,13 @@ if families % 8 >= 4 then
       return from
     end
 
+    -- The newest first: what the current window does not hold, the previous one gives back.
     function counter.credit(key, order)
-      take_off(key, order, key.start)
+      local start, previous, current = seen(key, order)
+      if previous > 0 or current > 0 then
+        local older = math.max(order.cost - current, 0)
+        set(key, order, start, math.max(previous - older, 0), math.max(current - order.cost, 0))
+      end
     end
   end
 end
@@ -1132,8 +1140,35 @@ if families % 16 >= 8 then
       return from
     end
 
+    -- The newest first: the oldest entries that hold what is left are kept.
     function log.credit(key, order)
-      take_off(key, order, key.newest)
+      install(key, order)
+      local left = math.max(key.used - order.cost, 0)
+      if left == key.used then
+        return
+      end
+      key.used = left
+      key.version = key.version + 1
+      key.is_changed = true
+      if left == 0 then
+        key.body, key.head, key.oldest, key.newest = '', 1, 0, 0
+        return
+      end
+      local from, time = key.head, key.oldest
+      while true do
+        local gap, cost, after = read_entry(key.body, from)
+        if from > key.head then
+          time = time + gap
+        end
+        if cost >= left then
+          if cost > left then
+            key.tail, after = { entry(gap, left) }, from
+          end
+          key.body, key.newest = sub(key.body, 1, after - 1), time
+          return
+        end
+        left, from = left - cost, after
+      end
     end
   end
 end
@@ -1395,7 +1430,7 @@ local function record(number, family, charge, is_receipt)
   return key
 end
 
-local ENFORCE, GUARD, SHADOW, WATCH = 0, 1, 2, 3
+local ENFORCE, GUARD, SHADOW, WATCH, JOINED = 0, 1, 2, 3, 4
 
 -- A refusal writes down what was carried over, so that it refills from now on.
 local function refuse(charge)
@@ -1454,17 +1489,30 @@ local function decide(charges, shares_a_key)
     end
   end
   local is_refused = false
-  for place = 1, #charges do
+  local place = 1
+  while place <= #charges do
     local charge = charges[place]
-    if charge.mode == SHADOW then
-      local key, rules = charge.key, charge.rules
-      if rules.fits(key, charge) then
-        rules.put(key, charge)
-      else
-        refuse(charge)
-        is_refused = true
+    local last = place
+    if charge.mode == SHADOW or charge.mode == JOINED then
+      -- A group of shadows: all are made, or none.
+      local fits = charge.rules.fits(charge.key, charge)
+      while last < #charges and charges[last + 1].mode == JOINED do
+        last = last + 1
+        charge = charges[last]
+        fits = charge.rules.fits(charge.key, charge) and fits
+      end
+      for member = place, last do
+        charge = charges[member]
+        local key, rules = charge.key, charge.rules
+        if not rules.fits(key, charge) then
+          refuse(charge)
+          is_refused = true
+        elseif fits then
+          rules.put(key, charge)
+        end
       end
     end
+    place = last + 1
   end
   return true, is_refused
 end

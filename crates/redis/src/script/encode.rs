@@ -134,6 +134,7 @@ impl Writer {
             Mode::Guard => 1,
             Mode::Shadow => 2,
             Mode::Watch => 3,
+            Mode::ShadowJoined => 4,
         });
         self.key(&charge.target);
         if let Compiled::Bucket(bucket) = &terms.algorithm {

@@ -5,6 +5,7 @@
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, Tick, Verdict, WindowState};
+use tollgate_store::shadow_groups;
 
 use super::decode::ProtocolError;
 use crate::call::{Compiled, SlotCharge, View};
@@ -201,10 +202,17 @@ impl<'a> Replay<'a> {
             }
             charged[at] = Some(note);
         }
-        for at in (0..charges.len()).filter(|at| charges[*at].is_shadow()) {
-            let (decision, note) = self.check(at);
-            decisions[at] = decision;
-            charged[at] = decision.is_allowed().then_some(note);
+        for group in shadow_groups(charges.iter().map(|charge| (charge.cost, charge.mode))) {
+            let fits = group.clone().all(|at| self.look(at).is_allowed());
+            for at in group {
+                decisions[at] = self.look(at);
+                if !fits && decisions[at].is_allowed() {
+                    continue;
+                }
+                let (decision, note) = self.check(at);
+                decisions[at] = decision;
+                charged[at] = decision.is_allowed().then_some(note);
+            }
         }
         Replayed { passed: true, decisions, charged }
     }

@@ -149,7 +149,8 @@ impl Caller {
                 admitted.1.push((charged.at, charged.cost));
                 if self.rules[rule].quota.kind() == AlgorithmKind::Concurrency {
                     if plan.charges.len() == 1 {
-                        let asked = (plan.instance, key.clone(), cost, mode == Mode::Shadow);
+                        let asked =
+                            (plan.instance, key.clone(), cost, matches!(mode, Mode::Shadow | Mode::ShadowJoined));
                         seen.order.entry(asked).or_default().push((plan.arrival, charged.mark));
                     }
                     let held = seen.held.entry(key.clone()).or_default();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, WindowState};
+use tollgate_store::shadow_groups;
 
 use crate::call::{Answer, Call, Compiled, Line, Reply, SlotCharge, Target, Terms, View};
 
@@ -73,10 +74,7 @@ impl Shard {
             Line::Credit { target, cost } => {
                 deeds.push(Deed::Loosened { key: target.key.clone() });
                 let state = self.state(target);
-                on!(target.terms, state, rule, state, {
-                    let newest = rule.charged(state, now, *cost);
-                    rule.give_back(state, now, &Charged { part: newest.part ^ 1, ..newest }, *cost);
-                });
+                on!(target.terms, state, rule, state, rule.credit(state, now, *cost));
                 Answer::Credited
             }
             Line::Settle { target, charged, true_cost } => {
@@ -127,10 +125,15 @@ impl Shard {
             }
             made.push(deed(charge, charged, decision, now));
         }
-        for charge in charges.iter().filter(|charge| charge.is_shadow()) {
-            let (decision, charged) = self.check(charge, now);
-            if decision.is_allowed() {
-                made.push(deed(charge, charged, decision, now));
+        for group in shadow_groups(charges.iter().map(|charge| (charge.cost, charge.mode))) {
+            if !charges[group.clone()].iter().all(|charge| fits(self, charge)) {
+                continue;
+            }
+            for charge in &charges[group] {
+                let (decision, charged) = self.check(charge, now);
+                if decision.is_allowed() {
+                    made.push(deed(charge, charged, decision, now));
+                }
             }
         }
         deeds.extend(made);

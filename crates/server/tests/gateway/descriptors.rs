@@ -71,6 +71,21 @@ fn a_refusal_charges_nobody_and_says_when_to_come_back() {
 }
 
 #[test]
+fn more_hits_than_the_largest_limit_are_refused_and_give_back_no_more_than_was_used() {
+    let rules = "rules: [ { name: all, limit: 1000000000000/h, algorithm: fixed-window } ]";
+    let service = Running::under(&format!("version: 1\nidentity: {{ user: {{ given: true }} }}\n{rules}\n"));
+    let ann = [("user", "ann")];
+    for hits in [1_000_000_000_001, u64::MAX] {
+        assert_eq!(service.answer(&ask(&[taking(hits, &ann)])).overall_code, OVER_LIMIT, "{hits}");
+    }
+    assert_eq!(service.answer(&ask(&[taking(1_000_000_000_000, &ann)])).overall_code, OK);
+    let back = Described { is_negative_hits: true, ..taking(u64::MAX, &ann) };
+    assert_eq!(service.answer(&ask(&[back])).overall_code, OK);
+    assert_eq!(service.answer(&ask(&[taking(1_000_000_000_000, &ann)])).overall_code, OK);
+    assert_eq!(service.answer(&ask(&[taking(1, &ann)])).overall_code, OVER_LIMIT);
+}
+
+#[test]
 fn the_same_key_is_charged_once_with_the_largest_addend() {
     let service = Running::under(POLICY);
     let ann = [("user", "ann")];

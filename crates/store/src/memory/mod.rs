@@ -120,6 +120,9 @@ impl<C: Clock> MemoryStore<C> {
     /// algorithms of different families it is moved when a key is next charged:
     /// limit minus remaining, rounded up, as if it had all been used at that
     /// moment. Permits are counted apart.
+    ///
+    /// One key's log, or its permits, take at most a shard's share of the store ([`LimitError::TooLarge`]): a larger
+    /// one is refused before its limit. [`Store::limit`](crate::Store::limit) does not prepare such a quota.
     pub fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
         let rule = self.tables.quotas.prepare(&quota)?;
         self.tables.prepare(&rule);

@@ -206,12 +206,18 @@ fn lay<'a, L>(
     if active.blocks {
         lay_guards(active, met, chosen(), &mut laid);
     }
+    let mut last: Option<&PlannedCharge> = None;
     for (at, charge) in chosen() {
+        let is_more_of_rule = last.replace(charge).is_some_and(|last| is_of_same(met, last, charge));
         laid.entries.push(KeyedCharge {
             limit: &active.limits[charge.quota as usize],
             key: met.key(charge),
             cost: charge.cost,
-            mode: mode(active, charge, asking),
+            mode: match mode(active, charge, asking) {
+                // Enforced, the limits of a rule are charged all or none: so they are as shadows.
+                Mode::Shadow if is_more_of_rule => Mode::ShadowJoined,
+                mode => mode,
+            },
             receipt: asking.wants_receipts(),
         });
         laid.charges.push(at);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_core::{AlgorithmKind, Quota};
+use tollgate_core::{AlgorithmKind, Quota, SlidingLog, Tick};
 
 use super::super::nearest::nearest;
 use super::super::periods::{grants, quotas};
@@ -13,7 +13,7 @@ use super::limit_place;
 use crate::model::{Allowance, Rule};
 use crate::problem::Place;
 
-/// A log takes 8 bytes a request: from here on, 80 kB a key.
+/// A log takes 4 to 6 bytes a request: from here on, some 60 kB a key.
 const LARGE_LOG: u64 = 10_000;
 
 /// Parts of paths at which somebody guesses passwords or codes.
@@ -73,7 +73,7 @@ fn login(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
 fn large_log(all: &[&Quota], limit: &Place, problems: &mut Problems) {
     let is_large = |quota: &&&Quota| quota.kind() == AlgorithmKind::SlidingWindowLog && quota.amount() > LARGE_LOG;
     if let Some(quota) = all.iter().find(is_large) {
-        let kib = quota.amount() * 8 / 1024;
+        let kib = SlidingLog::new(quota, Tick::Nanosecond).map_or(0, |log| log.most_heap_bytes() / 1024);
         let message = format!("a log remembers every request: up to {kib} KiB for each key");
         let hint = "choose sliding-window-counter, which takes the same few bytes whatever the limit";
         problems.add(codes::LARGE_LOG, limit.clone(), message, hint);

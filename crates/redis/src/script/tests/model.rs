@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
     Algorithm, Bucket, BucketState, Charged, CounterState, Decision, Leases, Log, Verdict, WindowState,
 };
-use tollgate_store::Mode;
+use tollgate_store::{Mode, shadow_groups};
 
 use crate::call::{Compiled, Line, SlotCharge, Target};
 use crate::script::Replayed;
@@ -233,10 +233,17 @@ impl Model {
             }
             charged[at] = Some(done.charged);
         }
-        for (at, charge) in charges.iter().enumerate().filter(|(_, c)| c.mode == Mode::Shadow && c.cost > 0) {
-            let done = self.apply(&charge.target, now, Operation::Check { cost: charge.cost });
-            decisions[at] = done.decision.unwrap();
-            charged[at] = decisions[at].is_allowed().then_some(done.charged);
+        for group in shadow_groups(charges.iter().map(|charge| (charge.cost, charge.mode))) {
+            let look = |model: &mut Model, at: usize| model.look(&charges[at].target, now, charges[at].cost);
+            let fits = group.clone().all(|at| look(self, at).is_allowed());
+            for at in group {
+                decisions[at] = look(self, at);
+                if fits || !decisions[at].is_allowed() {
+                    let done = self.apply(&charges[at].target, now, Operation::Check { cost: charges[at].cost });
+                    decisions[at] = done.decision.unwrap();
+                    charged[at] = decisions[at].is_allowed().then_some(done.charged);
+                }
+            }
         }
         Replayed { passed: true, decisions, charged }
     }
@@ -375,9 +382,7 @@ fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, operation: O
             none
         }
         Operation::Credit { cost } => {
-            // As the store in memory does it.
-            let newest = algorithm.charged(state, now, cost);
-            algorithm.give_back(state, now, &Charged { part: newest.part ^ 1, ..newest }, cost);
+            algorithm.credit(state, now, cost);
             none
         }
         Operation::Settle { charged, true_cost } => {

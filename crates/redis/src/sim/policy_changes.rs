@@ -254,7 +254,6 @@ fn changed_policies_mint_nothing_and_lock_no_client_out_for_longer_than_told() {
         (changes, waits) = (changes + changed, waits + waited);
         client.lock().unwrap().command(&[b"FLUSHALL"]);
     }
-    println!("{changes} changes, {waits} waits as long as told");
     // A world in which nothing happens would prove nothing.
     assert!(changes > 1_000 && waits > 300, "{changes} {waits}");
 }

@@ -24,8 +24,12 @@ pub struct Bucket {
     den: u32,
     /// `X` up to which a request passes at once. Zero for a queue, which delays all but an idle one.
     free: Span,
-    /// `X` is never above this: the burst or queue, and what may be promised ahead.
+    /// Nothing is admitted above this: the burst or queue, and what may be promised ahead.
     ceiling: Span,
+    /// `X` is never above this: the ceiling, and what may be owed beyond it.
+    depth: Span,
+    /// How many tokens may be owed.
+    max_debt: u64,
     /// `X` from which nothing remains: the ceiling of a queue, the burst of the others.
     brim: Span,
     /// The largest `remaining`.
@@ -33,7 +37,7 @@ pub struct Bucket {
     /// One token in units of `1/den` ticks, and `2^64 / token_units`, rounded down.
     token_units: u64,
     reciprocal: u64,
-    /// Whether every span up to the ceiling fits 64 bits in units of `1/den` ticks.
+    /// Whether every span up to the depth fits 64 bits in units of `1/den` ticks.
     narrow: bool,
     queues: bool,
     /// A plain bucket whose token takes whole ticks, so that no state of it has a fraction.
@@ -84,6 +88,8 @@ impl Bucket {
             den: den as u32,
             free: Span::ZERO,
             ceiling: Span::ZERO,
+            depth: Span::ZERO,
+            max_debt: quota.max_debt(),
             brim: Span::ZERO,
             limit: quota.burst(),
             token_units: num,
@@ -104,7 +110,8 @@ impl Bucket {
             bucket.brim = bucket.free;
             bucket.ceiling = bucket.plus(bucket.free, ahead);
         }
-        bucket.narrow = bucket.units(bucket.ceiling) < 1 << 64;
+        bucket.depth = bucket.plus(bucket.ceiling, bucket.times(bucket.max_debt));
+        bucket.narrow = bucket.units(bucket.depth) < 1 << 64;
         bucket.is_whole = den == 1 && !queues && bucket.narrow;
         Some(bucket)
     }
@@ -122,15 +129,50 @@ impl Bucket {
     }
 
     /// Reads a state that another bucket wrote: as whole used tokens, rounded
-    /// up, and no more than this bucket can hold.
+    /// up, and no more than this bucket can hold; and what is owed beyond them,
+    /// likewise, no more than may be owed here.
     #[must_use]
     pub fn adopt(&self, writer: &Bucket, state: BucketState, now: u64) -> BucketState {
-        let used = writer.used(state, now).min(writer.ceiling);
-        let tokens = writer.units(used).div_ceil(u128::from(writer.token_units));
+        if self.is_like(writer) {
+            return state;
+        }
+        let found = writer.used(state, now);
+        let whole_tokens = |span: Span| writer.units(span).div_ceil(u128::from(writer.token_units));
+        let used = whole_tokens(found.min(writer.ceiling));
+        let owed = whole_tokens(writer.minus(found, writer.ceiling)).min(u128::from(self.max_debt));
         // What is promised ahead can be more tokens than any burst, so `times` would not do.
-        let carried = tokens.saturating_mul(u128::from(self.token_units)).min(self.units(self.ceiling));
+        let token_units = u128::from(self.token_units);
+        let carried = used.saturating_mul(token_units).min(self.units(self.ceiling)) + owed * token_units;
         let den = u128::from(self.den);
         state_at(now, Span { ticks: (carried / den) as u64, part: (carried % den) as u32 })
+    }
+
+    /// Whether it differs from `other` in nothing but what may be owed: then
+    /// either reads what the other wrote as it is.
+    #[must_use]
+    pub fn is_like(&self, other: &Bucket) -> bool {
+        (self.token, self.den, self.queues) == (other.token, other.den, other.queues)
+            && (self.free, self.ceiling, self.limit) == (other.free, other.ceiling, other.limit)
+    }
+
+    /// Charges what was settled above its estimate under a quota that another
+    /// one, this, has taken the key over from since. What may be owed is
+    /// `own`'s, but no more than one refill of this bucket.
+    pub fn owe_for(&self, own: &Bucket, state: &mut BucketState, now: u64, cost: u64) -> u64 {
+        self.owe_at_most(state, now, cost, own.max_debt.min(self.limit))
+    }
+
+    fn owe_at_most(&self, state: &mut BucketState, now: u64, cost: u64, max_debt: u64) -> u64 {
+        let (used, debt) = (self.used(*state, now), self.times(max_debt));
+        // Places that are promised do not count as debt, but one settlement adds no more than all of it.
+        let most = self.plus(used.max(self.brim), debt).min(self.plus(self.ceiling, debt));
+        if used >= most {
+            return cost;
+        }
+        let room = self.tokens_wide(self.minus(most, used));
+        let after = if cost <= room { self.plus(used, self.times(cost)) } else { most };
+        *state = state_at(now, after);
+        cost.saturating_sub(room)
     }
 
     /// How many whole tokens of a charge time has not refilled yet. A receipt
@@ -216,9 +258,9 @@ impl Bucket {
     #[inline(never)]
     fn decide_within(&self, state: BucketState, now: u64, cost: u64, patience: u64) -> (Decision, BucketState) {
         let found = self.used(state, now);
-        // Beyond the ceiling lies only what a clock that went back has left there.
-        let used = found.min(self.ceiling);
-        let kept = if found > self.ceiling { state_at(now, used) } else { state };
+        // Beyond the depth lies only what a clock that went back has left there.
+        let used = found.min(self.depth);
+        let kept = if found > self.depth { state_at(now, used) } else { state };
         let Some(price) = self.price(cost) else {
             return (self.answer(Verdict::Impossible, used), kept);
         };
@@ -281,7 +323,7 @@ impl Bucket {
     fn plus(&self, a: Span, b: Span) -> Span {
         let part = a.part + b.part;
         let carry = part >= self.den;
-        // Beyond the ceiling a sum may saturate: a clock that went back leaves any `a` there.
+        // Beyond the depth a sum may saturate: a clock that went back leaves any `a` there.
         let ticks = a.ticks.saturating_add(b.ticks).saturating_add(u64::from(carry));
         Span { ticks, part: if carry { part - self.den } else { part } }
     }
@@ -304,7 +346,7 @@ impl Bucket {
         u128::from(span.ticks) * u128::from(self.den) + u128::from(span.part)
     }
 
-    /// Whole tokens in a span of at most the ceiling.
+    /// Whole tokens in a span of at most the depth.
     #[inline(always)]
     fn tokens(&self, span: Span) -> u64 {
         if !self.narrow {
@@ -339,7 +381,7 @@ impl Algorithm for Bucket {
     #[inline]
     fn look(&self, state: &BucketState, now: u64, cost: u64) -> Decision {
         if cost == 0 {
-            let used = self.used(*state, now).min(self.ceiling);
+            let used = self.used(*state, now).min(self.depth);
             return self.answer(Verdict::Allowed { delay: 0 }, used);
         }
         self.decide(*state, now, cost).0
@@ -360,7 +402,7 @@ impl Algorithm for Bucket {
     }
 
     fn force(&self, state: &mut BucketState, now: u64, cost: u64) -> u64 {
-        let used = self.used(*state, now).min(self.ceiling);
+        let used = self.used(*state, now).min(self.depth);
         let room = self.tokens(self.minus(self.brim, used));
         if cost == 0 {
             return 0;
@@ -370,23 +412,31 @@ impl Algorithm for Bucket {
         cost.saturating_sub(room)
     }
 
+    fn owe(&self, state: &mut BucketState, now: u64, cost: u64) -> u64 {
+        self.owe_at_most(state, now, cost, self.max_debt)
+    }
+
     fn give_back(&self, state: &mut BucketState, now: u64, charged: &Charged, amount: u64) {
         let used = self.used(*state, now);
         let worth = self.times(amount.min(charged.cost).min(self.limit));
-        let is_ahead = now < charged.at || used > self.free;
+        let elapsed = Span { ticks: now.saturating_sub(charged.at), part: 0 };
+        // Where nothing can be promised, what lies beyond the burst is owed.
+        let promises = self.ceiling > self.free;
+        let is_ahead = now < charged.at || promises && used > self.free;
         let given = if !is_ahead {
             // What time has refilled since is not given twice. That the state is still the one
             // this charge left does not prove that nothing came after it: what was given back
             // and charged since can add up to the same.
-            self.minus(worth, Span { ticks: now - charged.at, part: 0 })
+            self.minus(worth, elapsed)
         } else if (state.tat, state.part) == (charged.mark, charged.part) && (self.queues || amount >= charged.cost) {
             // The last place promised can be undone. A bucket's only as a whole: the rest would
             // still depart later, and the state not know it.
             worth
         } else {
             // Somebody was promised a place behind it. Giving this one back would give that
-            // place twice: to them, and to whoever comes next.
-            Span::ZERO
+            // place twice: to them, and to whoever comes next. Only what lies beyond all
+            // that can be promised is surely owed, and is paid with it.
+            self.minus(worth, elapsed).min(self.minus(used, self.ceiling))
         };
         if given > Span::ZERO {
             *state = state_at(now, self.minus(used, given));
@@ -404,7 +454,7 @@ impl Algorithm for Bucket {
 
     #[inline]
     fn charged(&self, state: &BucketState, now: u64, cost: u64) -> Charged {
-        let used = self.used(*state, now);
+        let used = self.used(*state, now).min(self.ceiling);
         let free = if self.queues { self.times(cost.min(self.limit)) } else { self.free };
         // A promised one departs within the tick that begins there; counting from its
         // beginning gives back a part of a tick too little, never too much.

@@ -12,8 +12,10 @@ pub struct BucketShape {
     pub denominator: u32,
     /// What may be used while a request passes at once; nothing for a queue.
     pub free: Span,
-    /// What may be used at most, with all that is promised ahead.
+    /// Up to where anything is admitted, with all that is promised ahead.
     pub ceiling: Span,
+    /// How many tokens may be owed beyond it.
+    pub max_debt: u64,
     /// The largest `remaining`.
     pub limit: u64,
     /// Whether it delays what others would refuse.
@@ -44,6 +46,7 @@ impl Bucket {
             denominator: self.den,
             free: self.free,
             ceiling: self.ceiling,
+            max_debt: self.max_debt,
             limit: self.limit,
             queues: self.queues,
         }

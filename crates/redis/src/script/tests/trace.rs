@@ -95,7 +95,7 @@ impl Trace {
     }
 
     fn line(&mut self, family: usize) -> Line {
-        match self.random.below(22) {
+        match self.random.below(26) {
             0..=11 => self.decide(family),
             20 | 21 => {
                 let target = self.target(family);
@@ -114,7 +114,7 @@ impl Trace {
                 }
                 None => self.decide(family),
             },
-            16 | 17 => match self.receipt() {
+            16 | 17 | 22..=25 => match self.receipt() {
                 Some((target, charged)) => {
                     let more = self.cost(&target);
                     let true_cost = match self.random.below(3) {
@@ -233,6 +233,13 @@ fn any_terms(random: &mut Random, family: u64, scale: u64) -> Terms {
                 Quota::concurrency(permits, Some(Duration::from_nanos(lease_ns))).ok()
             }
         };
+        let quota = quota.and_then(|quota| match random.below(4) {
+            _ if quota.max_debt() == 0 => Some(quota),
+            0 => quota.with_max_debt(0).ok(),
+            1 => quota.with_max_debt(random.below(4 * quota.amount().min(100))).ok(),
+            2 => quota.with_max_debt(random.magnitude(MAX_AMOUNT)).ok(),
+            _ => Some(quota),
+        });
         if let Some(terms) = quota.and_then(|quota| Terms::new(quota).ok()) {
             return terms;
         }

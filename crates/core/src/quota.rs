@@ -180,6 +180,18 @@ impl Quota {
         Ok(Quota { max_debt, ..self })
     }
 
+    /// Whether it may owe what it would without [`with_max_debt`](Quota::with_max_debt).
+    #[must_use]
+    pub fn owes_by_default(&self) -> bool {
+        let default = match self.kind {
+            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => self.burst,
+            AlgorithmKind::LeakyQueue => self.queue_size,
+            AlgorithmKind::Concurrency => 0,
+            _ => self.amount,
+        };
+        self.max_debt == self.owing_at_most(default).max_debt
+    }
+
     /// With a debt of `max_debt`, or of as much as lies within range.
     fn owing_at_most(self, max_debt: u64) -> Quota {
         let max_debt = if self.can_owe(max_debt) { max_debt } else { self.longest_debt().min(max_debt) };

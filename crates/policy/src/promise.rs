@@ -6,6 +6,7 @@
 //! their tests; nothing here computes a limit a second time.
 
 mod bound;
+mod debt;
 mod display;
 pub(crate) mod words;
 
@@ -14,6 +15,7 @@ use tollgate_core::Quota;
 use crate::model::{Allowance, CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
 
 pub use bound::{Bound, Most};
+pub use debt::Debt;
 pub use words::{algorithm as algorithm_words, limit as limit_words};
 
 #[cfg(doc)]
@@ -79,6 +81,8 @@ pub struct LimitPromise {
     /// How long a request of the smallest cost can be refused, if nobody else
     /// spends meanwhile; `None` if that depends on others.
     pub longest_refusal_ns: Option<u64>,
+    /// What is added where costs are settled above their estimate; `None` where none are.
+    pub debt: Option<Debt>,
     /// What each instance grants on its own while the store fails.
     pub share: Option<Share>,
 }
@@ -140,7 +144,7 @@ impl Promise {
             (StoreSettings::Redis(redis), Some(OnFailure::Local)) => Some(redis.fallback_share),
             _ => None,
         };
-        let terms = Terms { warned, share, smallest_cost: smallest_cost(rule) };
+        let terms = Terms { rule, warned, share, smallest_cost: smallest_cost(rule) };
         Promise {
             rule: rule.name.clone(),
             key: rule.key.clone(),
@@ -161,8 +165,17 @@ impl Promise {
             return None;
         }
         let limits = self.grants.iter().flat_map(|grant| &grant.limits);
-        let longest = limits.map(|limit| limit.longest_refusal_ns).collect::<Option<Vec<u64>>>()?.into_iter().max()?;
+        let longest =
+            limits.map(LimitPromise::longest_with_debt_ns).collect::<Option<Vec<u64>>>()?.into_iter().max()?;
         Some(longest.max(self.blocked.map_or(0, |blocked| blocked.for_ns)))
+    }
+}
+
+impl LimitPromise {
+    /// How long a request of the smallest cost can be refused, also where all is owed that may be.
+    fn longest_with_debt_ns(&self) -> Option<u64> {
+        let owing_ns = self.debt.and_then(|debt| debt.longest_refusal_ns);
+        self.longest_refusal_ns.map(|longest_ns| longest_ns.max(owing_ns.unwrap_or(0)))
     }
 }
 
@@ -175,13 +188,14 @@ impl GrantPromise {
 }
 
 /// What the promises of a rule's quotas depend on besides the quotas.
-struct Terms {
+struct Terms<'r> {
+    rule: &'r Rule,
     warned: Option<Warned>,
     share: Option<(u32, u32)>,
     smallest_cost: u64,
 }
 
-impl Terms {
+impl Terms<'_> {
     fn grant(&self, whose: Vec<Whose>, grant: &Grant) -> GrantPromise {
         let limits = match grant {
             Grant::Unlimited => Vec::new(),
@@ -196,6 +210,7 @@ impl Terms {
             quota: *quota,
             bound: Bound::of(quota, self.warned),
             longest_refusal_ns: bound::longest_refusal_ns(quota, self.smallest_cost),
+            debt: Debt::of(self.rule, quota, self.smallest_cost),
             share: share.map(|quota| Share { quota, bound: Bound::of(&quota, self.warned) }),
         }
     }

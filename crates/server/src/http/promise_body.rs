@@ -40,7 +40,16 @@ struct Limit {
     #[serde(flatten)]
     figures: Figures,
     longest_refusal_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    debt: Option<DebtBody>,
     while_store_fails: Option<Figures>,
+}
+
+#[derive(Debug, Serialize)]
+struct DebtBody {
+    most: u64,
+    charged_in_period: u64,
+    longest_refusal_ms: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -132,6 +141,11 @@ impl From<&LimitPromise> for Limit {
         Limit {
             figures: Figures::new(&promise.quota, &promise.bound),
             longest_refusal_ms: promise.longest_refusal_ns.map(ms),
+            debt: promise.debt.map(|debt| DebtBody {
+                most: debt.most,
+                charged_in_period: debt.charged_in_period,
+                longest_refusal_ms: debt.longest_refusal_ns.map(ms),
+            }),
             while_store_fails: promise.share.as_ref().map(|share| Figures::new(&share.quota, &share.bound)),
         }
     }

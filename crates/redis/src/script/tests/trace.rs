@@ -8,7 +8,7 @@ use tollgate_store::Mode;
 
 use super::model::{Expected, Model};
 use super::random::Random;
-use crate::call::{Call, Line, SlotCharge, Target, Terms};
+use crate::call::{Call, Compiled, Line, SlotCharge, Target, Terms};
 
 pub(super) struct Step {
     pub(super) call: Call,
@@ -88,7 +88,11 @@ impl Trace {
         };
         // Far from where the numbers end.
         const LATEST: u64 = 4_200_000_000_000_000;
+        // A log moves back as a whole, which it cannot where less time has passed since 1970 than it spans.
+        let logs = self.families.iter().flatten().filter(|terms| matches!(terms.algorithm, Compiled::SlidingLog(_)));
+        let earliest = logs.map(|terms| terms.quota.period_ns() / 1_000).max().unwrap_or(0);
         self.now = match self.random.below(12) {
+            0 if self.now.saturating_sub(by) < earliest => self.now,
             0 => self.now.saturating_sub(by),
             _ => (self.now + by.min(1 << 48)).min(LATEST),
         };

@@ -5,17 +5,12 @@
 
 mod common;
 
-use std::collections::VecDeque;
-
-use common::oracles::{TokenBucket, whole};
+use common::quotas::any_small_owing_quota;
 use common::{Property, cases, for_algorithm_of};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tollgate_core::{
-    Algorithm, AlgorithmKind, Bucket, Charged, FixedWindow, MAX_AMOUNT, Queue, Quota, QuotaError, SlidingCounter,
-    SlidingLog, Tick, Verdict, most_admitted,
-};
+use tollgate_core::{Algorithm, Bucket, Charged, MAX_AMOUNT, Queue, Quota, QuotaError, Tick, most_admitted};
 
 const S_NS: u64 = 1_000_000_000;
 const H_NS: u64 = 3_600 * S_NS;
@@ -137,19 +132,6 @@ fn any_acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
     vec((step, act), 1..40)
 }
 
-/// Quotas of a millisecond or two, in microseconds, that owe a little or a lot.
-fn any_small_quota() -> impl Strategy<Value = Quota> + Clone {
-    let kinds = prop_oneof![
-        Just(Quota::token_bucket as Make),
-        Just(Quota::fixed_window as Make),
-        Just(Quota::sliding_window_counter as Make),
-        Just(Quota::sliding_window_log as Make),
-    ];
-    (kinds, 1_u64..=7, 1_u64..=2, 0_u64..=25).prop_map(|(make, limit, ms, debt)| {
-        make(format!("{limit} per {ms}ms").parse().unwrap()).unwrap().with_max_debt(debt).unwrap()
-    })
-}
-
 fn any_promising_quota() -> impl Strategy<Value = Quota> + Clone {
     let queue = (1_u64..=5, 1_u64..=5, 0_u64..=9).prop_map(|(limit, size, debt)| {
         let rate = format!("{limit} per 1ms").parse().unwrap();
@@ -259,7 +241,7 @@ proptest! {
     #![proptest_config(cases(600))]
 
     #[test]
-    fn answers_on_indebted_keys_are_true_to_the_tick(quota in any_small_quota(), acts in any_acts()) {
+    fn answers_on_indebted_keys_are_true_to_the_tick(quota in any_small_owing_quota(), acts in any_acts()) {
         for_algorithm_of(&quota, Tick::Microsecond, &TrueAnswers { quota, acts: &acts })?;
     }
 
@@ -272,170 +254,80 @@ proptest! {
     }
 }
 
-/// What each algorithm owes, told unit by unit.
-trait Oracle {
-    fn check(&mut self, now: u64, cost: u64) -> bool;
-    /// Charges what may be owed, and returns the rest.
-    fn owe(&mut self, now: u64, cost: u64) -> u64;
-}
-
-fn agrees<A: Algorithm>(algorithm: &A, oracle: &mut impl Oracle, steps: &[(u64, bool, u64)]) -> TestCaseResult {
-    let (mut state, mut now) = (A::State::default(), 1_787_500_000_000_000);
-    for (step, owes, cost) in steps {
-        now += step;
-        if *owes {
-            prop_assert_eq!(algorithm.owe(&mut state, now, *cost), oracle.owe(now, *cost));
-        } else {
-            prop_assert_eq!(algorithm.check(&mut state, now, *cost).is_allowed(), oracle.check(now, *cost));
-        }
-    }
-    Ok(())
-}
-
-fn any_steps() -> impl Strategy<Value = Vec<(u64, bool, u64)>> {
-    let step = prop_oneof![2 => Just(0_u64), 2 => 1_u64..400, 2 => 400_u64..1_500, 1 => 1_500_u64..9_000];
-    let act = prop_oneof![(Just(false), 1_u64..=7), (Just(true), 1_u64..=20)];
-    vec((step, act).prop_map(|(step, (owes, cost))| (step, owes, cost)), 1..60)
-}
-
-impl Oracle for (TokenBucket, u64) {
-    fn check(&mut self, now: u64, cost: u64) -> bool {
-        matches!(self.0.request(now, cost, 0).verdict, Verdict::Allowed { .. })
-    }
-
-    fn owe(&mut self, now: u64, cost: u64) -> u64 {
-        self.0.advance(now);
-        let room = (&self.0.level + whole(self.1)).floor().max(whole(0));
-        let fits = room.clone().min(whole(cost));
-        let lost = whole(cost) - &fits;
-        // A charge that does not fit takes all there is.
-        self.0.level = if lost > whole(0) { -whole(self.1) } else { &self.0.level - fits };
-        common::oracles::to_u64(&lost)
-    }
-}
-
-/// A window's total, and what it exceeds the limit by goes to the next.
-struct Windows {
+/// A clock that goes back while something is owed neither forgives it nor locks the key out for as long as the step.
+struct ClockGoesBack {
     quota: Quota,
-    slides: bool,
-    number: u64,
-    previous: u64,
-    total: u64,
 }
 
-impl Windows {
-    fn of(quota: Quota) -> Windows {
-        let slides = quota.kind() == AlgorithmKind::SlidingWindowCounter;
-        Windows { quota, slides, number: 0, previous: 0, total: 0 }
-    }
-
-    fn window(&self) -> u64 {
-        self.quota.period_ns() / 1_000
-    }
-
-    /// What counts at `now`, times the length of a window.
-    fn counts(&mut self, now: u64) -> u64 {
-        let number = now / self.window();
-        if self.number == 0 {
-            self.number = number;
+impl Property for ClockGoesBack {
+    fn holds<A: Algorithm>(&self, algorithm: &A) -> TestCaseResult
+    where
+        A::State: Clone + std::fmt::Debug + PartialEq,
+    {
+        for back in [1, S_NS, H_NS, 30 * H_NS, 1_000 * H_NS] {
+            let mut state = A::State::default();
+            prop_assert_eq!(algorithm.owe(&mut state, START, 50), 30);
+            let before = algorithm.look(&state, START, 1).retry_after().unwrap();
+            let now = START - back;
+            let told = algorithm.check(&mut state, now, 1).retry_after().unwrap();
+            prop_assert!(told >= before.min(H_NS), "{back} back: {told} ns, {before} before");
+            // All that is used and owed, and the windows that a step may cost.
+            prop_assert!(told <= 5 * H_NS, "{back} back: {told} ns under {:?}", self.quota);
+            prop_assert!(!algorithm.check(&mut state, now + told - 1, 1).is_allowed());
+            prop_assert!(algorithm.check(&mut state, now + told, 1).is_allowed());
         }
-        while self.number < number {
-            self.previous = self.total.min(self.quota.amount());
-            self.total -= self.previous;
-            self.number += 1;
-        }
-        let fading = if self.slides { self.previous * (self.window() - now % self.window()) } else { 0 };
-        self.total * self.window() + fading
-    }
-
-    fn fits(&mut self, now: u64, cost: u64, most: u64) -> bool {
-        self.counts(now) + cost * self.window() <= most * self.window()
+        Ok(())
     }
 }
 
-impl Oracle for Windows {
-    fn check(&mut self, now: u64, cost: u64) -> bool {
-        let fits = self.fits(now, cost, self.quota.amount());
-        self.total += if fits { cost } else { 0 };
-        fits
-    }
-
-    fn owe(&mut self, now: u64, cost: u64) -> u64 {
-        let mut left = cost;
-        while left > 0 && self.fits(now, 1, self.quota.amount() + self.quota.max_debt()) {
-            self.total += 1;
-            left -= 1;
-        }
-        left
+#[test]
+fn a_clock_that_goes_back_neither_forgives_a_debt_nor_locks_out_for_long() {
+    for make in KINDS {
+        let quota = make("10/h".parse().unwrap()).unwrap();
+        for_algorithm_of(&quota, TICK, &ClockGoesBack { quota }).unwrap();
     }
 }
 
-/// Every unit with its time; one that leaves makes place for one that is owed.
-struct Units {
-    quota: Quota,
-    units: VecDeque<u64>,
-    owed: u64,
-}
-
-impl Units {
-    fn advance(&mut self, now: u64) {
-        while let Some(left_at) = self.units.front().map(|at| at + self.quota.period_ns() / 1_000) {
-            if left_at > now {
-                break;
-            }
-            self.units.pop_front();
-            if self.owed > 0 {
-                self.units.push_back(left_at);
-                self.owed -= 1;
-            }
-        }
+#[test]
+fn a_debt_is_no_room_for_reservations_or_places() {
+    let hour = std::time::Duration::from_secs(3_600);
+    let reserving = Quota::token_bucket("10/h".parse().unwrap()).unwrap().with_reservations(hour).unwrap();
+    let queue = Quota::leaky_queue("10/h".parse().unwrap(), Queue { size: 10, max_wait: None }).unwrap();
+    for quota in [reserving, queue] {
+        let bucket = Bucket::new(&quota, TICK).unwrap();
+        let mut state = Default::default();
+        // All that may be promised is, and then 5 are owed.
+        while bucket.check_within(&mut state, START, 1, u64::MAX).is_allowed() {}
+        let full = bucket.look(&state, START, 0).reset_after;
+        assert_eq!(bucket.owe(&mut state, START, 5), 0, "{quota:?}");
+        let refused = bucket.check_within(&mut state, START, 1, u64::MAX);
+        let token = H_NS / 10;
+        assert_eq!(refused.retry_after(), Some(6 * token), "five that are owed, and one");
+        assert_eq!(refused.reset_after, full + 5 * token);
+        // One settlement adds no more than what may be owed, however often it is tried.
+        assert_eq!(bucket.owe(&mut state, START, 100), 95, "{quota:?}");
+        assert_eq!(bucket.owe(&mut state, START, 100), 100, "{quota:?}");
     }
 }
 
-impl Oracle for Units {
-    fn check(&mut self, now: u64, cost: u64) -> bool {
-        self.advance(now);
-        let fits = self.units.len() as u64 + self.owed + cost <= self.quota.amount();
-        self.units.extend((0..if fits { cost } else { 0 }).map(|_| now));
-        fits
-    }
-
-    fn owe(&mut self, now: u64, cost: u64) -> u64 {
-        self.advance(now);
-        for unit in 0..cost {
-            if (self.units.len() as u64) < self.quota.amount() {
-                self.units.push_back(now);
-            } else if self.owed < self.quota.max_debt() {
-                self.owed += 1;
-            } else {
-                return cost - unit;
-            }
-        }
-        0
-    }
-}
-
-proptest! {
-    #![proptest_config(cases(600))]
-
-    #[test]
-    fn what_is_owed_is_what_plain_oracles_owe(quota in any_small_quota(), steps in any_steps()) {
-        let tick = Tick::Microsecond;
-        match quota.kind() {
-            AlgorithmKind::TokenBucket => {
-                let mut oracle = (TokenBucket::full(&quota, tick, 1_787_500_000_000_000), quota.max_debt());
-                agrees(&Bucket::new(&quota, tick).unwrap(), &mut oracle, &steps)?;
-            }
-            AlgorithmKind::FixedWindow => {
-                agrees(&FixedWindow::new(&quota, tick).unwrap(), &mut Windows::of(quota), &steps)?;
-            }
-            AlgorithmKind::SlidingWindowCounter => {
-                agrees(&SlidingCounter::new(&quota, tick).unwrap(), &mut Windows::of(quota), &steps)?;
-            }
-            _ => {
-                let mut oracle = Units { quota, units: VecDeque::new(), owed: 0 };
-                agrees(&SlidingLog::new(&quota, tick).unwrap(), &mut oracle, &steps)?;
-            }
-        }
+#[test]
+fn refunds_on_an_indebted_key_lower_the_debt() {
+    let make = |rate: &str| Quota::token_bucket(rate.parse().unwrap()).unwrap();
+    let hour = std::time::Duration::from_secs(3_600);
+    for (quota, promised) in [(make("10/h"), 0), (make("10/h").with_reservations(hour).unwrap(), 10)] {
+        let bucket = Bucket::new(&quota, TICK).unwrap();
+        let mut state = Default::default();
+        assert!(bucket.check(&mut state, START, 4).is_allowed());
+        let charged = bucket.charged(&state, START, 4);
+        bucket.owe(&mut state, START, 6);
+        (0..promised).for_each(|_| assert!(bucket.reserve(&mut state, START, 1, u64::MAX).is_allowed()));
+        bucket.owe(&mut state, START, 7);
+        let before = bucket.look(&state, START, 0).reset_after;
+        bucket.give_back(&mut state, START, &charged, 4);
+        assert_eq!(before - bucket.look(&state, START, 0).reset_after, 4 * H_NS / 10, "{quota:?}");
+        bucket.give_back(&mut state, START, &charged, 4);
+        // Three are still owed; where places are promised behind them, no more can be given back.
+        let lowered = if promised > 0 { 3 } else { 4 };
+        assert_eq!(before - bucket.look(&state, START, 0).reset_after, (4 + lowered) * H_NS / 10, "{quota:?}");
     }
 }

@@ -149,6 +149,7 @@ pub(crate) struct Reply {
     pub(crate) answers: Vec<Answer>,
 }
 
+#[allow(clippy::large_enum_variant, reason = "nearly all answers are decisions")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// How many of the `times` passed, and what each charge's key looked like

@@ -331,3 +331,17 @@ fn refunds_on_an_indebted_key_lower_the_debt() {
         assert_eq!(before - bucket.look(&state, START, 0).reset_after, (4 + lowered) * H_NS / 10, "{quota:?}");
     }
 }
+
+#[test]
+fn a_log_pays_a_large_debt_without_going_through_all_its_windows() {
+    let quota = Quota::sliding_window_log("1 per 1ms".parse().unwrap()).unwrap().with_max_debt(1_000_000_000).unwrap();
+    let log = tollgate_core::SlidingLog::new(&quota, TICK).unwrap();
+    let (mut state, ms) = (Default::default(), S_NS / 1_000);
+    assert_eq!(log.owe(&mut state, START, 2_000_000_000), 999_999_999);
+    let later = START + 400_000_000 * ms;
+    let told = log.look(&state, later, 1);
+    assert_eq!((told.remaining, told.retry_after()), (0, Some(600_000_001 * ms)));
+    assert_eq!(told.reset_after, 600_000_001 * ms);
+    assert!(!log.check(&mut state, later + 600_000_001 * ms - 1, 1).is_allowed());
+    assert!(log.check(&mut state, later + 600_000_001 * ms, 1).is_allowed());
+}

@@ -322,6 +322,8 @@ fn what_may_be_owed_is_read_from_the_rule() {
     let said = built(rule("r").per("user").limit("1000/h").estimate(100).max_debt(50));
     assert_eq!(said.debt.unwrap().most, 50);
     assert_eq!(built(rule("r").per("user").limit("1000/h")).debt, None, "nothing is settled");
+    assert_eq!(built(rule("r").per("user").limit("1000/h").max_debt(7)).debt.unwrap().most, 7);
+    assert_eq!(built(rule("r").per("user").limit("1000/h").cost(3).max_debt(7)).debt, None, "its cost is fixed");
     let refused = PolicyBuilder::default().rule(rule("r").per("user").concurrency(3).max_debt(1)).build();
     assert!(refused.unwrap_err().to_string().contains("concurrency has no `max_debt`"));
 }

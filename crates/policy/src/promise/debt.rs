@@ -24,7 +24,12 @@ pub struct Debt {
 impl Debt {
     /// What a request of `cost` has to reckon with under a quota of a rule.
     pub(super) fn of(rule: &Rule, quota: &Quota, cost: u64) -> Option<Debt> {
-        let is_settled = matches!(rule.cost.source, CostSource::Estimate(_)) || rule.cost.settled_by.is_some();
+        let is_settled = match rule.cost.source {
+            CostSource::Estimate(_) => true,
+            // A caller that names a cost may settle it, but most never do: told where the rule speaks of it.
+            CostSource::OfTheRequest => !quota.owes_by_default(),
+            _ => false,
+        };
         if !is_settled || quota.kind() == AlgorithmKind::Concurrency {
             return None;
         }

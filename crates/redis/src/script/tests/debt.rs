@@ -137,3 +137,17 @@ fn a_key_that_owes_is_fully_used_to_programs_that_know_no_debt() {
         }
     }
 }
+
+#[test]
+fn a_log_on_a_server_pays_a_large_debt_without_going_through_all_its_windows() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let quota = Quota::sliding_window_log("1 per 1ms".parse().unwrap()).unwrap().with_max_debt(1_000_000_000).unwrap();
+    let target = target("key", quota);
+    assert_eq!(overdraw(&mut client, &target, 1, 1_000_000_001, TODAY), Some(0));
+    let later = TODAY + 400_000_000 * 1_000;
+    let told = ask(&mut client, &target, 1, later).decisions[0];
+    assert_eq!(told.retry_after(), Some(600_000_001 * 1_000_000));
+    assert!(!ask(&mut client, &target, 1, later + 600_000_001 * 1_000 - 1).passed);
+    assert!(ask(&mut client, &target, 1, later + 600_000_001 * 1_000).passed);
+}

@@ -119,6 +119,13 @@ impl SlidingLog {
         self.pay(log, now);
     }
 
+    /// The answer of a log that has nothing to pay.
+    fn look_tidied(&self, log: &Log, now: u64, cost: u64) -> Decision {
+        let verdict = if cost == 0 { Verdict::Allowed { delay: 0 } } else { self.verdict(log, now, cost) };
+        let added = if matches!(verdict, Verdict::Allowed { .. }) { cost } else { 0 };
+        self.answer(verdict, log, added, now)
+    }
+
     /// Whether a log that owes has nothing to pay at `now`, and no clock to follow.
     fn is_tidy(&self, log: &Log, now: u64) -> bool {
         let is_in_time = log.newest <= now && !self.has_left(log.oldest, now);
@@ -137,6 +144,10 @@ impl SlidingLog {
     /// Where more is owed than a full log holds, and all of it has left, the same entries come again a
     /// window later: as often as that is so they move at once, which bounds the work by their number.
     fn skip_turns(&self, log: &mut Log, now: u64) {
+        if log.newest.checked_add(self.window).is_none() && self.has_left(log.newest, now) {
+            // At the end of time all windows have passed.
+            log.debt = 0;
+        }
         if log.used != self.limit || log.debt < log.used {
             return;
         }
@@ -276,11 +287,9 @@ impl Algorithm for SlidingLog {
             // What has been paid meanwhile is seen on a copy: it is rare that anything is owed.
             let mut paid = log.clone();
             self.tidy(&mut paid, now);
-            return self.look(&paid, now, cost);
+            return self.look_tidied(&paid, now, cost);
         }
-        let verdict = if cost == 0 { Verdict::Allowed { delay: 0 } } else { self.verdict(log, now, cost) };
-        let added = if matches!(verdict, Verdict::Allowed { .. }) { cost } else { 0 };
-        self.answer(verdict, log, added, now)
+        self.look_tidied(log, now, cost)
     }
 
     fn check(&self, log: &mut Log, now: u64, cost: u64) -> Decision {

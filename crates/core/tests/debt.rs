@@ -345,3 +345,42 @@ fn a_log_pays_a_large_debt_without_going_through_all_its_windows() {
     assert!(!log.check(&mut state, later + 600_000_001 * ms - 1, 1).is_allowed());
     assert!(log.check(&mut state, later + 600_000_001 * ms, 1).is_allowed());
 }
+
+/// At the beginning and at the end of time, where times are cut off.
+struct AtTheEnds {
+    most: u64,
+}
+
+impl Property for AtTheEnds {
+    fn holds<A: Algorithm>(&self, algorithm: &A) -> TestCaseResult
+    where
+        A::State: Clone + std::fmt::Debug + PartialEq,
+    {
+        let ends = [0, 1, S_NS, u64::MAX - 3 * H_NS, u64::MAX - S_NS, u64::MAX - 1, u64::MAX];
+        for (first, then) in ends.iter().flat_map(|first| ends.map(|then| (*first, then))) {
+            let mut state = A::State::default();
+            algorithm.owe(&mut state, first, self.most);
+            for cost in [0, 1, 5] {
+                algorithm.look(&state, then, cost);
+                algorithm.check(&mut state, then, cost);
+            }
+            algorithm.owe(&mut state, then, self.most);
+            algorithm.look(&state, first, 3);
+            let charged = algorithm.charged(&state, then, 5);
+            algorithm.give_back(&mut state, first, &charged, 5);
+            let rest = algorithm.look(&state, then, 0);
+            prop_assert!(rest.remaining <= rest.limit);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn debts_at_the_ends_of_time_end() {
+    for make in KINDS {
+        let quota = make("10/s".parse().unwrap()).unwrap().with_max_debt(1_000_000_000).unwrap();
+        for most in [15, 1_000_000_000] {
+            for_algorithm_of(&quota, TICK, &AtTheEnds { most }).unwrap();
+        }
+    }
+}

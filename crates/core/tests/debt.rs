@@ -293,7 +293,8 @@ fn a_debt_is_no_room_for_reservations_or_places() {
     let hour = std::time::Duration::from_secs(3_600);
     let reserving = Quota::token_bucket("10/h".parse().unwrap()).unwrap().with_reservations(hour).unwrap();
     let queue = Quota::leaky_queue("10/h".parse().unwrap(), Queue { size: 10, max_wait: None }).unwrap();
-    for quota in [reserving, queue] {
+    // What is promised beyond the burst, 10 tokens, counts as owed. A queue holds its places.
+    for quota in [reserving.with_max_debt(20).unwrap(), queue] {
         let bucket = Bucket::new(&quota, TICK).unwrap();
         let mut state = Default::default();
         // All that may be promised is, and then 5 are owed.
@@ -304,7 +305,7 @@ fn a_debt_is_no_room_for_reservations_or_places() {
         let token = H_NS / 10;
         assert_eq!(refused.retry_after(), Some(6 * token), "five that are owed, and one");
         assert_eq!(refused.reset_after, full + 5 * token);
-        // One settlement adds no more than what may be owed, however often it is tried.
+        // However often it is tried, no more than may be owed.
         assert_eq!(bucket.owe(&mut state, START, 100), 95, "{quota:?}");
         assert_eq!(bucket.owe(&mut state, START, 100), 100, "{quota:?}");
     }
@@ -314,7 +315,8 @@ fn a_debt_is_no_room_for_reservations_or_places() {
 fn refunds_on_an_indebted_key_lower_the_debt() {
     let make = |rate: &str| Quota::token_bucket(rate.parse().unwrap()).unwrap();
     let hour = std::time::Duration::from_secs(3_600);
-    for (quota, promised) in [(make("10/h"), 0), (make("10/h").with_reservations(hour).unwrap(), 10)] {
+    let reserving = make("10/h").with_reservations(hour).unwrap().with_max_debt(20).unwrap();
+    for (quota, promised) in [(make("10/h"), 0), (reserving, 10)] {
         let bucket = Bucket::new(&quota, TICK).unwrap();
         let mut state = Default::default();
         assert!(bucket.check(&mut state, START, 4).is_allowed());

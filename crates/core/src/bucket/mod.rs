@@ -26,9 +26,9 @@ pub struct Bucket {
     free: Span,
     /// Nothing is admitted above this: the burst or queue, and what may be promised ahead.
     ceiling: Span,
-    /// `X` is never above this: the ceiling, and what may be owed beyond it.
+    /// `X` is never above this: the ceiling, or the brim and what may be owed beyond it.
     depth: Span,
-    /// How many tokens may be owed.
+    /// How many tokens may be owed beyond the brim, with what is promised there.
     max_debt: u64,
     /// `X` from which nothing remains: the ceiling of a queue, the burst of the others.
     brim: Span,
@@ -110,7 +110,7 @@ impl Bucket {
             bucket.brim = bucket.free;
             bucket.ceiling = bucket.plus(bucket.free, ahead);
         }
-        bucket.depth = bucket.plus(bucket.ceiling, bucket.times(bucket.max_debt));
+        bucket.depth = bucket.ceiling.max(bucket.indebted(bucket.max_debt));
         bucket.narrow = bucket.units(bucket.depth) < 1 << 64;
         bucket.is_whole = den == 1 && !queues && bucket.narrow;
         Some(bucket)
@@ -162,10 +162,13 @@ impl Bucket {
         self.owe_at_most(state, now, cost, own.max_debt.min(self.limit))
     }
 
+    /// `X` where so much is owed. Places that are promised count as well: a state does not tell them from debt.
+    fn indebted(&self, debt: u64) -> Span {
+        self.plus(self.brim, self.times(debt))
+    }
+
     fn owe_at_most(&self, state: &mut BucketState, now: u64, cost: u64, max_debt: u64) -> u64 {
-        let (used, debt) = (self.used(*state, now), self.times(max_debt));
-        // Places that are promised do not count as debt, but one settlement adds no more than all of it.
-        let most = self.plus(used.max(self.brim), debt).min(self.plus(self.ceiling, debt));
+        let (used, most) = (self.used(*state, now), self.indebted(max_debt));
         if used >= most {
             return cost;
         }

@@ -14,7 +14,7 @@ pub struct BucketShape {
     pub free: Span,
     /// Up to where anything is admitted, with all that is promised ahead.
     pub ceiling: Span,
-    /// How many tokens may be owed beyond it.
+    /// How many tokens may be owed beyond the burst or queue, with what is promised there.
     pub max_debt: u64,
     /// The largest `remaining`.
     pub limit: u64,

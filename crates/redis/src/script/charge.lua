@@ -308,9 +308,19 @@ if families % 2 == 1 then
     end
     exact.plus = plus
 
-    -- The ceiling, and what may be owed beyond it.
+    -- Where so much is owed. Places that are promised count as well: a state does not tell them from debt.
+    local function indebted(quota, max_debt)
+      return plus(quota, quota.brim, quota.brim_part, times(quota, max_debt))
+    end
+    exact.indebted = indebted
+
+    -- The most that may be used: the ceiling, or what may be owed.
     function exact.depth(quota, max_debt)
-      return plus(quota, quota.ceiling, quota.ceiling_part, times(quota, max_debt))
+      local ticks, part = indebted(quota, max_debt)
+      if is_less(ticks, part, quota.ceiling, quota.ceiling_part) then
+        return quota.ceiling, quota.ceiling_part
+      end
+      return ticks, part
     end
 
     -- The same, rounded up.
@@ -528,16 +538,7 @@ if families % 2 == 1 then
       if key.tat >= now then
         used, used_part = key.tat - now, key.part
       end
-      -- Places that are promised do not count as debt, but one settlement adds no more than all of it.
-      local most, most_part = exact.depth(quota, max_debt)
-      local from, from_part = quota.brim, quota.brim_part
-      if exact.is_less(from, from_part, used, used_part) then
-        from, from_part = used, used_part
-      end
-      from, from_part = exact.plus(quota, from, from_part, exact.times(quota, max_debt))
-      if exact.is_less(from, from_part, most, most_part) then
-        most, most_part = from, from_part
-      end
+      local most, most_part = exact.indebted(quota, max_debt)
       if not exact.is_less(used, used_part, most, most_part) then
         return 0
       end

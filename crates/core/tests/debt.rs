@@ -386,3 +386,17 @@ fn debts_at_the_ends_of_time_end() {
         }
     }
 }
+
+#[test]
+fn the_largest_bucket_owes_as_much_again() {
+    let rate = "1000000000/s".parse::<tollgate_core::Rate>().unwrap().with_burst(MAX_AMOUNT).unwrap();
+    let quota = Quota::token_bucket(rate).unwrap();
+    assert_eq!(quota.max_debt(), MAX_AMOUNT);
+    for tick in [Tick::Nanosecond, Tick::Microsecond] {
+        let bucket = Bucket::new(&quota, tick).unwrap();
+        let mut state = Default::default();
+        assert_eq!(bucket.owe(&mut state, START, 2 * MAX_AMOUNT - 1), 0);
+        assert_eq!(bucket.owe(&mut state, START, u64::MAX), u64::MAX - 1);
+        assert_eq!(bucket.look(&state, START, 0).reset_after, 2_000 * S_NS / tick.ns());
+    }
+}

@@ -3,6 +3,7 @@
 //! A bucket is held as the time at which it will be full again. See
 //! `docs/state.md` for why that is exact and cannot overflow.
 
+mod debt;
 mod shape;
 mod steps;
 
@@ -155,29 +156,6 @@ impl Bucket {
             && (self.free, self.ceiling, self.limit) == (other.free, other.ceiling, other.limit)
     }
 
-    /// Charges what was settled above its estimate under a quota that another
-    /// one, this, has taken the key over from since. What may be owed is
-    /// `own`'s, but no more than one refill of this bucket.
-    pub fn owe_for(&self, own: &Bucket, state: &mut BucketState, now: u64, cost: u64) -> u64 {
-        self.owe_at_most(state, now, cost, own.max_debt.min(self.limit))
-    }
-
-    /// `X` where so much is owed. Places that are promised count as well: a state does not tell them from debt.
-    fn indebted(&self, debt: u64) -> Span {
-        self.plus(self.brim, self.times(debt))
-    }
-
-    fn owe_at_most(&self, state: &mut BucketState, now: u64, cost: u64, max_debt: u64) -> u64 {
-        let (used, most) = (self.used(*state, now), self.indebted(max_debt));
-        if used >= most {
-            return cost;
-        }
-        let room = self.tokens_wide(self.minus(most, used));
-        let after = if cost <= room { self.plus(used, self.times(cost)) } else { most };
-        *state = state_at(now, after);
-        cost.saturating_sub(room)
-    }
-
     /// How many whole tokens of a charge time has not refilled yet. A receipt
     /// is worth no more once another quota has taken over the key.
     #[must_use]
@@ -312,11 +290,11 @@ impl Bucket {
         if cost <= self.limit { Some(self.times(cost)) } else { None }
     }
 
-    /// `n` tokens, for `n ≤ 10^12` and where that lies within 2^61 ticks.
+    /// `n` tokens, for `n ≤ 2·10^12` (a burst and a debt) and where that lies within 2^61 ticks.
     #[inline]
     fn times(&self, n: u64) -> Span {
-        debug_assert!(n <= MAX_AMOUNT);
-        // n * part < 10^12 * 2^20 < 2^60
+        debug_assert!(n <= 2 * MAX_AMOUNT);
+        // n * part < 2 * 10^12 * 2^20 < 2^61
         let parts = n * u64::from(self.token.part);
         let den = u64::from(self.den);
         Span { ticks: n.saturating_mul(self.token.ticks) + parts / den, part: (parts % den) as u32 }

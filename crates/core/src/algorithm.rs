@@ -39,6 +39,16 @@ pub trait Algorithm {
     /// only once, and `amount` is at most its cost.
     fn give_back(&self, state: &mut Self::State, now: u64, charged: &Charged, amount: u64);
 
+    /// Gives back `amount` of what was used, whichever charges it was, the
+    /// newest first: for a caller who has no receipt. What is promised to
+    /// somebody stays promised.
+    fn credit(&self, state: &mut Self::State, now: u64, amount: u64) {
+        let newest = self.charged(state, now, amount);
+        // A place that a bucket has promised belongs to somebody, who may still come: never undo that one.
+        let charged = Charged { part: newest.part ^ 1, ..newest };
+        self.give_back(state, now, &charged, amount);
+    }
+
     /// Takes `cost` out of the places that are promised, if `last` is the last
     /// of them. Only buckets promise places.
     fn withdraw(&self, state: &mut Self::State, last: &Charged, cost: u64) -> bool {
@@ -53,6 +63,14 @@ pub trait Algorithm {
     /// The time from which the state equals that of a key never seen, so that a
     /// store may forget it.
     fn untouched_at(&self, state: &Self::State) -> u64;
+
+    /// Rewrites a state that another quota wrote, or that a clock left ahead, as
+    /// this quota reads it at `now`. It charges nothing and gives nothing back.
+    fn refresh(&self, state: &mut Self::State, now: u64);
+
+    /// The state of a key that has used so much of this quota at `now`, and no
+    /// more than its limit: how a count is carried over from another algorithm.
+    fn carried(&self, used: u64, now: u64) -> Self::State;
 
     /// Makes the state that of a key never seen.
     fn forget(&self, state: &mut Self::State) {

@@ -36,3 +36,18 @@ pub fn most_admitted(quota: &Quota, span_ns: u64) -> Option<u64> {
     };
     Some(u64::try_from(most).unwrap_or(u64::MAX))
 }
+
+/// The most cost that `quota` can admit in any half-open span of `span_ns`
+/// where callers do not wait as they are told: of a queue all places at once,
+/// and what departs meanwhile. For other quotas the same as [`most_admitted`].
+#[must_use]
+pub fn most_admitted_unheld(quota: &Quota, span_ns: u64) -> Option<u64> {
+    if quota.kind() != AlgorithmKind::LeakyQueue || span_ns == 0 {
+        return most_admitted(quota, span_ns);
+    }
+    let (limit, period) = (u128::from(quota.amount()), u128::from(quota.period_ns()));
+    let departing = |ns: u64| u128::from(ns) * limit / period;
+    let places = u128::from(quota.queue_size()) + departing(span_ns);
+    let within_wait = 1 + departing(quota.ahead_ns().saturating_add(span_ns));
+    Some(u64::try_from(places.min(within_wait)).unwrap_or(u64::MAX))
+}

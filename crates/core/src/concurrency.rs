@@ -73,6 +73,14 @@ impl Concurrency {
         })
     }
 
+    /// The most bytes of heap that one key's holders take: each permit may have one of its own, and a list that
+    /// grows doubles its room.
+    #[must_use]
+    pub fn most_heap_bytes(&self) -> u64 {
+        const FEWEST: u64 = 4;
+        self.permits.saturating_mul(2).max(FEWEST).saturating_mul(size_of::<Holder>() as u64)
+    }
+
     /// Extends a lease to a full one from `now`. `false` if it was lost.
     pub fn renew(&self, leases: &mut Leases, now: u64, charged: &Charged) -> bool {
         self.tidy(leases, now);
@@ -183,6 +191,15 @@ impl Algorithm for Concurrency {
     /// The last id stays: whoever was forgotten must not let go of somebody else's permit.
     fn forget(&self, leases: &mut Leases) {
         leases.holders = Vec::new();
+    }
+
+    fn refresh(&self, leases: &mut Leases, now: u64) {
+        self.tidy(leases, now);
+    }
+
+    /// A permit has a holder, who lets go of it: what another algorithm counted has none.
+    fn carried(&self, _: u64, _: u64) -> Leases {
+        Leases::default()
     }
 
     fn untouched_at(&self, leases: &Leases) -> u64 {

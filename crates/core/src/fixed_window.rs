@@ -36,6 +36,19 @@ impl WindowState {
     fn with(self, owed: Owed) -> WindowState {
         WindowState { used: owed.used, debt: owed.debt, ..self }
     }
+
+    /// What counts at `now`, by windows of its own length.
+    fn later(&self, now: u64) -> Owed {
+        let passed = now.saturating_sub(self.start).checked_div(self.window);
+        self.owed().later(passed.unwrap_or(0)).1
+    }
+
+    /// What is used at `now`, by the window that it was counted in or one that
+    /// pays for it. What is owed beyond that is not among it.
+    #[must_use]
+    pub fn used_at(&self, now: u64) -> u64 {
+        self.later(now).used
+    }
 }
 
 impl FixedWindow {
@@ -55,8 +68,7 @@ impl FixedWindow {
         }
         let under_own = |owed: Owed| owed.under(self.limit, self.max_debt);
         if state.window != self.window {
-            let passed = now.saturating_sub(state.start) / state.window;
-            return fresh.with(under_own(state.owed().later(passed).1));
+            return fresh.with(under_own(state.later(now)));
         }
         // A window that has not begun yet stays in force: the clock went back, and what was
         // used before it is forgotten. It is never further away than the next boundary.
@@ -143,6 +155,14 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    fn credit(&self, state: &mut WindowState, now: u64, amount: u64) {
+        let view = self.view(state, now);
+        if view.used > 0 {
+            // The newest is what is owed.
+            *state = view.with(Owed::of(view.owed().all().saturating_sub(amount), self.limit));
+        }
+    }
+
     fn charged(&self, state: &WindowState, now: u64, cost: u64) -> Charged {
         Charged { at: now, cost, mark: state.start, part: 0 }
     }
@@ -150,5 +170,16 @@ impl Algorithm for FixedWindow {
     fn untouched_at(&self, state: &WindowState) -> u64 {
         let windows = state.owed().windows();
         if windows == 0 { 0 } else { state.start.saturating_add(windows.saturating_mul(state.window)) }
+    }
+
+    fn refresh(&self, state: &mut WindowState, now: u64) {
+        let view = self.view(state, now);
+        if view.used > 0 {
+            *state = view;
+        }
+    }
+
+    fn carried(&self, used: u64, now: u64) -> WindowState {
+        WindowState { used: used.min(self.limit), ..self.view(&WindowState::default(), now) }
     }
 }

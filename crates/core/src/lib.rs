@@ -46,7 +46,7 @@ mod sliding_log;
 mod tick;
 
 pub use algorithm::{Algorithm, Charged, Settled};
-pub use bound::most_admitted;
+pub use bound::{most_admitted, most_admitted_unheld};
 pub use bucket::{AnySteps, Bucket, BucketShape, BucketState, CheckSteps, Span, WholeSteps};
 pub use concurrency::{Concurrency, Leases};
 pub use decision::{Decision, Verdict};

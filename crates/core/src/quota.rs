@@ -40,7 +40,9 @@ pub enum AlgorithmKind {
 /// How a leaky bucket queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// How many may wait at once.
+    /// How many requests it holds: those that wait, and the one that departed
+    /// last, until the next can depart. Of 15 that come at once, a queue of 10
+    /// lets the first depart, holds 9 and refuses 5.
     pub size: u64,
     /// The longest that one may wait; `None` leaves it to the size.
     pub max_wait: Option<Duration>,
@@ -302,7 +304,7 @@ impl Quota {
         self.ahead_ns
     }
 
-    /// How many may wait in a queue; 0 for the others.
+    /// How many places a queue has; 0 for the others.
     #[must_use]
     pub const fn queue_size(&self) -> u64 {
         self.queue_size

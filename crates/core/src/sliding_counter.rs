@@ -55,6 +55,17 @@ impl CounterState {
         CounterState { current: owed.used, debt: owed.debt, ..self }
     }
 
+    /// What is used at `now`, rounded up, by the windows that it was counted in
+    /// or that pay for it. What is owed beyond that is not among it.
+    #[must_use]
+    pub fn used_at(&self, now: u64) -> u64 {
+        if self.window == 0 {
+            return 0;
+        }
+        let used = CounterState { debt: 0, ..self.rotated(now) };
+        used.weight(now).div_ceil(u128::from(self.window)).min(u128::from(u64::MAX)) as u64
+    }
+
     /// How far `now` is into the current window; 0 if the clock is before it.
     fn offset(&self, now: u64) -> u64 {
         now.saturating_sub(self.start)
@@ -85,8 +96,7 @@ impl SlidingCounter {
         let rotated = state.rotated(now);
         let under_own = |owed: Owed| owed.under(self.limit, self.max_debt);
         if state.window != self.window {
-            let in_force = CounterState { debt: 0, ..rotated }.weight(now).div_ceil(u128::from(rotated.window));
-            let used = in_force.min(u128::from(self.limit)) as u64;
+            let used = state.used_at(now).min(self.limit);
             return fresh.with(under_own(Owed { used, debt: rotated.debt }));
         }
         CounterState { previous: rotated.previous.min(self.limit), ..rotated }.with(under_own(rotated.owed()))
@@ -192,6 +202,16 @@ impl Algorithm for SlidingCounter {
         *state = view;
     }
 
+    fn credit(&self, state: &mut CounterState, now: u64, amount: u64) {
+        let view = self.view(state, now);
+        if view.current > 0 || view.previous > 0 {
+            // The newest is what is owed, and the oldest the previous window.
+            let all = view.owed().all();
+            let previous = view.previous.saturating_sub(amount.saturating_sub(all));
+            *state = CounterState { previous, ..view }.with(Owed::of(all.saturating_sub(amount), self.limit));
+        }
+    }
+
     fn charged(&self, state: &CounterState, now: u64, cost: u64) -> Charged {
         Charged { at: now, cost, mark: state.start, part: 0 }
     }
@@ -202,5 +222,16 @@ impl Algorithm for SlidingCounter {
             (windows, _) => windows.saturating_add(1),
         };
         state.start.saturating_add(windows.saturating_mul(state.window))
+    }
+
+    fn refresh(&self, state: &mut CounterState, now: u64) {
+        let view = self.view(state, now);
+        if view.current > 0 || view.previous > 0 {
+            *state = view;
+        }
+    }
+
+    fn carried(&self, used: u64, now: u64) -> CounterState {
+        CounterState { current: used.min(self.limit), ..self.view(&CounterState::default(), now) }
     }
 }

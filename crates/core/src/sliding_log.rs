@@ -14,8 +14,10 @@ pub struct SlidingLog {
 /// One key's charges, oldest first, packed small.
 ///
 /// An entry is one varint: the gap to the entry before it, shifted by one bit
-/// that says whether a cost other than 1 follows. At a few a minute that is 5
-/// bytes an entry. There are never more entries than the limit.
+/// that says whether a cost other than 1 follows. In nanoseconds that is 4 bytes
+/// an entry at hundreds a second, 5 at one a second and 6 at one a minute. There
+/// are never more entries than the limit. [`SlidingLog::most_heap_bytes`] says
+/// what they take at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
     /// Packed entries from `head` on. The gap of the first one is void: it stands at `oldest`.
@@ -34,6 +36,26 @@ impl SlidingLog {
     pub fn new(quota: &Quota, tick: Tick) -> Option<SlidingLog> {
         let (limit, window, max_debt) = (quota.amount(), quota.period_ns() / tick.ns(), quota.max_debt());
         (quota.kind() == AlgorithmKind::SlidingWindowLog).then_some(SlidingLog { limit, window, max_debt })
+    }
+
+    /// The most bytes of heap that one key's log takes, whatever comes when.
+    ///
+    /// An entry takes `k` bytes from a gap of `2^(7k - 8)` ticks on (1 from 0 on), and the gaps of all entries
+    /// together are at most the window. So most bytes are taken by entries of the two sizes around the mean gap,
+    /// each with the smallest gap of its size. (An entry whose cost is not 1 takes a byte more and stands for two
+    /// of cost 1, which together take as much: but where these take 1 byte each.) The buffer is at most 2/15
+    /// larger than what is in it, and a little: see `Log::push`.
+    #[must_use]
+    pub fn most_heap_bytes(&self) -> u64 {
+        const FIRST_AND_SPARE: u128 = 64;
+        let (limit, window) = (u128::from(self.limit), u128::from(self.window));
+        let least_gap = |bytes: u32| if bytes == 1 { 0 } else { 1_u128 << (7 * bytes - 8) };
+        let fits = |bytes: &u32| least_gap(*bytes) * limit <= window;
+        let bytes = (1..=9).take_while(fits).last().unwrap_or(1);
+        let (gap, next_gap) = (least_gap(bytes), least_gap(bytes + 1));
+        let larger = (window - gap * limit).div_ceil(next_gap - gap);
+        let packed = (u128::from(bytes) * limit + larger).max(2 * limit);
+        u64::try_from(packed * 17 / 15 + FIRST_AND_SPARE).unwrap_or(u64::MAX)
     }
 
     /// Whether a charge at `at` has left the window (now - window, now].
@@ -187,6 +209,13 @@ impl Log {
         self.debt
     }
 
+    /// What the entries hold together, without what is owed. One that has left the window since the
+    /// log was last written to is among them: a log does not know its window.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
     /// How many bytes of heap the log holds.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
@@ -267,6 +296,20 @@ impl Log {
         *self = rebuilt.owing(self.debt);
     }
 
+    /// Takes `amount` off, the newest entries first.
+    fn take_newest(&mut self, amount: u64) {
+        let mut left = self.used.saturating_sub(amount);
+        if left == self.used {
+            return;
+        }
+        let kept = self.entries().map_while(|(at, cost)| {
+            let kept = cost.min(left);
+            left -= kept;
+            (kept > 0).then_some((at, kept))
+        });
+        *self = Log::of(kept).owing(self.debt);
+    }
+
     /// The gap, the cost and where the next entry begins.
     fn read_entry(&self, at: usize) -> (u64, u64, usize) {
         let (head, at) = read_varint(&self.bytes, at);
@@ -328,6 +371,14 @@ impl Algorithm for SlidingLog {
         self.pay(log, now);
     }
 
+    fn credit(&self, log: &mut Log, now: u64, amount: u64) {
+        self.tidy(log, now);
+        // The newest is what is owed.
+        let forgiven = log.debt.min(amount);
+        log.debt -= forgiven;
+        log.take_newest(amount - forgiven);
+    }
+
     fn charged(&self, log: &Log, now: u64, cost: u64) -> Charged {
         Charged { at: now, cost, mark: log.newest, part: 0 }
     }
@@ -338,6 +389,14 @@ impl Algorithm for SlidingLog {
             (_, 0) => log.newest.saturating_add(self.window),
             _ => self.paid_at(log),
         }
+    }
+
+    fn refresh(&self, log: &mut Log, now: u64) {
+        self.tidy(log, now);
+    }
+
+    fn carried(&self, used: u64, now: u64) -> Log {
+        Log::of([(now, used.min(self.limit))])
     }
 }
 

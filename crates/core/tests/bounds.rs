@@ -13,7 +13,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseResult;
-use tollgate_core::{Algorithm, AlgorithmKind, Charged, FixedWindow, Queue, Quota, Rate, Tick, most_admitted};
+use tollgate_core::{
+    Algorithm, AlgorithmKind, Bucket, BucketState, Charged, FixedWindow, Queue, Quota, Rate, Tick, most_admitted,
+    most_admitted_unheld,
+};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -270,4 +273,48 @@ fn a_window_given_back_whole_stays_in_force_when_the_clock_goes_back() {
     fixed.give_back(&mut state, before + 1, &charged, 1);
     let admitted = [before, before + 1].map(|now| fixed.check(&mut state, now, 4).is_allowed());
     assert_eq!(admitted, [true, false], "one window's worth, not two");
+}
+
+fn bounded_queue() -> impl Strategy<Value = Quota> {
+    let max_wait = prop::option::of((0_u64..=3_000_000).prop_map(Duration::from_nanos));
+    (tight_rate(), 1_u64..=6, max_wait)
+        .prop_map(|(rate, size, max_wait)| Quota::leaky_queue(rate, Queue { size, max_wait }).unwrap())
+}
+
+proptest! {
+    #![proptest_config(cases(500))]
+
+    #[test]
+    fn queue_whose_callers_do_not_wait_admits_no_more_than_its_unheld_bound(
+        quota in bounded_queue(),
+        arrivals in vec((prop_oneof![Just(0_u64), 0..400_000_u64], 1_u64..=6), 1..60),
+        span_ns in 1_u64..4_000_000,
+    ) {
+        let bucket = Bucket::new(&quota, Tick::Nanosecond).unwrap();
+        let (mut state, mut now) = (BucketState::default(), 1_000_000_000);
+        let mut admitted: Vec<(u64, u64)> = Vec::new();
+        for (pause, cost) in arrivals {
+            now += pause;
+            if bucket.check(&mut state, now, cost).is_allowed() {
+                admitted.push((now, cost));
+            }
+        }
+        let most = most_admitted_unheld(&quota, span_ns).unwrap();
+        for (at, (from, _)) in admitted.iter().enumerate() {
+            let within: u64 =
+                admitted[at..].iter().take_while(|(time, _)| time - from < span_ns).map(|(_, cost)| cost).sum();
+            prop_assert!(within <= most, "{within} of {most} in {span_ns} ns under {quota:?}");
+        }
+    }
+}
+
+#[test]
+fn unheld_bound_of_a_queue_is_all_its_places_and_what_departs_meanwhile() {
+    // One every 200 ms: ten at once and five in the second after them, or four places within 700 ms of waiting.
+    for (max_wait_ms, in_second, at_once) in [(5_000, 15, 10), (700, 9, 4)] {
+        let max_wait = Some(Duration::from_millis(max_wait_ms));
+        let quota = Quota::leaky_queue("5/s".parse().unwrap(), Queue { size: 10, max_wait }).unwrap();
+        assert_eq!(most_admitted_unheld(&quota, 1_000_000_000), Some(in_second));
+        assert_eq!(most_admitted_unheld(&quota, 1), Some(at_once));
+    }
 }

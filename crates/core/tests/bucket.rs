@@ -233,3 +233,19 @@ fn the_fastest_rate_loses_nothing_in_microseconds() {
         assert!(!bucket.check(&mut state, micros, 1).is_allowed());
     }
 }
+
+#[test]
+fn queue_of_10_takes_10_of_15_that_come_at_once() {
+    let quota = Quota::leaky_queue("5/s".parse().unwrap(), Queue { size: 10, max_wait: None }).unwrap();
+    let bucket = Bucket::new(&quota, Tick::Microsecond).unwrap();
+    let mut state = BucketState::default();
+    let answers: Vec<Decision> = (0..15).map(|_| bucket.check(&mut state, 5_000_000, 1)).collect();
+    let delays: Vec<u64> = answers.iter().filter(|answer| answer.is_allowed()).map(Decision::delay).collect();
+    let expected: Vec<u64> = (0..10).map(|at| at * 200_000).collect();
+    assert_eq!(delays, expected);
+    assert_eq!((answers[0].limit, answers[0].remaining, answers[9].remaining), (10, 9, 0));
+    assert!(answers[10..].iter().all(|answer| answer.retry_after() == Some(200_000)), "{answers:?}");
+    // A place is free again when the next request can depart.
+    assert!(!bucket.check(&mut state, 5_199_999, 1).is_allowed());
+    assert_eq!(bucket.check(&mut state, 5_200_000, 1).delay(), 1_800_000);
+}

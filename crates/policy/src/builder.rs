@@ -80,7 +80,9 @@ impl RuleBuilder {
         self
     }
 
-    /// Delays what comes too fast instead of refusing it, as a leaky bucket.
+    /// Delays what comes too fast instead of refusing it, as a leaky bucket
+    /// that holds up to `size` requests: the one that departed last, until the
+    /// next can, and those that wait.
     pub fn queue(mut self, size: u64, max_wait: Duration) -> RuleBuilder {
         self.algorithm = AlgorithmKind::LeakyQueue;
         self.queue = Some(Queue { size, max_wait: Some(max_wait) });

@@ -7,6 +7,7 @@
 mod builder;
 mod check;
 mod checked;
+mod counter_changes;
 mod duration;
 mod fingerprint;
 pub mod model;
@@ -23,6 +24,7 @@ mod yaml;
 pub use builder::{PolicyBuilder, RuleBuilder, rule};
 pub use check::codes::{ERROR_CODES, WARNING_CODES};
 pub use checked::{CheckedPolicy, PolicyErrors};
+pub use counter_changes::{CounterChange, CounterChangeKind, counter_changes};
 pub use duration::parse_duration;
 pub use model::Policy;
 pub use plan::{

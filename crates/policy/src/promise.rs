@@ -6,17 +6,20 @@
 //! their tests; nothing here computes a limit a second time.
 
 mod bound;
+mod costs;
 mod debt;
 mod display;
 pub(crate) mod words;
 
 use tollgate_core::Quota;
 
-use crate::model::{Allowance, CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
+use crate::model::{Allowance, Cost, CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
+
+use costs::Costs;
 
 pub use bound::{Bound, Most};
 pub use debt::Debt;
-pub use words::{algorithm as algorithm_words, limit as limit_words};
+pub use words::{ANY_SPAN, algorithm as algorithm_words, limit as limit_words, most as most_words};
 
 #[cfg(doc)]
 use tollgate_core::most_admitted;
@@ -34,6 +37,8 @@ pub struct Promise {
     pub shadow: bool,
     /// What it grants, and to whom. Those who are granted the same stand together.
     pub grants: Vec<GrantPromise>,
+    /// Whether requests can cost something else than 1.
+    pub says_cost: bool,
     /// How many pass with a warning.
     pub warned: Option<Warned>,
     /// Who is turned away altogether, and for how long.
@@ -78,9 +83,16 @@ pub struct LimitPromise {
     pub quota: Quota,
     /// The most that it lets pass.
     pub bound: Bound,
-    /// How long a request of the smallest cost can be refused, if nobody else
-    /// spends meanwhile; `None` if that depends on others.
+    /// How long a request of [`refusal_cost`](LimitPromise::refusal_cost) can
+    /// be refused, if nothing else is spent meanwhile; `None` if that depends on
+    /// others, or if no request can pass.
     pub longest_refusal_ns: Option<u64>,
+    /// The largest cost that the rule charges and that can be admitted; where
+    /// callers say what a request costs, 1.
+    pub refusal_cost: u64,
+    /// A request that costs more than this is refused for ever; `None` where
+    /// the rule charges no such cost.
+    pub never_above: Option<u64>,
     /// What is added where costs are settled above their estimate; `None` where none are.
     pub debt: Option<Debt>,
     /// What each instance grants on its own while the store fails.
@@ -94,6 +106,10 @@ pub struct Share {
     pub quota: Quota,
     /// The most that it lets pass.
     pub bound: Bound,
+    /// How long it can refuse a request of [`refusal_cost`](Share::refusal_cost); see [`LimitPromise`].
+    pub longest_refusal_ns: Option<u64>,
+    /// The largest cost that it can admit of those that the rule charges.
+    pub refusal_cost: u64,
 }
 
 /// How many requests beyond the limit pass with a warning.
@@ -144,13 +160,14 @@ impl Promise {
             (StoreSettings::Redis(redis), Some(OnFailure::Local)) => Some(redis.fallback_share),
             _ => None,
         };
-        let terms = Terms { rule, warned, share, smallest_cost: smallest_cost(rule) };
+        let terms = Terms { rule, warned, share, cost: &rule.cost };
         Promise {
             rule: rule.name.clone(),
             key: rule.key.clone(),
             unit: unit(rule),
             shadow: rule.shadow,
             grants: grants(rule).into_iter().map(|(whose, grant)| terms.grant(whose, grant)).collect(),
+            says_cost: rule.cost.source != CostSource::Fixed(1),
             warned,
             blocked,
             on_failure,
@@ -172,7 +189,7 @@ impl Promise {
 }
 
 impl LimitPromise {
-    /// How long a request of the smallest cost can be refused, also where all is owed that may be.
+    /// How long a request of its `refusal_cost` can be refused, also where all is owed that may be.
     fn longest_with_debt_ns(&self) -> Option<u64> {
         let owing_ns = self.debt.and_then(|debt| debt.longest_refusal_ns);
         self.longest_refusal_ns.map(|longest_ns| longest_ns.max(owing_ns.unwrap_or(0)))
@@ -188,32 +205,58 @@ impl GrantPromise {
 }
 
 /// What the promises of a rule's quotas depend on besides the quotas.
-struct Terms<'r> {
-    rule: &'r Rule,
+struct Terms<'a> {
+    rule: &'a Rule,
     warned: Option<Warned>,
     share: Option<(u32, u32)>,
-    smallest_cost: u64,
+    cost: &'a Cost,
 }
 
 impl Terms<'_> {
     fn grant(&self, whose: Vec<Whose>, grant: &Grant) -> GrantPromise {
         let limits = match grant {
             Grant::Unlimited => Vec::new(),
-            Grant::Limited(quotas) => quotas.iter().map(|quota| self.limit(quota)).collect(),
+            Grant::Limited(quotas) => {
+                let costs = Costs::of(self.cost, quotas);
+                let shares = self.shares(quotas);
+                let limits = quotas.iter().enumerate();
+                limits.map(|(at, quota)| self.limit(quota, costs, shares.get(at).cloned())).collect()
+            }
         };
         GrantPromise { whose, limits }
     }
 
-    fn limit(&self, quota: &Quota) -> LimitPromise {
-        let share = self.share.map(|share| quota.share(share));
+    fn limit(&self, quota: &Quota, costs: Costs, share: Option<Share>) -> LimitPromise {
+        let (longest_refusal_ns, refusal_cost) = longest_refusal(quota, costs);
         LimitPromise {
             quota: *quota,
-            bound: Bound::of(quota, self.warned),
-            longest_refusal_ns: bound::longest_refusal_ns(quota, self.smallest_cost),
-            debt: Debt::of(self.rule, quota, self.smallest_cost),
-            share: share.map(|quota| Share { quota, bound: Bound::of(&quota, self.warned) }),
+            bound: Bound::of(quota, self.warned, refusal_cost),
+            longest_refusal_ns,
+            refusal_cost,
+            never_above: costs.never_above,
+            debt: Debt::of(self.rule, quota, refusal_cost),
+            share,
         }
     }
+
+    /// For each quota what an instance grants on its own, if it does.
+    fn shares(&self, quotas: &[Quota]) -> Vec<Share> {
+        let Some(share) = self.share else { return Vec::new() };
+        let shares: Vec<Quota> = quotas.iter().map(|quota| quota.share(share)).collect();
+        let costs = Costs::of(self.cost, &shares);
+        let share = |quota: &Quota| {
+            let (longest_refusal_ns, refusal_cost) = longest_refusal(quota, costs);
+            let bound = Bound::of(quota, self.warned, refusal_cost);
+            Share { quota: *quota, bound, longest_refusal_ns, refusal_cost }
+        };
+        shares.iter().map(share).collect()
+    }
+}
+
+/// How long the largest cost that can be admitted is refused, and that cost.
+fn longest_refusal(quota: &Quota, costs: Costs) -> (Option<u64>, u64) {
+    let longest_ns = costs.largest_admitted.and_then(|cost| bound::longest_refusal_ns(quota, cost));
+    (longest_ns, costs.largest_admitted.unwrap_or(1))
 }
 
 /// The rule's grants, each with all to whom it is made.
@@ -238,15 +281,5 @@ fn unit(rule: &Rule) -> Unit {
     match rule.cost.source {
         CostSource::OfTheRequest | CostSource::Fixed(1) => Unit::Requests,
         _ => Unit::Cost,
-    }
-}
-
-fn smallest_cost(rule: &Rule) -> u64 {
-    match &rule.cost.source {
-        CostSource::Fixed(cost) | CostSource::Estimate(cost) => (*cost).max(1),
-        CostSource::Methods { costs, default } => {
-            costs.iter().map(|(_, cost)| *cost).chain([*default]).filter(|cost| *cost > 0).min().unwrap_or(1)
-        }
-        CostSource::OfTheRequest | CostSource::Header { .. } => 1,
     }
 }

@@ -92,7 +92,11 @@ impl Published {
         let any_warns = told.iter().any(|rule| rule.on_limit.is_some_and(|on_limit| on_limit.warn_first > 0));
         Published {
             fields: if told.is_empty() { Vec::new() } else { fields(policy, any_warns) },
-            advice: if told.is_empty() { Vec::new() } else { advice(policy) },
+            advice: if told.is_empty() {
+                Vec::new()
+            } else {
+                advice(policy, told.iter().any(|rule| counts_at_once(rule)))
+            },
             rules: told.into_iter().map(|rule| PublishedRule::of(rule, policy)).collect(),
         }
     }
@@ -148,6 +152,12 @@ fn quotas(grant: &Grant) -> &[Quota] {
         Grant::Unlimited => &[],
         Grant::Limited(quotas) => quotas,
     }
+}
+
+/// Whether it limits how many requests are under way.
+fn counts_at_once(rule: &Rule) -> bool {
+    let all = grants_of(rule);
+    all.iter().flat_map(|(_, grant)| quotas(grant)).any(|quota| quota.kind() == AlgorithmKind::Concurrency)
 }
 
 fn is_limited(grant: &Grant) -> bool {
@@ -215,13 +225,16 @@ fn fields(policy: &Policy, any_warns: bool) -> Vec<PublishedField> {
     fields
 }
 
-fn advice(policy: &Policy) -> Vec<String> {
+fn advice(policy: &Policy, any_at_once: bool) -> Vec<String> {
     let mut advice = vec![
         "A refused request has status 429 and counts against no limit.".to_owned(),
         "Wait as long as `Retry-After` says before you try again; earlier attempts are refused as well.".to_owned(),
-        "Where a refusal has no `Retry-After`, wait at least a second, and longer after each further refusal."
+        "A refusal without `Retry-After` is of a request that costs more than the limit ever lets pass: ask for less at once."
             .to_owned(),
     ];
+    if any_at_once {
+        advice.push("Where a limit is on requests at once, `Retry-After` is an estimate.".to_owned());
+    }
     if !policy.fields.sets.is_empty() {
         advice.push("Slow down while little remains, rather than run into the limit.".to_owned());
     }

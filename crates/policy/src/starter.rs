@@ -20,6 +20,16 @@ mod tests {
         assert!(policy.deny.is_empty() && policy.allow.is_empty());
     }
 
+    #[test]
+    fn starter_says_how_many_its_bucket_admits_in_one_minute() {
+        let promise = crate::promise::promises(&read(STARTER).policy)[0].to_string();
+        assert!(promise.contains("at most 120 requests in any minute"), "{promise}");
+        let words: Vec<&str> = STARTER.split_whitespace().filter(|word| *word != "##").collect();
+        let told =
+            "so up to 120 can pass in one minute. For at most 60 in any minute, add `algorithm: sliding-window-log`";
+        assert!(words.join(" ").contains(told), "{told}");
+    }
+
     /// What people are invited to uncomment has to work as well.
     #[test]
     fn its_examples_are_read_too() {

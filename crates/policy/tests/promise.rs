@@ -6,7 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate_core::{Algorithm, AlgorithmKind, Bucket, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick};
 use tollgate_policy::model::{
-    Allowance, Grant, MemorySettings, OnFailure, Override, RedisSettings, Rule, StoreSettings, TextPattern,
+    Allowance, Cost, CostSource, Grant, MemorySettings, OnFailure, Override, RedisSettings, Rule, StoreSettings,
+    TextPattern,
 };
 use tollgate_policy::promise::{Bound, LimitPromise, Most, Promise, Unit, Whose};
 use tollgate_policy::{PolicyBuilder, RuleBuilder, rule};
@@ -102,14 +103,16 @@ fn a_block_is_the_longest_refusal() {
 
 #[test]
 fn a_queue_tells_its_departures_places_and_wait() {
-    // One every 200 ms; ten places take 2 s, unless nobody may wait that long.
-    for (size, max_wait_ms, places, longest_wait_ms) in
-        [(10, 2_000, 10, 2_000), (10, 5_000, 10, 2_000), (10, 500, 2, 500), (1, 100, 0, 100)]
+    // One every 200 ms: of ten places the last waits for nine others, unless none may wait that long.
+    for (size, max_wait_ms, places, longest_wait_ms, unheld) in
+        [(10, 2_000, 10, 1_800, 15), (10, 5_000, 10, 1_800, 15), (10, 500, 3, 500, 8), (1, 100, 1, 0, 6)]
     {
         let promise = promise(rule("pay").limit("5/s").queue(size, Duration::from_millis(max_wait_ms)));
         let expected = Bound::Queue {
             in_period: charged(6),
             in_second: charged(6),
+            unheld_in_period: charged(unheld),
+            unheld_in_second: charged(unheld),
             places,
             longest_wait_ns: longest_wait_ms * MS_NS,
         };
@@ -121,7 +124,7 @@ fn a_queue_tells_its_departures_places_and_wait() {
 fn concurrency_limits_an_instant() {
     let promise = promise(rule("reports").per("user").concurrency(3));
     let limit = only_limit(&promise);
-    assert_eq!(limit.bound, Bound::AtOnce { permits: 3, lease_ns: Some(MIN_NS) });
+    assert_eq!(limit.bound, Bound::AtOnce { permits: 3, warned: None, lease_ns: Some(MIN_NS) });
     assert_eq!(limit.longest_refusal_ns, None, "that is up to whoever holds the permits");
 }
 
@@ -162,16 +165,17 @@ fn every_quota_of_a_grant_has_its_figures() {
 #[test]
 fn a_failing_store_leaves_each_instance_its_share() {
     // Rate and burst are scaled and rounded down, and at least 1.
-    for (rate, share, shared, in_period) in [
-        ("60/min burst 90", (1, 4), "15/min burst 22", 37),
-        ("3/min", (1, 4), "1/min burst 1", 2),
-        ("5/min", (1, 1), "5/min burst 5", 10),
+    for (rate, share, shared, in_period, longest_s) in [
+        ("60/min burst 90", (1, 4), "15/min burst 22", 37, 4),
+        ("3/min", (1, 4), "1/min burst 1", 2, 60),
+        ("5/min", (1, 1), "5/min burst 5", 10, 12),
     ] {
         let rule = built(rule("r").per("user").limit(rate));
         let promise = Promise::of(&rule, &redis(OnFailure::Local, share));
         let share = only_limit(&promise).share.clone().unwrap();
         assert_eq!(share.quota, Quota::token_bucket(shared.parse().unwrap()).unwrap());
         assert!(matches!(share.bound, Bound::Spans { in_period: most, .. } if most == charged(in_period)), "{share:?}");
+        assert_eq!(share.longest_refusal_ns, Some(longest_s * S_NS), "{share:?}");
     }
 }
 
@@ -205,22 +209,37 @@ fn a_promise_reads_as_plain_words() {
             "per-ip: for each client_ip
   60/min burst 60, token-bucket
     at most 120 requests in any minute, 61 in any second
-    a refusal lasts at most 1s",
+    60 at once, and 60 more as the bucket refills; sliding-window-log admits 60 in any minute
+    a refusal lasts at most 1s, at a cost of 1",
         ),
         (
             login.on_limit(2, ten_min, Some((20, Duration::from_secs(900)))),
             "login: for each client_ip
   5/min, sliding-window-log
     at most 7 requests (2 of them with a warning) in any minute, 7 (2 of them with a warning) in any second
-    a refusal lasts at most 1min
+    a refusal lasts at most 1min, at a cost of 1
   whoever goes on after 20 requests beyond the limit within 10min is blocked for 15min",
         ),
         (
-            rule("pay").limit("5/s").queue(10, Duration::from_secs(2)),
+            rule("pay").limit("5/s").queue(10, Duration::from_secs(2)).cost(1),
             "pay: for everybody together
   5/s, leaky-bucket with a queue
-    at most 6 requests in any second leave the queue; 10 can wait, for at most 2s
+    at most 6 requests in any second leave the queue (15 requests in any second over RESP and Envoy, where no answer is held back); it holds 10, and the wait is at most 1s 800ms
     a refusal lasts at most 200ms",
+        ),
+        (
+            rule("scrapers").per("client_ip").limit("30/min").algorithm(AlgorithmKind::FixedWindow),
+            "scrapers: for each client_ip
+  30/min, fixed-window
+    at most 60 requests in any minute, 60 in any second
+    30 at the end of one window, and 30 at the start of the next; sliding-window-log admits 30 in any minute
+    a refusal lasts at most 1min, at a cost of 1",
+        ),
+        (
+            rule("uploads").per("user").concurrency(2).on_limit(2, ten_min, None),
+            "uploads: for each user
+  2 at once, concurrency
+    at most 4 requests at once, 2 of them with a warning, if what is warned ends within 10min: it holds no permit; one that is never released counts for 1min",
         ),
         (
             rule("reports").per("user").per("route").concurrency(1),
@@ -239,7 +258,8 @@ fn a_promise_reads_as_plain_words() {
             "tokens: for each user
   60/min burst 60, token-bucket
     at most a cost of 120 and 1 request with a warning in any minute, a cost of 61 and 1 request with a warning in any second
-    a refusal lasts at most 5s
+    60 at once, and 60 more as the bucket refills; sliding-window-log admits 60 in any minute
+    a refusal lasts at most 5s, at a cost of 5
     what is settled above its estimate is owed, at most 60: with it a cost of at most 180 is charged in any minute, a refusal then lasts at most 1min 5s; what cannot be owed is lost",
         ),
         (
@@ -247,7 +267,8 @@ fn a_promise_reads_as_plain_words() {
             "tokens: for each user
   60/min burst 60, token-bucket
     at most a cost of 120 in any minute, 61 in any second
-    a refusal lasts at most 5s
+    60 at once, and 60 more as the bucket refills; sliding-window-log admits 60 in any minute
+    a refusal lasts at most 5s, at a cost of 5
     what is settled above its estimate is charged as far as it fits; the rest is lost",
         ),
         (rule("open").per("user").limit("unlimited"), "open: for each user\n  unlimited"),
@@ -263,30 +284,95 @@ fn a_failing_store_is_told() {
     assert!(text(OnFailure::Open).ends_with("\n  while the store fails, everything passes"));
     assert!(text(OnFailure::Closed).ends_with("\n  while the store fails, nothing passes"));
     let local = "
-    while the store fails: 15/min burst 15, at most 30 requests in any minute, 15 in any second
+    while the store fails: 15/min burst 15, at most 30 requests in any minute, 15 in any second; a refusal lasts at most 4s, at a cost of 1
   while the store fails, each instance counts on its own: an outage adds at most that, times the number of instances";
     assert!(text(OnFailure::Local).ends_with(local), "{}", text(OnFailure::Local));
 }
 
-/// How long a request of cost 1 is refused at `at_ns`, after the requests before it.
-fn refused_for<A: Algorithm>(algorithm: &A, arrivals_ns: &[u64], at_ns: u64) -> Option<u64> {
-    let mut state = A::State::default();
-    for &arrival_ns in arrivals_ns {
-        algorithm.check(&mut state, arrival_ns, 1);
+/// A rule of 10 a minute whose requests cost what `source` says, at most `max`.
+fn costing(source: CostSource, max: u64) -> Promise {
+    let mut rule = built(rule("r").per("user").limit("10/min"));
+    rule.cost = Cost { source, max, settled_by: None };
+    Promise::of(&rule, &StoreSettings::default())
+}
+
+fn by_method(costs: &[(&str, u64)]) -> CostSource {
+    let costs = costs.iter().map(|(method, cost)| ((*method).to_owned(), *cost)).collect();
+    CostSource::Methods { costs, default: 1 }
+}
+
+fn by_header() -> CostSource {
+    CostSource::Header { name: "x-cost".to_owned(), default: 1 }
+}
+
+#[test]
+fn longest_refusal_is_that_of_the_largest_cost_that_can_pass() {
+    // What it costs, the most that a request can say, the longest refusal in seconds, at which cost,
+    // and above which cost nothing ever passes.
+    for (source, max, longest_s, cost, never_above) in [
+        (CostSource::Fixed(1), 1_000, 6, 1, None),
+        (CostSource::Fixed(10), 1_000, 60, 10, None),
+        (by_method(&[("POST", 5)]), 1_000, 30, 5, None),
+        (by_method(&[("POST", 5), ("PUT", 11)]), 1_000, 30, 5, Some(10)),
+        (by_header(), 1_000, 60, 10, Some(10)),
+        (by_header(), 10, 60, 10, None),
+        (by_header(), 4, 24, 4, None),
+        (CostSource::Estimate(3), 1_000, 18, 3, None),
+        (CostSource::OfTheRequest, 1_000, 6, 1, None),
+    ] {
+        let promise = costing(source.clone(), max);
+        let limit = only_limit(&promise);
+        assert_eq!(limit.longest_refusal_ns, Some(longest_s * S_NS), "{source:?} {max}");
+        assert_eq!((limit.refusal_cost, limit.never_above), (cost, never_above), "{source:?} {max}");
     }
-    algorithm.look(&state, at_ns, 1).retry_after()
+}
+
+#[test]
+fn cost_that_one_limit_of_a_list_never_holds_is_no_refusal_of_the_others() {
+    let mut rule = built(rule("r").per("user").limit("10/min").limit("100/h"));
+    rule.cost = Cost { source: by_header(), max: 1_000, settled_by: None };
+    let promise = Promise::of(&rule, &StoreSettings::default());
+    let told: Vec<_> = promise.grants[0].limits.iter().map(|limit| (limit.refusal_cost, limit.never_above)).collect();
+    assert_eq!(told, [(10, Some(10)), (10, Some(10))]);
+}
+
+#[test]
+fn costs_are_told_with_the_longest_refusal() {
+    let text = costing(by_method(&[("POST", 5), ("PUT", 11)]), 1_000).to_string();
+    let told = "\n    a refusal lasts at most 30s, at a cost of 5\n    a request that costs more than 10 never passes";
+    assert!(text.ends_with(told), "{text}");
+}
+
+#[test]
+fn large_cost_leaves_a_queue_whole() {
+    let mut rule = built(rule("r").limit("5/s").queue(10, Duration::from_secs(9)));
+    rule.cost = Cost { source: by_method(&[("POST", 5)]), max: 1_000, settled_by: None };
+    let promise = Promise::of(&rule, &StoreSettings::default());
+    let Bound::Queue { in_second, .. } = only_limit(&promise).bound else { panic!("it queues") };
+    assert_eq!(in_second, charged(10), "six of cost 1, or the last of them of cost 5");
+}
+
+/// How long a request of this cost is refused at `at_ns`, after the requests before it.
+fn refused_for<A: Algorithm>(algorithm: &A, arrivals: &[(u64, u64)], at_ns: u64, cost: u64) -> Option<u64> {
+    let mut state = A::State::default();
+    for &(arrival_ns, cost) in arrivals {
+        algorithm.check(&mut state, arrival_ns, cost);
+    }
+    algorithm.look(&state, at_ns, cost).retry_after()
 }
 
 proptest! {
-    /// Whatever came before, nobody is refused for longer than promised.
+    /// Whatever came before, no request is refused for longer than promised, and the larger the cost the longer.
     #[test]
     fn no_refusal_lasts_longer(
         count in 1_u64..6,
         burst in 1_u64..6,
         kind in 0..5,
-        mut arrivals_ms in prop::collection::vec(0_u64..4_000, 0..30),
+        mut arrivals in prop::collection::vec((0_u64..4_000, 1_u64..6), 0..30),
+        cost in 1_u64..8,
+        max in 1_u64..8,
     ) {
-        arrivals_ms.sort_unstable();
+        arrivals.sort_unstable();
         let (window, bucket) = (format!("{count}/s"), format!("{count}/s burst {burst}"));
         let builder = match kind {
             0 => rule("r").limit(&bucket),
@@ -295,18 +381,21 @@ proptest! {
             3 => rule("r").limit(&window).algorithm(AlgorithmKind::SlidingWindowLog),
             _ => rule("r").limit(&window).queue(burst, Duration::from_millis(700)),
         };
-        let promise = promise(builder);
+        let mut rule = built(builder);
+        rule.cost = Cost { source: by_header(), max, settled_by: None };
+        let promise = Promise::of(&rule, &StoreSettings::default());
         let limit = only_limit(&promise);
-        let arrivals_ns: Vec<u64> = arrivals_ms.iter().map(|ms| 10 * S_NS + ms * MS_NS).collect();
-        let at_ns = arrivals_ns.last().copied().unwrap_or(10 * S_NS);
-        let (quota, tick) = (&limit.quota, Tick::Nanosecond);
+        let arrivals: Vec<(u64, u64)> =
+            arrivals.iter().map(|(ms, cost)| (10 * S_NS + ms * MS_NS, (*cost).min(max))).collect();
+        let at_ns = arrivals.last().map_or(10 * S_NS, |(at_ns, _)| *at_ns);
+        let (quota, tick, cost) = (&limit.quota, Tick::Nanosecond, cost.min(max));
         let refused_ns = match kind {
-            1 => refused_for(&FixedWindow::new(quota, tick).unwrap(), &arrivals_ns, at_ns),
-            2 => refused_for(&SlidingCounter::new(quota, tick).unwrap(), &arrivals_ns, at_ns),
-            3 => refused_for(&SlidingLog::new(quota, tick).unwrap(), &arrivals_ns, at_ns),
-            _ => refused_for(&Bucket::new(quota, tick).unwrap(), &arrivals_ns, at_ns),
+            1 => refused_for(&FixedWindow::new(quota, tick).unwrap(), &arrivals, at_ns, cost),
+            2 => refused_for(&SlidingCounter::new(quota, tick).unwrap(), &arrivals, at_ns, cost),
+            3 => refused_for(&SlidingLog::new(quota, tick).unwrap(), &arrivals, at_ns, cost),
+            _ => refused_for(&Bucket::new(quota, tick).unwrap(), &arrivals, at_ns, cost),
         };
-        prop_assert!(refused_ns <= limit.longest_refusal_ns, "{refused_ns:?} {limit:?}");
+        prop_assert!(refused_ns <= limit.longest_refusal_ns, "{refused_ns:?} at {cost}, {limit:?}");
     }
 }
 

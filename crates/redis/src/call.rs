@@ -22,6 +22,14 @@ pub(crate) struct Call {
     pub(crate) lines: Vec<Line>,
 }
 
+impl Call {
+    /// Whether it must not be executed after its deadline, because its requests have been decided without it by then.
+    /// Refunds, settlements, renewals and resets are right at any time.
+    pub(crate) fn expires(&self) -> bool {
+        self.lines.iter().any(|line| matches!(line, Line::Decide { .. } | Line::Force { .. }))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Line {
     /// `times` requests alike, one after the other, each of them all or
@@ -60,9 +68,9 @@ impl SlotCharge {
         self.cost > 0 && self.mode == Mode::Enforce
     }
 
-    /// Whether it is made where the whole passes and there is room for it.
+    /// Whether it may be made where the whole passes, and stands in no request's way.
     pub(crate) fn is_shadow(&self) -> bool {
-        self.cost > 0 && self.mode == Mode::Shadow
+        self.cost > 0 && matches!(self.mode, Mode::Shadow | Mode::ShadowJoined)
     }
 }
 

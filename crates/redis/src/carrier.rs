@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::resp_value::Value;
 use crate::script::{self, Encoded};
 use crate::transport::{Cause, Done, Executed, Servers, ShardId, Slot, Transport, Trouble};
-use crate::wire::{Client, OptionsError, RedisOptions, Script, ScriptCall};
+use crate::wire::{Client, OptionsError, RedisOptions, Script, ScriptCall, Timing};
 
 /// Carries calls to real servers, as calls of the script.
 pub(crate) struct Carrier {
@@ -33,7 +33,8 @@ impl Carrier {
         deadline: Instant,
         hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
     ) {
-        let call = ScriptCall { script: Arc::clone(&self.board), keys: vec![Arc::clone(name)], args };
+        let call =
+            ScriptCall { script: Arc::clone(&self.board), keys: vec![Arc::clone(name)], args, timing: Timing::None };
         // It has no braces, so all of the name says where it lives.
         self.client.call(self.client.slot(name), call, deadline, hear);
     }
@@ -52,7 +53,8 @@ impl Carrier {
 impl Transport for Carrier {
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done) {
         let Encoded { keys, args } = script::encode(&call, None);
-        let script_call = ScriptCall { script: Arc::clone(&self.script), keys, args };
+        let timing = if call.expires() { Timing::Expires { stamp: script::stamp } } else { Timing::Tells };
+        let script_call = ScriptCall { script: Arc::clone(&self.script), keys, args, timing };
         self.client.call(slot, script_call, deadline, move |answer| {
             done.hear(answer.and_then(|value| {
                 // What makes no sense was carried out all the same, as far as anybody knows.
@@ -72,6 +74,10 @@ impl Transport for Carrier {
 
     fn server(&self, shard: ShardId) -> Option<String> {
         self.client.server(shard)
+    }
+
+    fn shards(&self) -> Vec<(ShardId, Slot)> {
+        self.client.shards()
     }
 
     fn servers(&self) -> Servers {

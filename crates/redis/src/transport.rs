@@ -7,14 +7,16 @@ use crate::call::{Call, Reply};
 /// Carries calls to the shards that own their slots.
 ///
 /// It sends a call at most once, unless the server has said that it was not
-/// carried out: moved, loading, unknown script. What may have been carried out
+/// carried out: moved, loading, unknown script, too late. What may have been carried out
 /// is never sent again.
 pub(crate) trait Transport: Send + Sync + 'static {
     /// Sends a call and returns at once. `done` hears what became of it, on any
     /// thread, and possibly before this returns: nobody may hold a lock here
     /// that hearing takes. What is not on its way by `deadline` is not sent any
     /// more. What is on its way hears its answer, however late, or the loss of
-    /// its connection: whoever waits looks at the time.
+    /// its connection: the caller watches the time. A server that reads a call
+    /// that [expires](Call::expires) after `deadline` and a margin does nothing,
+    /// and answers so.
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done);
 
     /// Where keys with this hash tag live. Without a cluster, all in one slot.
@@ -26,6 +28,11 @@ pub(crate) trait Transport: Send + Sync + 'static {
     /// What people call a server: its host and port, if that is known.
     fn server(&self, _shard: ShardId) -> Option<String> {
         None
+    }
+
+    /// Every server that owns something, with a slot of its own. Nothing while none is known.
+    fn shards(&self) -> Vec<(ShardId, Slot)> {
+        Vec::new()
     }
 
     /// All servers by their hosts and ports, and those of them that cannot be reached at present.
@@ -106,4 +113,15 @@ pub(crate) enum Cause {
     Overloaded,
     /// An answer that makes no sense.
     Protocol,
+    /// A key is of another type than tollgate writes.
+    WrongType,
+    /// The script ended with an error, because a value is nothing that tollgate writes.
+    Unreadable,
+}
+
+impl Cause {
+    /// Whether it concerns a key of the call, and says nothing of its server.
+    pub(crate) const fn is_of_a_key(self) -> bool {
+        matches!(self, Cause::WrongType | Cause::Unreadable)
+    }
 }

@@ -61,6 +61,7 @@ async fn a_credit_gives_back_what_was_used_and_no_more() {
         ("leaky", Quota::leaky_bucket(ten)),
         ("window", Quota::fixed_window(ten)),
         ("counter", Quota::sliding_window_counter(ten)),
+        ("log", Quota::sliding_window_log(ten)),
     ] {
         let limit = |store: &RedisStore| store.limit(scope, quota.unwrap(), options(OnFailure::Closed)).unwrap();
         let (of_one, of_other) = (limit(&one), limit(&other));

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use tollgate::policy::Met;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::promise::{Promise, promises};
 use tollgate::policy::published::Published;
+use tollgate::policy::{CounterChange, Met, counter_changes};
 use tollgate::redis::StoreEvent;
 use tollgate::{
     AlgorithmKind, AskedTogether, CheckedPolicy, Clock, Decision, LimitOptions, Limiter, LimiterError, Permit, Quota,
@@ -65,11 +65,13 @@ pub enum ReloadError {
     Limiter(LimiterError),
 }
 
-/// What a policy that has taken the place of another leaves as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a policy that has taken the place of another leaves as it was, and what it starts anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reload {
     /// Whether it describes the store in another way, which holds from the next start.
     pub store_stays: bool,
+    /// The counts that do not go on.
+    pub counter_changes: Vec<CounterChange>,
 }
 
 /// There is no receipt of that name: it was used, has ended, or never was.
@@ -150,7 +152,9 @@ impl Engine {
         if !snapshot::same_file(&before.store, &policy.store) {
             return Err(ReloadError::OtherSnapshot);
         }
+        let plan_before = self.limiter.plan();
         self.limiter.set_policy(policy).map_err(ReloadError::Limiter)?;
+        let counter_changes = counter_changes(&plan_before, &self.limiter.plan());
         let mut in_force = InForce::new(policy, &self.limiter, &self.metrics);
         // The store is the one that it was made as, whatever later policies say; only how often it is
         // written down may change.
@@ -162,7 +166,7 @@ impl Engine {
         in_force.store = store;
         self.in_force.store(Arc::new(in_force));
         self.has_permits.store(has_permits(&self.limiter), Relaxed);
-        Ok(Reload { store_stays })
+        Ok(Reload { store_stays, counter_changes })
     }
 
     /// Whoever writes the counters down, if the policy wants them written.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -111,8 +111,7 @@ impl Server {
         ];
         for (listener, address) in wanted {
             let Some(address) = address else { continue };
-            let (address, socket) =
-                bind(address).await.map_err(|source| BindError::Address { listener, address, source })?;
+            let (address, socket) = bind(address).map_err(|source| BindError::Address { listener, address, source })?;
             bound.push((listener, address, socket));
         }
         let (limits, encryption) = (ConnectionLimits::default(), Encryption::default());
@@ -178,9 +177,18 @@ impl Server {
     }
 }
 
-async fn bind(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
-    let socket = TcpListener::bind(address).await?;
-    Ok((socket.local_addr()?, socket))
+/// How many connections may wait to be accepted: as many as a gateway opens at once when it starts. Without a
+/// place there, a client tries again only after a second. The system may allow fewer (`net.core.somaxconn`).
+const BACKLOG: u32 = 4096;
+
+fn bind(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Elsewhere than on Unix this would let another program listen on the same port.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let listener = socket.listen(BACKLOG)?;
+    Ok((listener.local_addr()?, listener))
 }
 
 /// Gives each connection of a listener to its front end.

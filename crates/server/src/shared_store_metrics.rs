@@ -28,6 +28,8 @@ pub(crate) fn encode(stats: &StoreStats, encoder: &mut DescriptorEncoder<'_>) ->
     write("store_cached_refusals", "Checks refused from memory.", &ConstCounter::new(stats.cached_refusals))?;
     write("store_refunds", "Charges that were given back.", &ConstCounter::new(stats.refunds))?;
     write("store_lost_refunds", "Refunds that may not have arrived.", &ConstCounter::new(stats.lost_refunds))?;
+    let uncertain = ConstCounter::new(stats.uncertain_charges);
+    write("store_uncertain_charges", "Charges that may have been made, or not.", &uncertain)?;
     let errors = Family::<KindLabel, Counter>::default();
     for (kind, count) in &stats.troubles {
         errors.get_or_create(&KindLabel { kind }).inc_by(*count);
@@ -50,6 +52,7 @@ pub(crate) fn encode(stats: &StoreStats, encoder: &mut DescriptorEncoder<'_>) ->
     )?;
     write("store_breaker_closed", "How often one was asked again.", &ConstCounter::new(stats.breakers_closed))?;
     write("debts", "Keys for which the servers have yet to count what passed.", &ConstGauge::new(stats.debts))?;
+    write("debts_paid", "Debts of keys that the servers have counted since.", &ConstCounter::new(stats.paid_debts))?;
     let dropped = ConstCounter::new(stats.dropped_debts);
     write("debts_dropped", "Charges that passed and will never be counted.", &dropped)?;
     encode_durations(stats, encoder)

@@ -1,3 +1,7 @@
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
 use crate::limit::Limit;
 
 /// One cost to one key under one limit, ready to be made.
@@ -19,8 +23,24 @@ pub enum Mode {
     Guard,
     /// It is made if the others are and there is room for it; it stands in nobody's way.
     Shadow,
+    /// As [`Shadow`](Mode::Shadow), together with the shadow charge right before it, which is on another key: all of
+    /// such a group are made, or none. Several limits of one rule are a group.
+    ShadowJoined,
     /// It is neither made nor in anybody's way: only what the answer would be.
     Watch,
+}
+
+/// The positions of the shadow charges that are to be made, by group, of charges given as cost and mode.
+pub fn shadow_groups(charges: impl Iterator<Item = (u64, Mode)>) -> SmallVec<[Range<usize>; 2]> {
+    let mut groups: SmallVec<[Range<usize>; 2]> = SmallVec::new();
+    for (at, (_, mode)) in charges.enumerate().filter(|(_, (cost, _))| *cost > 0) {
+        match (mode, groups.last_mut()) {
+            (Mode::ShadowJoined, Some(group)) if group.end == at => group.end += 1,
+            (Mode::Shadow | Mode::ShadowJoined, _) => groups.push(at..at + 1),
+            _ => {}
+        }
+    }
+    groups
 }
 
 impl<'a> Charge<'a> {

@@ -1,7 +1,11 @@
+mod slew;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use slew::{Sample, Slew};
 
 /// Where a store takes its time from.
 ///
@@ -12,16 +16,19 @@ pub trait Clock: Send + Sync {
     fn now_ns(&self) -> u64;
 }
 
-/// The process's monotonic clock, set once to the time of day.
+/// A monotonic clock that is set to the time of day and follows it slowly.
 ///
 /// It reads the processor's cycle counter where that is reliable, at less than
-/// half the price of [`std::time::Instant`]. It never steps: a time of day that
-/// is set later does not reach it.
+/// half the price of [`std::time::Instant`]. Once a second, the read that comes
+/// first compares it with the system's clock, and it then runs up to 484 parts
+/// in a million faster or slower until both agree. It never steps, and all
+/// clones show the same time. `docs/state.md` states what that bounds.
 #[derive(Clone, Debug)]
 pub struct RealClock {
     counter: Counter,
-    /// What the counter must be advanced by, modulo 2^64, to show the time of day.
+    /// What the counter must be advanced by, modulo 2^64, to show the time of day at the start.
     offset_ns: u64,
+    slew: Arc<Slew>,
 }
 
 #[derive(Clone, Debug)]
@@ -37,10 +44,18 @@ impl RealClock {
     /// A clock set to the time of day.
     #[must_use]
     pub fn new() -> RealClock {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // The counter first: finding out how fast it is takes up to a millisecond, by which a
+        // time of day read before would be late.
         let counter = Counter::new();
-        let offset_ns = (since_1970.as_nanos() as u64).wrapping_sub(counter.ns());
-        RealClock { counter, offset_ns }
+        let sample = counter.sample();
+        let offset_ns = sample.wall_ns.wrapping_sub(sample.raw_ns);
+        RealClock { counter, offset_ns, slew: Arc::new(Slew::from(sample.raw_ns)) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn follow_system(&self) -> u64 {
+        self.slew.follow(self.offset_ns, || self.counter.sample())
     }
 }
 
@@ -72,6 +87,19 @@ impl Counter {
             Counter::Other { clock, start } => other_ns(clock, *start),
         }
     }
+
+    /// What the system's clock shows, between two readings of the counter: the closest of a few.
+    fn sample(&self) -> Sample {
+        const TRIES: usize = 4;
+        let sample = || {
+            let before_ns = self.ns();
+            let wall_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+            let half_ns = self.ns().saturating_sub(before_ns) / 2;
+            Sample { raw_ns: before_ns + half_ns, wall_ns, half_ns }
+        };
+        let first = sample();
+        (1..TRIES).map(|_| sample()).fold(first, |best, next| if next.half_ns < best.half_ns { next } else { best })
+    }
 }
 
 #[inline(never)]
@@ -96,7 +124,11 @@ impl Default for RealClock {
 impl Clock for RealClock {
     #[inline(always)]
     fn now_ns(&self) -> u64 {
-        self.counter.ns().wrapping_add(self.offset_ns)
+        let raw_ns = self.counter.ns();
+        match self.slew.correction(raw_ns) {
+            Some(correction_ns) => raw_ns.wrapping_add(self.offset_ns).wrapping_add(correction_ns),
+            None => self.follow_system(),
+        }
     }
 }
 

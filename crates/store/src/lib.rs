@@ -17,6 +17,7 @@
 mod cell;
 mod clock;
 mod entry;
+mod family;
 mod full;
 mod key;
 mod limit;
@@ -66,7 +67,7 @@ pub use timer::TokioTimer;
 #[cfg(not(loom))]
 pub use {
     board::{Board, ChangeError, MOST_NOTICES, Notice},
-    charge::{Charge, Mode},
+    charge::{Charge, Mode, shadow_groups},
     memory::{MemoryStore, Stats},
     receipt::Receipt,
     snapshot::{RestoreError, Restored, Written},

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tollgate_core::{AlgorithmKind, Bucket, Concurrency, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick};
 
 use crate::entry::{TAG_BITS, Tag};
+use crate::family::{Families, Family};
 use crate::key::{Key, ScopeHasher};
 
 /// A quota under a name, ready to be checked in the store that made it. Cheap to clone.
@@ -18,6 +19,8 @@ pub struct Limit(pub(crate) Arc<Prepared>);
 pub(crate) struct Prepared {
     pub(crate) rule: Rule,
     pub(crate) keys: ScopeHasher,
+    /// The families of algorithms that have counted in this scope.
+    pub(crate) families: Arc<Families>,
     pub(crate) store: u64,
     pub(crate) quota: Quota,
     pub(crate) scope: Box<str>,
@@ -53,6 +56,11 @@ impl Limit {
         &self.0.scope
     }
 
+    /// The other families that may hold what a key of this limit has used.
+    pub(crate) fn other_families(&self) -> u8 {
+        self.0.families.others(Family::of(&self.0.rule))
+    }
+
     #[inline]
     pub(crate) fn hash<K: Key + ?Sized>(&self, key: &K) -> u64 {
         self.0.keys.hash(key)
@@ -65,6 +73,13 @@ impl Limit {
 pub enum LimitError {
     /// A store tells at most 4,096 bucket quotas apart.
     TooManyQuotas,
+    /// One key's log or permits may need more bytes than the store has for one key.
+    TooLarge {
+        /// The bytes that they may need.
+        needs: u64,
+        /// The bytes that the store has for one key.
+        holds: u64,
+    },
 }
 
 impl fmt::Display for LimitError {
@@ -73,6 +88,11 @@ impl fmt::Display for LimitError {
             LimitError::TooManyQuotas => {
                 write!(f, "a store can tell at most {} different bucket quotas apart: use another store", 1 << TAG_BITS)
             }
+            LimitError::TooLarge { needs, holds } => write!(
+                f,
+                "one key may take {needs} bytes, and a memory store of this capacity has {holds} for one key: raise the \
+                 capacity, or choose sliding-window-counter instead of a log"
+            ),
         }
     }
 }

@@ -36,6 +36,9 @@ pub(crate) trait Held {
 
     /// Whether it may be forgotten while it is live. Permits that are out may not.
     const EVICTABLE: bool = true;
+
+    /// Whether another quota could count what it holds although its time has passed.
+    const OUTLIVES_ITS_TIME: bool = false;
 }
 
 impl Held for tollgate_core::WindowState {
@@ -52,6 +55,9 @@ impl Held for Log {
     fn heap_bytes(&self) -> usize {
         Log::heap_bytes(self)
     }
+
+    /// A log does not know its window: under a longer one its charges would count again.
+    const OUTLIVES_ITS_TIME: bool = true;
 }
 impl Held for tollgate_core::Leases {
     fn heap_bytes(&self) -> usize {
@@ -110,6 +116,11 @@ impl<S: Default + Held> LockedTable<S> {
         }
     }
 
+    /// From so many bytes on, the state of one key takes no more.
+    pub(crate) fn heap_bytes_of_one(&self) -> usize {
+        self.heap_bytes_per_shard
+    }
+
     /// The number of keys whose table takes `bytes`.
     pub(crate) fn keys_in(bytes: usize) -> usize {
         bytes / (size_of::<Slot<S>>() + size_of::<u32>()) * SPARE.1 / SPARE.0
@@ -164,16 +175,40 @@ impl<S: Default + Held> LockedTable<S> {
             }
             return Ok(output);
         };
+        let is_over = S::OUTLIVES_ITS_TIME && shard.slots[at].free_at <= now;
         if !writes {
-            return Ok(change(&mut shard.slots[at].state, now).0);
+            let state = if is_over { &mut S::default() } else { &mut shard.slots[at].state };
+            return Ok(change(state, now).0);
         }
         let before = shard.slots[at].state.heap_bytes();
         let slot = &mut shard.slots[at];
+        if is_over {
+            slot.state = S::default();
+        }
         let (output, free_at) = change(&mut slot.state, now);
         slot.free_at = free_at;
         let after = slot.state.heap_bytes();
         shard.heap_bytes = shard.heap_bytes - before + after;
         Ok(output)
+    }
+
+    /// Reads the state of a live key.
+    pub(crate) fn read<R>(&self, hash: u64, clock: &impl Clock, read: impl FnOnce(&S, u64) -> R) -> Option<R> {
+        let shard = lock(self.shard_of(hash));
+        let now = clock.now_ns();
+        let slot = &shard.slots[shard.find(hash)?];
+        (slot.free_at > now).then(|| read(&slot.state, now))
+    }
+
+    /// Forgets a live key, once its state was read.
+    pub(crate) fn forget<R>(&self, hash: u64, clock: &impl Clock, read: impl FnOnce(&S, u64) -> R) -> Option<R> {
+        let mut shard = lock(self.shard_of(hash));
+        let now = clock.now_ns();
+        let at = shard.find(hash).filter(|&at| shard.slots[at].free_at > now)?;
+        let slot = std::mem::take(&mut shard.slots[at]);
+        shard.marks[at] = 0;
+        shard.heap_bytes -= slot.state.heap_bytes();
+        Some(read(&slot.state, now))
     }
 
     /// Both halves of the hash choose: the upper the shard, the lower the slot.

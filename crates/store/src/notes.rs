@@ -29,7 +29,12 @@ impl Notes {
         }
     }
 
+    /// What was noted at `at`.
+    pub(crate) fn get(&self, at: usize) -> Charged {
+        self.few.get(at).copied().unwrap_or_else(|| self.more[at - Notes::FEW])
+    }
+
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Charged> + ExactSizeIterator {
-        (0..self.len).map(|at| self.few.get(at).copied().unwrap_or_else(|| self.more[at - Notes::FEW]))
+        (0..self.len).map(|at| self.get(at))
     }
 }

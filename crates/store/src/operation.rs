@@ -9,6 +9,16 @@ pub(crate) trait Operation {
     /// a state carried over from another quota.
     const WRITES: bool = true;
 
+    /// Whether a key never seen can have a state afterwards.
+    const CREATES: bool = Self::WRITES;
+
+    /// Whether it is decided by what a key has used under another algorithm,
+    /// which is then moved to this one. A receipt of an algorithm that is gone
+    /// finds nothing to give back to.
+    fn carries(&self) -> bool {
+        true
+    }
+
     /// Whether the state may take more memory afterwards.
     fn may_grow(&self) -> bool {
         Self::WRITES
@@ -75,6 +85,40 @@ impl Operation for Look {
     }
 }
 
+/// What is said of a charge where the whole is refused. It charges nothing; a
+/// state that another quota wrote, or that a clock left ahead, is written down
+/// as this quota reads it, so that it refills from now on.
+pub(crate) struct Refuse {
+    pub(crate) cost: u64,
+}
+
+impl Operation for Refuse {
+    type Output = Decision;
+    const CREATES: bool = false;
+
+    fn may_grow(&self) -> bool {
+        false
+    }
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) -> Decision {
+        algorithm.refresh(state, now);
+        Look { cost: self.cost }.run(algorithm, state, now)
+    }
+}
+
+/// What a key has used under another algorithm, as its new one would have counted it now.
+pub(crate) struct Carry {
+    pub(crate) used: u64,
+}
+
+impl Operation for Carry {
+    type Output = ();
+
+    fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) {
+        *state = algorithm.carried(self.used, now);
+    }
+}
+
 /// A check by somebody who would wait.
 pub(crate) struct Reserve {
     pub(crate) cost: u64,
@@ -96,6 +140,11 @@ pub(crate) struct GiveBack<'a> {
 
 impl Operation for GiveBack<'_> {
     type Output = ();
+    const CREATES: bool = false;
+
+    fn carries(&self) -> bool {
+        false
+    }
 
     fn may_grow(&self) -> bool {
         false
@@ -119,16 +168,14 @@ pub(crate) struct Credit {
 
 impl Operation for Credit {
     type Output = ();
+    const CREATES: bool = false;
 
     fn may_grow(&self) -> bool {
         false
     }
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, now: u64) {
-        let newest = algorithm.charged(state, now, self.cost);
-        // A place that a bucket has promised belongs to somebody, who may still come: never undo that one.
-        let charged = Charged { part: newest.part ^ 1, ..newest };
-        algorithm.give_back(state, now, &charged, self.cost);
+        algorithm.credit(state, now, self.cost);
     }
 }
 
@@ -139,6 +186,10 @@ pub(crate) struct Settle<'a> {
 
 impl Operation for Settle<'_> {
     type Output = Settled;
+
+    fn carries(&self) -> bool {
+        self.true_cost > self.charged.cost
+    }
 
     fn may_grow(&self) -> bool {
         self.true_cost > self.charged.cost
@@ -167,6 +218,11 @@ pub(crate) struct Withdraw<'a> {
 
 impl Operation for Withdraw<'_> {
     type Output = bool;
+    const CREATES: bool = false;
+
+    fn carries(&self) -> bool {
+        false
+    }
 
     fn run<A: Algorithm>(&self, algorithm: &A, state: &mut A::State, _: u64) -> bool {
         algorithm.withdraw(state, self.last, self.cost)
@@ -195,6 +251,7 @@ pub(crate) struct Reset;
 
 impl Operation for Reset {
     type Output = ();
+    const CREATES: bool = false;
 
     fn may_grow(&self) -> bool {
         false

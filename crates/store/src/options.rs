@@ -3,7 +3,8 @@ use std::fmt;
 /// How much a memory store may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
-    /// So many live keys, for each kind of algorithm that is in use.
+    /// So many live keys, for each kind of algorithm that is in use. The log or the permits of one key may take
+    /// as many bytes as there are entries, and 43,520 at least from 43 entries on.
     Entries(usize),
     /// So many bytes in all. Half go to buckets, the rest in equal parts to
     /// windows, counters, logs and concurrency.

@@ -146,6 +146,9 @@ pub enum OnFailure {
 pub enum Refusals {
     /// Each must reach the store: permits, which come back at any time, and what is counted.
     Counted,
+    /// Like `Counted`. Besides, every charge comes with a guard of the same key, whose limit is `Final`: while the
+    /// guard refuses, nothing is charged.
+    Guarded,
     /// Something may be given back, so for a moment only.
     #[default]
     Brief,

@@ -1,14 +1,15 @@
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tollgate_core::{Algorithm, Concurrency, CounterState, Leases, Log, WindowState};
 
 use crate::clock::Clock;
 use crate::entry::Entry;
+use crate::family::{Family, ScopeFamilies};
 use crate::full::Full;
-use crate::limit::{Limit, Quotas, Rule};
+use crate::limit::{Limit, LimitError, Quotas, Rule};
 use crate::locked_table::{Access, Held, LockedTable};
-use crate::operation::Operation;
+use crate::operation::{Carry, Force, Operation};
 use crate::options::{Capacity, MemoryOptions};
 use crate::table::{Place, Table};
 
@@ -18,6 +19,9 @@ pub(crate) struct Tables {
     /// Whether what they hold can be written down.
     can_be_walked: bool,
     pub(crate) quotas: Arc<Quotas>,
+    pub(crate) families: ScopeFamilies,
+    /// Held while what a key has used is moved from one family to another.
+    moving: Box<[Mutex<()>]>,
     buckets: OnceLock<Table>,
     windows: OnceLock<LockedTable<WindowState>>,
     counters: OnceLock<LockedTable<CounterState>>,
@@ -37,8 +41,11 @@ pub(crate) trait Scribe {
 }
 
 /// Heap bytes for each entry of a log or of leases where the capacity is given
-/// in entries: a log of 150 charges, or 40 permits, for every key.
+/// in entries: a log of 150 to 200 charges, or 21 permits, for every key.
 const HEAP_BYTES_PER_ENTRY: usize = 1024;
+
+/// How many keys can be moved from one family to another at the same time.
+const MOVES_AT_ONCE: u64 = 64;
 
 impl Tables {
     pub(crate) fn new(options: MemoryOptions, can_be_walked: bool) -> Tables {
@@ -46,6 +53,8 @@ impl Tables {
             options,
             can_be_walked,
             quotas: Arc::default(),
+            families: ScopeFamilies::default(),
+            moving: (0..MOVES_AT_ONCE).map(|_| Mutex::default()).collect(),
             buckets: OnceLock::new(),
             windows: OnceLock::new(),
             counters: OnceLock::new(),
@@ -63,6 +72,17 @@ impl Tables {
             Rule::SlidingLog(_) => _ = self.logs(),
             Rule::Concurrency(_) => _ = self.leases(),
         }
+    }
+
+    /// Why one key's state could become larger than the store lets it, under this rule.
+    pub(crate) fn too_large(&self, rule: &Rule) -> Option<LimitError> {
+        let (needs, holds) = match rule {
+            Rule::SlidingLog(log) => (log.most_heap_bytes(), self.logs().heap_bytes_of_one()),
+            Rule::Concurrency(permits) => (permits.most_heap_bytes(), self.leases().heap_bytes_of_one()),
+            Rule::Bucket(_) | Rule::FixedWindow(_) | Rule::SlidingCounter(_) => return None,
+        };
+        let holds = holds as u64;
+        (needs >= holds).then_some(LimitError::TooLarge { needs, holds })
     }
 
     #[inline]
@@ -103,7 +123,91 @@ impl Tables {
         LockedTable::new(keys, heap_bytes, self.options.when_full)
     }
 
+    /// Any operation on a key's state, present or not, under whichever family it was counted last.
     pub(crate) fn apply<O: Operation>(
+        &self,
+        limit: &Limit,
+        hash: u64,
+        clock: &impl Clock,
+        operation: &O,
+    ) -> Result<O::Output, Full> {
+        let others = limit.other_families();
+        if others == 0 || !operation.carries() || self.used(Family::of(&limit.0.rule), hash, clock).is_some() {
+            return self.apply_here(limit, hash, clock, operation);
+        }
+        self.apply_moved(limit, others, hash, clock, operation)
+    }
+
+    /// Applies an operation to a key that has no state in its limit's family, and may have one in another.
+    #[cold]
+    fn apply_moved<O: Operation>(
+        &self,
+        limit: &Limit,
+        others: u8,
+        hash: u64,
+        clock: &impl Clock,
+        operation: &O,
+    ) -> Result<O::Output, Full> {
+        // Every operation on a key that has no state here comes through this lock, so it is moved once.
+        let lock = &self.moving[(hash % MOVES_AT_ONCE) as usize];
+        let _moving = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = || Family::ALL.into_iter().filter(move |family| others & *family as u8 != 0);
+        let is_here = self.used(Family::of(&limit.0.rule), hash, clock).is_some();
+        let used = if is_here { 0 } else { others().filter_map(|family| self.used(family, hash, clock)).sum() };
+        if is_here {
+            return self.apply_here(limit, hash, clock, operation);
+        }
+        if !O::WRITES {
+            return Ok(run_on_carried(limit, used, clock.now_ns(), operation));
+        }
+        // In this order nothing is lost where there is no room for it here.
+        if used > 0 {
+            self.apply_here(limit, hash, clock, &Carry { used })?;
+        }
+        let taken: u64 = others().filter_map(|family| self.forget(family, hash, clock)).sum();
+        if taken > used {
+            // A request under the limit before has charged it meanwhile.
+            self.apply_here(limit, hash, clock, &Force { cost: taken - used })?;
+        }
+        self.apply_here(limit, hash, clock, operation)
+    }
+
+    /// What a live key has used by the table of one family; `None` if it is not there.
+    fn used(&self, family: Family, hash: u64, clock: &impl Clock) -> Option<u64> {
+        match family {
+            Family::Bucket => self.buckets.get()?.used(hash, clock),
+            Family::FixedWindow => self.windows.get()?.read(hash, clock, WindowState::used_at),
+            Family::SlidingCounter => self.counters.get()?.read(hash, clock, CounterState::used_at),
+            Family::SlidingLog => self.logs.get()?.read(hash, clock, |log, _| log.used()),
+            Family::Concurrency => None,
+        }
+    }
+
+    /// Takes a live key out of the table of one family. Returns what it had used.
+    fn forget(&self, family: Family, hash: u64, clock: &impl Clock) -> Option<u64> {
+        match family {
+            Family::Bucket => self.buckets.get()?.forget(hash, clock),
+            Family::FixedWindow => self.windows.get()?.forget(hash, clock, WindowState::used_at),
+            Family::SlidingCounter => self.counters.get()?.forget(hash, clock, CounterState::used_at),
+            Family::SlidingLog => self.logs.get()?.forget(hash, clock, |log, _| log.used()),
+            Family::Concurrency => None,
+        }
+    }
+
+    /// Notes which families have states that no limit of this process has written.
+    pub(crate) fn note_restored(&self) {
+        let restored = [
+            (Family::Bucket, self.buckets.get().is_some()),
+            (Family::FixedWindow, self.windows.get().is_some()),
+            (Family::SlidingCounter, self.counters.get().is_some()),
+            (Family::SlidingLog, self.logs.get().is_some()),
+        ];
+        for (family, _) in restored.into_iter().filter(|(_, exists)| *exists) {
+            self.families.note_restored(family);
+        }
+    }
+
+    fn apply_here<O: Operation>(
         &self,
         limit: &Limit,
         hash: u64,
@@ -183,5 +287,19 @@ impl Tables {
             + self.counters.get().map_or(0, LockedTable::bytes)
             + self.logs.get().map_or(0, LockedTable::bytes)
             + self.leases.get().map_or(0, LockedTable::bytes)
+    }
+}
+
+/// Runs an operation that writes nothing on what the limit's family would make of a count.
+fn run_on_carried<O: Operation>(limit: &Limit, used: u64, now: u64, operation: &O) -> O::Output {
+    fn run<A: Algorithm, O: Operation>(algorithm: &A, used: u64, now: u64, operation: &O) -> O::Output {
+        operation.run(algorithm, &mut algorithm.carried(used, now), now)
+    }
+    match &limit.0.rule {
+        Rule::Bucket(rule) => run(&rule.bucket, used, now, operation),
+        Rule::FixedWindow(window) => run(window, used, now, operation),
+        Rule::SlidingCounter(counter) => run(counter, used, now, operation),
+        Rule::SlidingLog(log) => run(log, used, now, operation),
+        Rule::Concurrency(permits) => run(permits, used, now, operation),
     }
 }

@@ -117,7 +117,7 @@ fn a_cost_of_0_is_asked_and_not_charged() {
 #[test]
 fn places_in_a_queue_are_taken_back_last_first() {
     let store = store();
-    let queue = tollgate_store::Queue { size: 9, max_wait: None };
+    let queue = tollgate_store::Queue { size: 10, max_wait: None };
     let queue = store.limit("queue", Quota::leaky_queue("1/s".parse().unwrap(), queue).unwrap()).unwrap();
     let window = store.limit("window", Quota::fixed_window("10/min".parse().unwrap()).unwrap()).unwrap();
     let charges = [

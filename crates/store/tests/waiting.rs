@@ -34,9 +34,9 @@ impl Shop {
         Shop { store, clock, limit }
     }
 
-    /// Ten a second, one at a time, three places, no limit to the wait but theirs.
+    /// Ten a second, one at a time: four places, so that three wait.
     fn with_queue() -> Shop {
-        Shop::new(Quota::leaky_queue("10/s".parse().unwrap(), Queue { size: 3, max_wait: None }).unwrap())
+        Shop::new(Quota::leaky_queue("10/s".parse().unwrap(), Queue { size: 4, max_wait: None }).unwrap())
     }
 
     fn come(&self, cost: u64, wait: Wait) -> Waiting<'_> {
@@ -391,7 +391,7 @@ async fn on_tokio_tasks_wait_in_turn() {
         }
     }
     let store = MemoryStore::with(MemoryOptions::default(), Paused(tokio::time::Instant::now())).unwrap();
-    let quota = Quota::leaky_queue("10/s".parse().unwrap(), Queue { size: 3, max_wait: None }).unwrap();
+    let quota = Quota::leaky_queue("10/s".parse().unwrap(), Queue { size: 4, max_wait: None }).unwrap();
     let limit = store.limit("shop", quota).unwrap();
     let store = Arc::new(store);
     let tasks: Vec<_> = (0..4)

@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, Quota, Tick};
@@ -5,6 +6,7 @@ use tollgate_policy::model::FieldSet;
 use tollgate_policy::{Plan, PlannedQuota};
 
 use crate::fields::PolicyLists;
+use crate::holding::HoldingTime;
 
 /// What is said of the policy in force, apart from any request: shared by its verdicts.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub(crate) struct RuleFacts {
     pub(crate) publish: bool,
     pub(crate) variable_cost: bool,
     pub(crate) own_cost: bool,
+    /// How long its permits are held.
+    pub(crate) holding: Arc<HoldingTime>,
 }
 
 /// What is told of a quota.
@@ -61,6 +65,7 @@ impl Facts {
             publish: rule.publish && !rule.shadow,
             variable_cost: rule.variable_cost,
             own_cost: rule.own_cost,
+            holding: Arc::default(),
         });
         let all = || plan.quotas().iter().chain(&by_hand);
         let quotas = all().map(|planned| {
@@ -78,6 +83,17 @@ impl Facts {
             policy_lists: PolicyLists::new(),
             by_hand,
             plan,
+        }
+    }
+
+    /// Goes on measuring from what was measured under another policy: a rule of the same name is the same rule.
+    pub(crate) fn go_on_from(&self, other: &Facts) {
+        let rules = other.plan.rules().iter().zip(&other.rules);
+        let before: HashMap<_, &RuleFacts> = rules.map(|(rule, facts)| (&*rule.name, facts)).collect();
+        for (rule, facts) in self.plan.rules().iter().zip(&self.rules) {
+            if let Some(before) = before.get(&*rule.name) {
+                facts.holding.go_on_from(&before.holding);
+            }
         }
     }
 

@@ -63,6 +63,7 @@
 mod connect;
 mod facts;
 mod fields;
+mod holding;
 mod limiter;
 mod permit;
 mod receipt;
@@ -81,7 +82,7 @@ pub use permit::Permit;
 pub use receipt::Receipt;
 pub use tollgate_core::{
     AlgorithmKind, Decision, MAX_AMOUNT, MAX_SPAN_NS, ParseRateError, Queue, Quota, QuotaError, Rate, RateError,
-    Settled, Verdict as ChargeVerdict, most_admitted,
+    Settled, Verdict as ChargeVerdict, most_admitted, most_admitted_unheld,
 };
 pub use tollgate_policy::{
     self as policy, CheckedPolicy, Descriptor, Headers, Policy, PolicyBuilder, Request, RuleBuilder, rule,

@@ -2,6 +2,8 @@ use std::fmt;
 
 use tollgate_store::Store;
 
+use crate::holding::Measured;
+
 /// Proof of the charges of one request, with which they can be refunded,
 /// settled or released: once, because that takes the receipt.
 #[must_use = "what may have to be given back needs its receipt"]
@@ -14,6 +16,8 @@ pub(crate) struct Held<R> {
     pub(crate) receipt: R,
     /// Of permits, how long they are held at most without being renewed.
     pub(crate) lease_ns: Option<u64>,
+    /// Of permits, what their holding time tells of.
+    pub(crate) measured: Option<Measured>,
     /// Whether its cost was read from the request or guessed.
     pub(crate) is_estimate: bool,
     /// Whether it costs what the caller says the request costs.
@@ -54,6 +58,10 @@ impl<S: Store> Receipt<S> {
 
     pub(crate) fn permits(&self) -> impl Iterator<Item = &S::Receipt> {
         self.held.iter().filter(|held| held.lease_ns.is_some()).map(|held| &held.receipt)
+    }
+
+    pub(crate) fn measured(&self) -> impl Iterator<Item = &Measured> {
+        self.held.iter().filter_map(|held| held.measured.as_ref())
     }
 
     pub(crate) fn into_all(self) -> impl Iterator<Item = S::Receipt> {

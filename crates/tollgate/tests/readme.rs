@@ -1,4 +1,5 @@
 //! What the README shows of Rust is what is tested.
+#![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 /// The lines that a reader sees of each block of Rust code.
 fn examples(text: &str, fence: &str) -> Vec<Vec<String>> {
@@ -30,4 +31,34 @@ fn the_readme_shows_what_the_example_does() {
     ] {
         assert!(example.contains(piece) && shown.iter().any(|line| line.contains(piece)), "{piece}");
     }
+}
+
+/// How many of 100 a minute pass within one minute: 300 at once, then one every 50 ms.
+fn passed_in_a_minute(algorithm: tollgate::AlgorithmKind) -> usize {
+    let clock = tollgate::ManualClock::at(1_800_000_000_000_000_000);
+    let only = tollgate::rule("per-ip").limit("100/min").algorithm(algorithm);
+    let limiter = tollgate::Limiter::builder().rule(only).build_with_clock(clock.clone()).unwrap();
+    let at_once = [0; 300].into_iter();
+    // The minute ends before its last instant.
+    let later = [50_000_000; 1_199].into_iter();
+    let passed = at_once.chain(later).filter(|pause_ns| {
+        clock.advance(*pause_ns);
+        limiter.check(&tollgate::Request::from_peer(None)).is_allowed()
+    });
+    passed.count()
+}
+
+#[test]
+fn readme_says_how_many_of_100_a_minute_pass_in_one_minute() {
+    use tollgate::AlgorithmKind::{SlidingWindowLog, TokenBucket};
+    let readme: Vec<&str> = include_str!("../../../README.md").split_whitespace().collect();
+    let readme = readme.join(" ");
+    for said in [
+        "so up to 200 in one minute.",
+        "For at most 100 in any minute add `.algorithm(AlgorithmKind::SlidingWindowLog)`",
+    ] {
+        assert!(readme.contains(said), "{said}");
+    }
+    // The 200th comes back at the very end of the minute, which belongs to the next.
+    assert_eq!((passed_in_a_minute(TokenBucket), passed_in_a_minute(SlidingWindowLog)), (199, 100));
 }

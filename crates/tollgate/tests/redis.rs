@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate::redis::StoreEvent;
 use tollgate::{Action, Field, Limiter, LimiterError, RedisStore, Request, Source};
@@ -100,6 +100,48 @@ async fn two_instances_count_together() {
 }
 
 #[tokio::test]
+async fn shadow_rule_with_several_limits_counts_as_if_it_were_enforced() {
+    let server = RedisServer::start(&[]).unwrap();
+    let policy = format!(
+        "version: 1\nidentity: {{ user: {{ given: true }} }}\nrules:\n\
+         \x20 - {{ name: one, key: user, limit: [1/h, 9/day], shadow: true }}\n\
+         \x20 - {{ name: other, key: user, limit: [5/h, 8/day], shadow: true, algorithm: sliding-window-log }}\n\
+         store: {{ redis: {{ deadline: 2s, nodes: [\"{}\"] }} }}\n",
+        server.address()
+    );
+    let (limiter, _) = connect(&policy).await;
+    let alice = [("user", "alice")];
+    let mut remaining = Vec::new();
+    for _ in 0..3 {
+        let verdict = limiter.decide(&request("/", &alice)).await;
+        assert!(verdict.is_allowed());
+        remaining.push(verdict.states().iter().map(|state| state.decision.remaining).collect::<Vec<_>>());
+    }
+    assert_eq!(remaining, [[0, 8, 4, 7], [0, 8, 3, 6], [0, 8, 2, 5]]);
+}
+
+/// Amounts that no double holds exactly are among them.
+#[tokio::test]
+async fn costs_above_the_largest_limit_are_refused_for_ever_by_every_algorithm() {
+    let server = RedisServer::start(&[]).unwrap();
+    for algorithm in ["token-bucket", "leaky-bucket", "fixed-window", "sliding-window-counter"] {
+        let policy = format!(
+            "version: 1\nrules:\n  - {{ name: all, limit: 1000000000000/h, algorithm: {algorithm} }}\n\
+             store: {{ redis: {{ deadline: 2s, prefix: {algorithm}, nodes: [\"{}\"] }} }}\n",
+            server.address()
+        );
+        let (limiter, _) = connect(&policy).await;
+        let ask = |cost| Request { cost, ..request("/", &[]) };
+        for cost in [1_000_000_000_001, (1 << 53) + 1, u64::MAX] {
+            let never = limiter.decide(&ask(cost)).await;
+            let told = (never.status(), never.retry_after(), never.is_impossible());
+            assert_eq!(told, (429, None, true), "{cost} under {algorithm}");
+        }
+        assert_eq!(limiter.decide(&ask(1_000_000_000_000)).await.status(), 200, "{algorithm}");
+    }
+}
+
+#[tokio::test]
 async fn those_who_go_on_are_warned_rejected_and_blocked_by_all_instances() {
     let server = RedisServer::start(&[]).unwrap();
     let (one, _) = connect(&policy(&server)).await;
@@ -113,6 +155,41 @@ async fn those_who_go_on_are_warned_rejected_and_blocked_by_all_instances() {
 }
 
 /// An instance that counts alone grants a share of the limit, and says so wherever it names the limit.
+/// For three spans of a second and more, without a pause.
+#[tokio::test]
+async fn key_that_goes_on_is_warned_first_times_among_all_instances() {
+    let server = RedisServer::start(&[]).unwrap();
+    let rule =
+        "{ name: warns, key: client_ip, limit: 1/h, on_limit: [ { first: 2, action: warn }, { then: reject } ] }";
+    let store = format!("store: {{ redis: {{ deadline: 2s, nodes: [\"{}\"] }} }}", server.address());
+    let mut loaded =
+        tollgate::policy::parse(&format!("version: 1\nrules: [ {rule} ]\n{store}\n"), "policy", None).unwrap();
+    let mut changed = tollgate::Policy::clone(&loaded.policy);
+    changed.rules[0].on_limit.as_mut().unwrap().span_ns = 1_000_000_000;
+    loaded.policy = changed.check().unwrap();
+    let limiters = [0, 1].map(|_| Limiter::connect(&loaded.policy, |_| {}).unwrap());
+    until("the server is reached", || limiters.iter().all(|limiter| limiter.store().is_ready())).await;
+    let request = Request::from_peer(Some("203.0.113.9".parse().unwrap()));
+    let (begun, mut last) = (Instant::now(), Instant::now());
+    let (mut warned, mut longest_pause) = (0, Duration::ZERO);
+    while begun.elapsed() < Duration::from_millis(3_500) {
+        for limiter in &limiters {
+            warned += usize::from(limiter.decide(&request).await.action() == Action::Warn);
+            longest_pause = longest_pause.max(last.elapsed());
+            last = Instant::now();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // On a machine that stood still for a span the key has paused, and is warned again.
+    assert!(warned == 2 || longest_pause > Duration::from_millis(900), "{warned} were warned");
+    limiters[0].reset_key("warns", "203.0.113.9").await.unwrap();
+    let mut again = 0;
+    for _ in 0..5 {
+        again += usize::from(limiters[0].decide(&request).await.action() == Action::Warn);
+    }
+    assert_eq!(again, 2, "the key is as if untouched");
+}
+
 #[tokio::test]
 async fn the_share_of_an_instance_alone_is_the_limit_that_it_tells() {
     let server = RedisServer::start(&[]).unwrap();
@@ -142,8 +219,9 @@ async fn whoever_is_blocked_is_told_so_by_every_number() {
     let (one, _) = connect(&policy(&server)).await;
     let (other, _) = connect(&policy(&server)).await;
     let alice = [("user", "alice")];
-    for _ in 0..3 {
-        one.decide(&request("/login", &alice)).await;
+    // With that the other rule is used up, too: only what is wholly known is remembered.
+    for path in ["/", "/login", "/login", "/login"] {
+        one.decide(&request(path, &alice)).await;
     }
     let mut sources = Vec::new();
     for limiter in [&one, &other, &other] {
@@ -152,7 +230,9 @@ async fn whoever_is_blocked_is_told_so_by_every_number() {
         assert_eq!((verdict.action(), verdict.rule()), (Action::Block, Some("login")));
         assert_eq!((decision.limit, decision.remaining), (1, 0));
         assert_eq!(verdict.retry_after(), decision.retry_after().map(Duration::from_nanos));
-        assert!(verdict.retry_after().unwrap() > Duration::from_secs(890));
+        // The limit stands longer than the block.
+        assert!(verdict.retry_after().unwrap() > Duration::from_secs(3500));
+        assert_eq!(verdict.states().len(), 2);
         assert!(Some(decision.reset_after) >= decision.retry_after());
         sources.push(verdict.source());
     }

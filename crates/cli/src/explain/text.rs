@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tollgate::policy::promise::{algorithm_words, limit_words};
+use tollgate::policy::promise::{algorithm_words, limit_words, most_words};
 use tollgate::policy::{Access, Application, ExplainedRule, Explanation, GrantSource, Plan, RuleOutcome};
 
 use crate::colours::Colours;
@@ -47,7 +47,7 @@ fn push_rule(page: &mut String, plan: &Plan, rule: &ExplainedRule) {
         RuleOutcome::Applies(application) => {
             let is_shadow = plan.rules().get(rule.rule as usize).is_some_and(|rule| rule.shadow);
             let shadow = if is_shadow { ", as a shadow: it refuses nobody" } else { "" };
-            push_block(page, &format!("{} applies{shadow}", rule.name), &applied(plan, application));
+            push_block(page, &format!("{} applies{shadow}", rule.name), &applied(plan, application, is_shadow));
         }
         RuleOutcome::NotApplied { reason } => {
             push_block(page, &format!("{} does not apply", rule.name), &[("because", reason.clone())]);
@@ -55,7 +55,7 @@ fn push_rule(page: &mut String, plan: &Plan, rule: &ExplainedRule) {
     }
 }
 
-fn applied(plan: &Plan, application: &Application) -> Vec<(&'static str, String)> {
+fn applied(plan: &Plan, application: &Application, is_shadow: bool) -> Vec<(&'static str, String)> {
     let key = if application.key.is_empty() { "everybody together" } else { &application.key };
     let mut told = vec![("key", key.to_owned())];
     let whose = match &application.grant {
@@ -67,10 +67,10 @@ fn applied(plan: &Plan, application: &Application) -> Vec<(&'static str, String)
         told.push(("limit", format!("unlimited{whose}")));
     }
     let quotas = application.quotas.iter().filter_map(|at| plan.quotas().get(*at as usize));
-    told.extend(quotas.map(|planned| {
-        let quota = &planned.quota;
-        ("limit", format!("{}, {}{whose}", limit_words(quota), algorithm_words(quota)))
-    }));
+    for quota in quotas.map(|planned| &planned.quota) {
+        told.push(("limit", format!("{}, {}{whose}", limit_words(quota), algorithm_words(quota))));
+        told.extend(most_words(quota).filter(|_| !is_shadow).map(|most| ("passes", most)));
+    }
     told.push(("cost", application.cost.to_string()));
     told
 }

@@ -9,7 +9,7 @@ use super::identity_names::identity_of;
 pub(super) struct Configuration {
     pub(super) domain: String,
     pub(super) descriptors: Vec<Descriptor>,
-    /// How much of it is about metrics only.
+    /// How much of it decides nothing: it is about metrics, metadata or the name of a descriptor.
     pub(super) ignored: usize,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Descriptor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Exact(String),
-    /// Everything that begins so, with the star at the end.
+    /// Everything that is so, where each star stands for anything.
     Wildcard(String),
     Any,
 }
@@ -39,6 +39,8 @@ pub(super) enum Value {
 pub(super) struct Limit {
     /// As a policy writes it; `None` is unlimited.
     pub(super) rate: Option<String>,
+    /// It is 0 there: nothing passes.
+    pub(super) is_zero: bool,
     pub(super) name: Option<String>,
     pub(super) replaces: Vec<String>,
 }
@@ -59,12 +61,16 @@ const MAX_DEPTH: usize = 16;
 impl Configuration {
     pub(super) fn read(text: &str, file: &str, domains: &[&str]) -> Result<Configuration, Report> {
         let document = Document::parse(text, file)?;
-        let mut reader = Reader { mistakes: Vec::new(), ignored: 0 };
+        let mut reader = Reader { mistakes: Vec::new(), ignored: 0, keys: Vec::new() };
         let (mut domain, mut descriptors) = (None, Vec::new());
         for (name, place, value) in reader.members(document.root(), "a map with `domain` and `descriptors`") {
             match name {
                 "domain" => domain = reader.text(value, "a domain"),
                 "descriptors" => descriptors = reader.descriptors(value, &[]),
+                "apiVersion" | "kind" => {
+                    let message = "this is an object of Kubernetes, not a configuration".to_owned();
+                    reader.wrong(place, message, "import the text that stands under a name in its `data`");
+                }
                 _ => reader.unknown(name, place, "domain, descriptors"),
             }
             if let ("domain", Some(known)) = (name, domain.as_deref().filter(|known| domains.contains(known))) {
@@ -88,6 +94,8 @@ impl Configuration {
 struct Reader {
     mistakes: Vec<Mistake>,
     ignored: usize,
+    /// The keys so far, each once.
+    keys: Vec<String>,
 }
 
 /// The names of entries as they are sent, and the same sorted.
@@ -118,8 +126,8 @@ impl Reader {
     }
 
     fn descriptor(&mut self, value: DocumentValue<'_>, above: &[&str]) -> Option<Descriptor> {
-        const KNOWN: &str =
-            "key, value, rate_limit, descriptors, shadow_mode, share_threshold, detailed_metric, value_to_metric";
+        const KNOWN: &str = "key, value, rate_limit, descriptors, shadow_mode, share_threshold, detailed_metric, \
+                             value_to_metric, metadata, name";
         let mut read = Descriptor {
             key: String::new(),
             value: Value::Any,
@@ -142,12 +150,14 @@ impl Reader {
         for (name, place, member) in members {
             match name {
                 "key" => {}
-                "value" => read.value = self.value(member),
+                "value" => read.value = Reader::value(member),
                 "rate_limit" => read.limit = self.limit(member),
                 "descriptors" => nested = self.descriptors(member, &path),
                 "shadow_mode" => read.shadow = self.bool(member),
                 "share_threshold" => read.shared = self.bool(member),
                 "detailed_metric" | "value_to_metric" => self.ignored += usize::from(self.bool(member)),
+                // There a name counts only in a rate_limit; metadata are passed on to the gateway.
+                "name" | "metadata" => self.ignored += 1,
                 "quota_mode" => {
                     let message = "`quota_mode` has no counterpart in a policy".to_owned();
                     self.wrong(place, message, "`shadow_mode` counts and never refuses");
@@ -164,33 +174,36 @@ impl Reader {
             let message = format!("an entry of the name `{key}` cannot be an identity of a policy");
             self.wrong(place, message, "let the gateway send it under another descriptor_key");
         }
+        let is_same = |known: &&String| known.eq_ignore_ascii_case(key);
+        match self.keys.iter().find(is_same) {
+            Some(known) if known != key => {
+                let message =
+                    format!("the key `{key}` is `{known}` but for its case, which a policy does not tell apart");
+                self.wrong(place, message, "let the gateway send one of them under another descriptor_key");
+            }
+            Some(_) => {}
+            None => self.keys.push(key.to_owned()),
+        }
         if above.contains(&key) {
             let message = format!("the key `{key}` is nested in itself, and a policy could not tell the two apart");
             self.wrong(place, message, "let the gateway send one of them under another descriptor_key");
         }
     }
 
-    fn value(&mut self, value: DocumentValue<'_>) -> Value {
+    fn value(value: DocumentValue<'_>) -> Value {
         // An empty value is as good as none there, too.
         let Some(text) = value.text().filter(|text| !text.is_empty()) else { return Value::Any };
-        match text.strip_suffix('*') {
-            Some(prefix) if !prefix.contains('*') => Value::Wildcard(text.to_owned()),
-            None if !text.contains('*') => Value::Exact(text.to_owned()),
-            _ => {
-                let message = "only a star at the end stands for anything there, and every star does here".to_owned();
-                self.wrong(value.place(), message, "");
-                Value::Any
-            }
-        }
+        if text.contains('*') { Value::Wildcard(text.to_owned()) } else { Value::Exact(text.to_owned()) }
     }
 
     fn limit(&mut self, value: DocumentValue<'_>) -> Option<Limit> {
-        const KNOWN: &str = "unit, requests_per_unit, unlimited, name, replaces";
-        let mut limit = Limit { rate: None, name: None, replaces: Vec::new() };
-        let (mut unit, mut count, mut unlimited) = (None, None, false);
+        const KNOWN: &str = "unit, unit_multiplier, requests_per_unit, unlimited, name, replaces";
+        let mut limit = Limit { rate: None, is_zero: false, name: None, replaces: Vec::new() };
+        let (mut unit, mut multiplier, mut count, mut unlimited) = (None, 1, None, false);
         for (name, place, member) in self.members(value, "a rate_limit, which is a map with `unit`") {
             match name {
                 "unit" => unit = Some(member),
+                "unit_multiplier" => multiplier = self.number(member, 1)?,
                 "requests_per_unit" => count = Some(member),
                 "unlimited" => unlimited = self.bool(member),
                 "name" => limit.name = self.text(member, "a name"),
@@ -211,20 +224,20 @@ impl Reader {
             self.wrong(place, "expected a `unit`: second, minute, hour, day, week, month or year".to_owned(), "");
             return None;
         };
-        let amount = count.and_then(DocumentValue::text).map_or(Ok(0), str::parse::<u32>);
-        match amount {
-            Ok(amount @ 1..) => limit.rate = Some(format!("{amount}/{unit}")),
-            Ok(0) => {
-                let place = count.map_or(value.place(), DocumentValue::place);
-                let message = "a limit of 0 refuses everybody, which no rule of a policy does".to_owned();
-                self.wrong(place, message, "turn them away in the gateway, or with `deny` in the policy");
-            }
-            Err(_) => {
-                let place = count.map_or(value.place(), DocumentValue::place);
-                self.wrong(place, format!("expected a whole number from 1 to {}", u32::MAX), "");
-            }
-        }
+        // Without a number it is 0 there.
+        let amount = count.map_or(Some(0), |count| self.number(count, 0))?;
+        let period = if multiplier == 1 { format!("/{unit}") } else { format!(" per {multiplier} {unit}") };
+        limit.is_zero = amount == 0;
+        limit.rate = Some(format!("{}{period}", amount.max(1)));
         Some(limit)
+    }
+
+    fn number(&mut self, value: DocumentValue<'_>, least: u32) -> Option<u32> {
+        let number = value.text().and_then(|text| text.parse().ok()).filter(|number| *number >= least);
+        if number.is_none() {
+            self.wrong(value.place(), format!("expected a whole number from {least} to {}", u32::MAX), "");
+        }
+        number
     }
 
     fn replaces(&mut self, value: DocumentValue<'_>) -> Vec<String> {

@@ -33,11 +33,11 @@ pub(super) fn identity_of(entry: &str) -> Option<Identity> {
         return Some(Identity::Given(entry.to_owned()));
     }
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    // Header names have no case, so what is written in both would not be told apart.
-    let is_header =
-        !entry.is_empty() && entry.chars().all(is_token) && !entry.contains(|c: char| c.is_ascii_uppercase());
+    let is_header = !entry.is_empty() && entry.chars().all(is_token);
+    // Header names have no case. Keys that differ by it only were refused when they were read.
+    let entry = entry.to_ascii_lowercase();
     let name = PREFIX.to_owned() + &entry.chars().map(readable).collect::<String>();
-    (is_header && name.len() <= MAX_NAME).then(|| Identity::Header { name, entry: entry.to_owned() })
+    (is_header && name.len() <= MAX_NAME).then_some(Identity::Header { name, entry })
 }
 
 /// No entry that is its own identity begins so.

@@ -55,7 +55,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
     let ignored: usize = configurations.iter().map(|configuration| configuration.ignored).sum();
     if ignored > 0 {
         let times = if ignored == 1 { "once".to_owned() } else { format!("{ignored} times") };
-        say(format_args!("left out what is only about metrics, {times}"));
+        say(format_args!("left out what decides nothing (metrics, metadata, names of descriptors), {times}"));
     }
     if checked.policy.rules.is_empty() {
         say("no descriptor has a rate_limit, so that there are no rules");

@@ -6,6 +6,8 @@
 //! only at the end of the walk. Here every rule asks for exactly the entries of
 //! its walk, and for none of the values that would have led elsewhere.
 
+use tollgate::policy::model::TextPattern;
+
 use super::configuration::{Configuration, Descriptor, Limit, Value};
 use super::identity_names::{Identity, identity_of};
 use super::rule_names::RuleNames;
@@ -18,6 +20,8 @@ pub(super) struct ImportedRule {
     pub(super) asked: Vec<Asked>,
     /// As a policy writes it; `None` is unlimited.
     pub(super) rate: Option<String>,
+    /// Nothing passes.
+    pub(super) is_zero: bool,
     pub(super) shadow: bool,
     pub(super) replaces: Vec<String>,
 }
@@ -49,6 +53,7 @@ pub(super) fn rules(configurations: &[Configuration]) -> Vec<ImportedRule> {
             domain: domain.clone(),
             asked: asked.clone(),
             rate: limit.rate.clone(),
+            is_zero: limit.is_zero,
             shadow: *shadow,
             replaces: limit.replaces.iter().flat_map(called).filter(|other| other != name).collect(),
         }));
@@ -89,13 +94,11 @@ fn elsewhere(descriptors: &[Descriptor], at: usize) -> Vec<String> {
     same_key
         .filter_map(|(other_at, other)| match (&own.value, &other.value) {
             (Value::Any, Value::Exact(value) | Value::Wildcard(value)) => Some(value.clone()),
-            (Value::Wildcard(own), Value::Exact(value)) => value.starts_with(prefix(own)).then(|| value.clone()),
+            (Value::Wildcard(own), Value::Exact(value)) => {
+                TextPattern(own.clone()).matches(value.as_bytes()).then(|| value.clone())
+            }
             (Value::Wildcard(_), Value::Wildcard(value)) => (other_at < at).then(|| value.clone()),
             _ => None,
         })
         .collect()
-}
-
-fn prefix(wildcard: &str) -> &str {
-    wildcard.strip_suffix('*').unwrap_or(wildcard)
 }

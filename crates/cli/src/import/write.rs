@@ -41,6 +41,10 @@ fn push_rule(text: &mut String, rule: &ImportedRule) {
         Some(rate) => lines.extend([format!("limit: {rate}"), "algorithm: fixed-window".to_owned()]),
         None => lines.push("unlimited: true".to_owned()),
     }
+    if rule.is_zero {
+        // No rule has a limit of 0. One whose every request costs more than the limit holds refuses them all.
+        lines.push("cost: { method: { NONE: 1 }, default: 2 } # a limit of 0: nothing passes".to_owned());
+    }
     if rule.shadow {
         lines.push("shadow: true".to_owned());
     }

@@ -9,6 +9,9 @@ use super::warnings;
 use crate::policy_file;
 use crate::talk::{say, say_as};
 
+/// How many counts that do not go on are listed after a reload.
+const MOST_CHANGES_TOLD: usize = 20;
+
 /// A policy that is read again when its file changes, or when an operator says so.
 pub(super) struct WatchedPolicy {
     engine: Arc<Engine>,
@@ -69,6 +72,12 @@ impl WatchedPolicy {
             .reload(&loaded.policy)
             .map_err(|error| format!("{name} was not put in force, and the old policy still holds: {error}"))?;
         let mut message = format!("{name} was read again and is in force");
+        for change in reload.counter_changes.iter().take(MOST_CHANGES_TOLD) {
+            message += &format!("\ncounters: {change}");
+        }
+        if let more @ 1.. = reload.counter_changes.len().saturating_sub(MOST_CHANGES_TOLD) {
+            message += &format!("\nand {more} more counts that do not go on: `tollgate validate --against` lists all");
+        }
         if reload.store_stays {
             message += &format!("\n{name} describes its store in another way: that holds from the next start");
         }

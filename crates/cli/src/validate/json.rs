@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tollgate::policy::promise::promises;
-use tollgate::policy::{Diagnostic, Loaded, Report};
+use tollgate::policy::{CounterChange, Diagnostic, Loaded, Report};
 use tollgate_server::PromiseBody;
 
 #[derive(Serialize)]
@@ -14,6 +14,9 @@ pub(super) struct Body {
     omitted: usize,
     warnings: Vec<Message>,
     rules: Vec<PromiseBody>,
+    /// What does not go on where this policy takes the place of another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counter_changes: Option<Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -28,7 +31,7 @@ struct Message {
     source_line: String,
 }
 
-pub(super) fn valid(file: String, loaded: &Loaded) -> Body {
+pub(super) fn valid(file: String, loaded: &Loaded, changes: Option<&[CounterChange]>) -> Body {
     Body {
         file,
         valid: true,
@@ -36,6 +39,7 @@ pub(super) fn valid(file: String, loaded: &Loaded) -> Body {
         omitted: 0,
         warnings: loaded.warnings.iter().map(Message::from).collect(),
         rules: promises(&loaded.policy).iter().map(PromiseBody::from).collect(),
+        counter_changes: changes.map(|changes| changes.iter().map(ToString::to_string).collect()),
     }
 }
 
@@ -47,6 +51,7 @@ pub(super) fn invalid(file: String, report: &Report) -> Body {
         omitted: report.omitted,
         warnings: report.warnings.iter().map(Message::from).collect(),
         rules: Vec::new(),
+        counter_changes: None,
     }
 }
 

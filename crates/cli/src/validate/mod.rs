@@ -1,10 +1,10 @@
 mod json;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tollgate::policy::promise::{Promise, promises};
-use tollgate::policy::{LoadError, Loaded};
+use tollgate::policy::promise::{ANY_SPAN, Promise, promises};
+use tollgate::policy::{CounterChange, LoadError, Loaded, Plan, counter_changes};
 
 use crate::colours::Colours;
 use crate::exit::Exit;
@@ -17,7 +17,7 @@ use crate::{answer, policy_file};
 ///
 /// The figures are the most that can pass for one key in any span of that
 /// length, with nothing given back, as long as the store has room for every
-/// key in use. What is wrong is told on stderr with its place in the file.
+/// key in use. A span includes its first instant and not its last. What is wrong is told on stderr with its place in the file.
 #[derive(Debug, Args)]
 #[command(after_long_help = JSON_HELP)]
 pub(crate) struct ValidateArguments {
@@ -31,11 +31,15 @@ pub(crate) struct ValidateArguments {
     /// Take warnings for errors: exit with 1 if there are any
     #[arg(long)]
     strict: bool,
+
+    /// The policy in force before: say which counts do not go on when this one takes its place
+    #[arg(long, value_name = "OLD")]
+    against: Option<PathBuf>,
 }
 
 const JSON_HELP: &str = "\
-Exit codes: 0 it is valid; 1 it is not, or has warnings with --strict; 3 it
-cannot be read.
+Exit codes: 0 it is valid; 1 it is not, or has warnings with --strict, or OLD is
+not valid; 3 one of them cannot be read.
 
 The members of the JSON, which is written for an invalid policy too:
   file, valid, omitted (how many more errors there are than are told)
@@ -49,9 +53,15 @@ The members of the JSON, which is written for an invalid policy too:
                          unlimited; limits[], which all hold at once
   limits[]               limit; algorithm; period_ms; most_in_period and
                          most_in_second {charged, warned}; queue {places,
-                         longest_wait_ms}; at_once {permits, lease_ms};
-                         longest_refusal_ms; while_store_fails (what each
-                         instance grants on its own: the same members)";
+                         longest_wait_ms, unheld_in_period and unheld_in_second
+                         (over RESP and Envoy, where no answer is held back)};
+                         at_once {permits, warned (beyond them), lease_ms};
+                         longest_refusal_ms (at refusal_cost, the largest that
+                         can pass); never_above (what costs more never passes);
+                         while_store_fails (what each instance grants on its
+                         own: the same members)
+  counter_changes[]      with --against only: strings, each of which says
+                         whose counts start from zero or are not used any more";
 
 pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Failure> {
     let read = policy_file::read(&arguments.file);
@@ -63,10 +73,22 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Failure> {
         }
         (Err(error), _) => return Err(policy_file::unread(&error)),
     };
-    policy_file::compile(&arguments.file, &loaded)?;
+    let plan = policy_file::compile(&arguments.file, &loaded)?;
+    let changes = match &arguments.against {
+        Some(before) => Some(counter_changes(&compiled(before)?, &plan)),
+        None => None,
+    };
     match arguments.format {
-        Format::Text => tell(arguments, &loaded)?,
-        Format::Json => answer::print_json(&json::valid(policy_file::name_of(&arguments.file), &loaded))?,
+        Format::Text => {
+            tell(arguments, &loaded)?;
+            if let (Some(before), Some(changes)) = (&arguments.against, &changes) {
+                tell_changes(before, changes)?;
+            }
+        }
+        Format::Json => {
+            let valid = json::valid(policy_file::name_of(&arguments.file), &loaded, changes.as_deref());
+            answer::print_json(&valid)?;
+        }
     }
     if arguments.strict && !loaded.warnings.is_empty() {
         let what = format!("{}, and --strict takes them for errors", count(loaded.warnings.len(), "warning"));
@@ -78,7 +100,9 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Failure> {
 fn tell(arguments: &ValidateArguments, loaded: &Loaded) -> Result<(), Failure> {
     let blocks: Vec<String> = promises(&loaded.policy).iter().map(block).collect();
     if !blocks.is_empty() {
-        answer::print(&format!("{}\n", blocks.join("\n\n")))?;
+        let text = blocks.join("\n\n");
+        let spans = if text.contains("in any ") { format!("\n\n{ANY_SPAN}") } else { String::new() };
+        answer::print(&format!("{text}{spans}\n"))?;
     }
     warn(&loaded.warnings);
     let (rules, warnings) = (count(blocks.len(), "rule"), count(loaded.warnings.len(), "warning"));
@@ -87,6 +111,19 @@ fn tell(arguments: &ValidateArguments, loaded: &Loaded) -> Result<(), Failure> {
         say(format_args!("`tollgate message {}` says more about the first of them", warning.code));
     }
     Ok(())
+}
+
+/// The policy that holds before.
+fn compiled(file: &Path) -> Result<Plan, Failure> {
+    let loaded = policy_file::read(file).map_err(|error| policy_file::unread(&error))?;
+    policy_file::compile(file, &loaded)
+}
+
+fn tell_changes(before: &Path, changes: &[CounterChange]) -> Result<(), Failure> {
+    let before = policy_file::name_of(before);
+    let but_these = if changes.is_empty() { "" } else { " but these" };
+    let lines: String = changes.iter().map(|change| format!("  {change}\n")).collect();
+    answer::print(&format!("\nreplacing {before}, all counts go on{but_these}\n{lines}"))
 }
 
 fn block(promise: &Promise) -> String {

@@ -68,6 +68,114 @@ descriptors:
     assert_eq!((passing("/"), passing("//"), passing("/api")), (1, 1, 1), "values are not normalised");
 }
 
+/// As the documents of Istio write it, with the names that a gateway sends there.
+#[test]
+fn keys_in_capitals_are_imported() {
+    let imported = Imported::from(
+        "domain: ratelimit
+descriptors:
+  - key: PATH
+    value: \"/productpage\"
+    rate_limit: { unit: minute, requests_per_unit: 1 }
+  - key: PATH
+    rate_limit: { unit: minute, requests_per_unit: 4 }
+  - key: X-Org
+    descriptors:
+      - { key: userId, rate_limit: { unit: minute, requests_per_unit: 2 } }
+",
+    );
+    assert_eq!(imported.passing("ratelimit", &[("PATH", "/productpage")], 9), 1);
+    assert_eq!(imported.passing("ratelimit", &[("PATH", "/other")], 9), 4);
+    assert_eq!(imported.passing("ratelimit", &[("X-Org", "a"), ("userId", "7")], 9), 2);
+    assert_eq!(imported.passing("ratelimit", &[("X-Org", "a"), ("userId", "8")], 9), 2);
+}
+
+#[test]
+fn a_limit_of_zero_refuses_everything_and_nothing_else() {
+    let configuration = "domain: rl
+descriptors:
+  - key: foo
+    rate_limit: { unit: minute, requests_per_unit: 2 }
+    descriptors:
+      - { key: bar, rate_limit: { unit: minute, requests_per_unit: 3 } }
+      - { key: bar, value: banned, rate_limit: { unit: minute, requests_per_unit: 0 } }
+      - { key: bar, value: watched, shadow_mode: true, rate_limit: { unit: minute } }
+";
+    let imported = Imported::from(configuration);
+    let bar = |value: &'static str| [("foo", "x"), ("bar", value)];
+    assert_eq!(imported.passing("rl", &bar("banned"), 9), 0);
+    assert!(imported.call("rl", &[&bar("banned")]).overall.is_impossible(), "coming back does not help");
+    assert_eq!(imported.passing("rl", &bar("other"), 9), 3);
+    assert_eq!(imported.passing("rl", &bar("watched"), 9), 9, "a shadow refuses nobody");
+    imported.clock.advance(DAY_NS);
+    assert_eq!(imported.passing("rl", &bar("banned"), 9), 0);
+}
+
+#[test]
+fn names_and_metadata_of_descriptors_are_left_out() {
+    let configuration = "domain: edge
+descriptors:
+  - key: service
+    name: of no effect
+    metadata: { service_with_quota: { name: one }, list: [1, 2] }
+    rate_limit: { unit: hour, requests_per_unit: 2 }
+";
+    assert_eq!(Imported::from(configuration).passing("edge", &[("service", "a")], 9), 2);
+    let said = String::from_utf8(crate::importing::output(configuration).stderr).unwrap();
+    assert!(said.ends_with("names of descriptors), 2 times\n"), "{said}");
+}
+
+#[test]
+fn units_can_be_multiplied() {
+    let imported = Imported::from(
+        "domain: edge
+descriptors: [ { key: a, rate_limit: { unit: minute, unit_multiplier: 5, requests_per_unit: 3 } } ]
+",
+    );
+    let passing = || imported.passing("edge", &[("a", "1")], 9);
+    assert_eq!(passing(), 3);
+    imported.clock.advance(4 * 60 * 1_000_000_000);
+    assert_eq!(passing(), 0);
+    imported.clock.advance(60 * 1_000_000_000);
+    assert_eq!(passing(), 3);
+}
+
+#[test]
+fn values_are_taken_as_they_are() {
+    let imported = Imported::from(
+        "domain: edge
+descriptors:
+  - { key: name, value: \" a \", rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: X-Name, value: \"a \", rate_limit: { unit: hour, requests_per_unit: 2 } }
+  - { key: other, rate_limit: { unit: hour, requests_per_unit: 3 } }
+",
+    );
+    assert_eq!(imported.passing("edge", &[("name", " a ")], 9), 1);
+    assert_eq!(imported.passing("edge", &[("name", "a")], 9), 9);
+    assert_eq!(imported.passing("edge", &[("X-Name", "a ")], 9), 2);
+    assert_eq!(imported.passing("edge", &[("X-Name", "a")], 9), 9);
+    assert_eq!(
+        (imported.passing("edge", &[("other", "b")], 9), imported.passing("edge", &[("other", " b")], 9)),
+        (3, 3)
+    );
+}
+
+#[test]
+fn stars_stand_for_anything_wherever_they_are() {
+    let imported = Imported::from(
+        "domain: edge
+descriptors:
+  - { key: route, value: /api/internal, rate_limit: { unit: hour, requests_per_unit: 5 } }
+  - { key: route, value: /api*v1, share_threshold: true, rate_limit: { unit: hour, requests_per_unit: 2 } }
+  - { key: route, value: svc*ep*rpc, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: route, value: \"*\", rate_limit: { unit: hour, requests_per_unit: 4 } }
+",
+    );
+    let passing = |route: &str| imported.passing("edge", &[("route", route)], 9);
+    assert_eq!((passing("/api/a/v1"), passing("/api/b/v1"), passing("/api/v2")), (2, 0, 4));
+    assert_eq!((passing("svc1-ep2-rpc"), passing("svc-rpc"), passing("/api/internal")), (1, 4, 5));
+}
+
 #[test]
 fn unlimited_and_shadows_refuse_nobody() {
     let configuration = "domain: edge
@@ -167,7 +275,7 @@ descriptors:
 ";
     let output = crate::importing::output(configuration);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "tollgate: left out what is only about metrics, once\n");
+    assert_eq!(said, "tollgate: left out what decides nothing (metrics, metadata, names of descriptors), once\n");
     let policy = String::from_utf8(output.stdout).unwrap();
     let loaded = tollgate::policy::parse(&policy, "imported", None).unwrap();
     assert!(!loaded.warnings.iter().any(|warning| warning.code == "unlimited-for-all"), "{policy}");

@@ -30,14 +30,25 @@ fn mistakes_have_a_line_and_a_column() {
             "stdin:2:46: error: expected a `unit`",
         ),
         (
-            "domain: a\ndescriptors: [ { key: x, rate_limit: { unit: day, requests_per_unit: 0 } } ]\n",
-            "stdin:2:70: error: a limit of 0 refuses everybody",
+            "domain: a\ndescriptors: [ { key: x, rate_limit: { unit: day, requests_per_unit: -1 } } ]\n",
+            "stdin:2:70: error: expected a whole number from 0 to 4294967295",
+        ),
+        (
+            "domain: a\ndescriptors: [ { key: x, rate_limit: { unit: day, unit_multiplier: 0 } } ]\n",
+            "stdin:2:68: error: expected a whole number from 1 to 4294967295",
         ),
         (
             "domain: a\ndescriptors: [ { key: x, rate_limit: { unit: day, unlimited: true } } ]\n",
             "stdin:2:46: error: what is unlimited has no unit",
         ),
-        ("domain: a\ndescriptors: [ { key: x, value: a*b } ]\n", "stdin:2:33: error: only a star at the end"),
+        (
+            "domain: a\ndescriptors: [ { key: PATH }, { key: path } ]\n",
+            "stdin:2:38: error: the key `path` is `PATH` but for its case",
+        ),
+        (
+            "apiVersion: v1\nkind: ConfigMap\ndata: { config.yaml: \"domain: a\" }\n",
+            "stdin:1:1: error: this is an object of Kubernetes",
+        ),
         ("domain: a\ndescriptors: [ { key: \":path\" } ]\n", "stdin:2:23: error: an entry of the name `:path`"),
         ("domain: a\ndescriptors: [ { key: x, quota_mode: true } ]\n", "stdin:2:26: error: `quota_mode` has no"),
         (

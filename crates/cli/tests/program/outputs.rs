@@ -52,7 +52,8 @@ fn validate_tells_it_to_programs() {
             "limits": [{
                 "limit": "5/min", "algorithm": "sliding-window-log", "period_ms": 60_000,
                 "most_in_period": { "charged": 5, "warned": 2 }, "most_in_second": { "charged": 5, "warned": 2 },
-                "queue": null, "at_once": null, "longest_refusal_ms": 60_000, "while_store_fails": null,
+                "queue": null, "at_once": null, "longest_refusal_ms": 60_000, "refusal_cost": 1,
+                "never_above": null, "while_store_fails": null,
             }],
         }],
         "warned": { "first": 2, "within_ms": 600_000 },

@@ -52,6 +52,23 @@ fn run_with_stdin(arguments: &[&str], stdin: &[u8]) -> (Option<i32>, String, Str
     read(child.wait_with_output().unwrap())
 }
 
+#[test]
+fn logs_that_the_store_cannot_hold_are_refused_by_validate_and_by_serve() {
+    let scratch = Scratch::new("large-log");
+    let rule = "{ name: daily, key: client_ip, limit: 100000/day, algorithm: sliding-window-log }";
+    let policy =
+        |entries: u64| format!("version: 1\nrules: [ {rule} ]\nstore: {{ memory: {{ entries: {entries} }} }}\n");
+    let file = scratch.file("policy.yaml", policy(1_000));
+    for command in [&["validate"][..], &["serve", "--http", ":0"]] {
+        let (code, _, said) = run(&[command, &[file.as_str()]].concat());
+        assert_eq!(code, Some(1), "{command:?}: {said}");
+        let expected = "the log of one key may take 571583 bytes, and the store has 44521 for one key\n";
+        assert!(said.contains(expected) && said.contains("entries: 571584"), "{command:?}: {said}");
+    }
+    let enough = scratch.file("enough.yaml", policy(571_584));
+    assert_eq!(run(&["validate", &enough]).0, Some(0));
+}
+
 /// Every command that reads a policy file.
 const READERS: [&[&str]; 4] =
     [&["validate"], &["explain", "--ip", "203.0.113.9"], &["limits"], &["serve", "--http", ":0"]];
@@ -225,4 +242,32 @@ fn a_store_without_nodes_is_one_mistake() {
     assert_eq!(code, Some(1));
     assert_eq!(stderr.matches(": error: ").count(), 1, "{stderr}");
     assert!(stderr.contains(":2:26: error: expected at least one, found none"), "{stderr}");
+}
+
+#[test]
+fn validate_against_another_policy_says_which_counts_start_anew() {
+    let scratch = Scratch::new("against");
+    let policy = |rule: &str| format!("version: 1\nrules:\n  - {{ name: api, {rule} }}\n");
+    let old = scratch.file("old.yaml", policy("key: client_ip, limit: 10/h"));
+    for (rule, expected) in [
+        ("key: client_ip, limit: 7/min, algorithm: fixed-window", "all counts go on\n"),
+        (
+            "key: client_ip, limit: [10/h, 100/day]",
+            "all counts go on but these\n  rule `api`: the limit counted as `api/1day` is new and starts with no counts\n",
+        ),
+        (
+            "limit: 10/h",
+            "all counts go on but these\n  rule `api` starts with no counts: it has no key and had key client_ip\n",
+        ),
+    ] {
+        let new = scratch.file("new.yaml", policy(rule));
+        let (code, answer, said) = run(&["validate", &new, "--against", &old]);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(answer.ends_with(&format!("\nreplacing {old}, {expected}")), "{answer}");
+        let (_, json, _) = run(&["validate", &new, "--against", &old, "--format", "json"]);
+        let changes = serde_json::from_str::<Value>(&json).unwrap()["counter_changes"].as_array().unwrap().len();
+        assert_eq!(changes, expected.lines().count() - 1, "{json}");
+    }
+    let (code, _, said) = run(&["validate", &old, "--against", &scratch.path("none.yaml")]);
+    assert_eq!(code, Some(3), "{said}");
 }

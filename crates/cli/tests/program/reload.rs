@@ -65,6 +65,58 @@ fn sighup_puts_the_new_policy_in_force_and_keeps_counters() {
     }
 }
 
+/// Every way in which one rule can be limited; the first limit of each is 10/h.
+const WAYS: [&str; 7] = [
+    "limit: 10/h",
+    "limit: 10/h, algorithm: fixed-window",
+    "limit: [10/h, 100/day]",
+    "limit: 10/h, algorithm: sliding-window-log",
+    "limit: [10/h, 100/day], algorithm: sliding-window-counter",
+    "limit: 10/h, algorithm: sliding-window-counter",
+    "limit: 10/h, algorithm: leaky-bucket",
+];
+
+#[test]
+fn reload_with_another_algorithm_or_a_list_refills_nothing() {
+    let directory = Directory::new("families");
+    let rule = |way: &str| format!("version: 1\nrules:\n  - {{ name: per-ip, key: client_ip, {way} }}\n");
+    let file = directory.write("policy.yaml", &rule(WAYS[0]));
+    let tollgate = serve(&file);
+    let check = |tollgate: &Running| request(tollgate.http, "POST", "/v1/check", r#"{"ip":"203.0.113.9"}"#).json();
+    for _ in 0..10 {
+        assert_eq!(check(&tollgate)["allowed"], true);
+    }
+    for way in WAYS.iter().chain(&WAYS[..1]) {
+        directory.write("policy.yaml", &rule(way));
+        let reloaded = request(tollgate.admin, "POST", "/api/reload", "").json();
+        assert_eq!(reloaded["reloaded"], true, "{reloaded}");
+        let answer = check(&tollgate);
+        assert_eq!((&answer["allowed"], &answer["remaining"]), (&false.into(), &0.into()), "{way}: {answer}");
+    }
+}
+
+#[test]
+fn reload_says_which_counts_start_anew() {
+    let directory = Directory::new("anew");
+    let file = directory.write("policy.yaml", &per_ip(100));
+    let mut tollgate = serve(&file);
+    let expected = |new: &str, old: &str| {
+        [
+            format!("{file} was read again and is in force"),
+            format!("counters: rule `{new}` is new and starts with no counts"),
+            format!("counters: rule `{old}` is gone, and its counts are not used any more"),
+        ]
+    };
+    directory.write("policy.yaml", &per_ip(100).replace("per-ip", "by-address"));
+    tollgate.signal("HUP");
+    for line in expected("by-address", "per-ip") {
+        assert_eq!(tollgate.line(), format!("tollgate: {line}"));
+    }
+    directory.write("policy.yaml", &per_ip(100));
+    let reloaded = request(tollgate.admin, "POST", "/api/reload", "").json();
+    assert_eq!(reloaded["message"], expected("per-ip", "by-address").join("\n"));
+}
+
 #[test]
 fn a_change_of_the_file_is_seen() {
     let directory = Directory::new("poll");

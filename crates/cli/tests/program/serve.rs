@@ -31,6 +31,24 @@ fn it_answers_clients_of_redis() {
     assert_eq!(connection.read(&mut answer).unwrap(), 0);
 }
 
+/// Held for a moment, the service accepts nothing: its sockets' queues take what comes meanwhile. A connection for
+/// which there is no place tries again after a second.
+#[test]
+fn hundreds_of_simultaneous_connections_wait_in_the_queue_of_every_listener() {
+    let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let count = allowed.trim().parse::<usize>().unwrap().min(600);
+    let tollgate = Running::serve_with(&[]);
+    tollgate.signal("STOP");
+    for listener in [Some(tollgate.http), tollgate.grpc, tollgate.resp, Some(tollgate.admin)] {
+        let address = listener.unwrap();
+        let connected: Vec<TcpStream> =
+            (0..count).map_while(|_| TcpStream::connect_timeout(&address, Duration::from_millis(500)).ok()).collect();
+        assert_eq!(connected.len(), count, "{address}");
+    }
+    tollgate.signal("CONT");
+    assert_eq!(request(tollgate.http, "GET", "/healthz", "").body, "ok\n");
+}
+
 #[test]
 fn sigterm_answers_what_is_under_way_and_ends_well() {
     let mut tollgate = Running::serve();

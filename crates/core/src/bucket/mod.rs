@@ -27,11 +27,11 @@ pub struct Bucket {
     free: Span,
     /// Nothing is admitted above this: the burst or queue, and what may be promised ahead.
     ceiling: Span,
-    /// `X` is never above this: the ceiling, or the brim and what may be owed beyond it.
+    /// `X` is never above this: the ceiling, or all that it holds and what may be owed beyond it.
     depth: Span,
-    /// How many tokens may be owed beyond the brim, with what is promised there.
+    /// How many tokens may be owed beyond what it holds, with what is promised there.
     max_debt: u64,
-    /// `X` from which nothing remains: the ceiling of a queue, the burst of the others.
+    /// `X` from which nothing remains: all places of a queue, the burst of the others.
     brim: Span,
     /// The largest `remaining`.
     limit: u64,
@@ -101,11 +101,14 @@ impl Bucket {
         };
         let ahead = Span { ticks: quota.ahead_ns() / tick.ns(), part: 0 };
         if queues {
-            // A unit may join while its own wait is at most `ahead` and at most `size` wait already.
-            let places = bucket.times(quota.queue_size() + 1);
-            bucket.ceiling = places.min(bucket.plus(ahead, token));
-            bucket.brim = bucket.ceiling;
-            bucket.limit = bucket.tokens_wide(bucket.ceiling);
+            // A unit may join while its own wait is at most `ahead` and a place is free. The request
+            // that departs at once has a place too, until the next one can depart.
+            let longest = bucket.plus(ahead, token);
+            bucket.brim = bucket.times(quota.queue_size()).min(longest);
+            bucket.limit = bucket.tokens_wide(bucket.brim);
+            // One place more than requests may take: the shape that shared values have always been
+            // written under, so that programs which gave that place away read and write the same ones.
+            bucket.ceiling = bucket.times(quota.queue_size() + 1).min(longest);
         } else {
             bucket.free = bucket.times(quota.burst());
             bucket.brim = bucket.free;
@@ -138,9 +141,8 @@ impl Bucket {
             return state;
         }
         let found = writer.used(state, now);
-        let whole_tokens = |span: Span| writer.units(span).div_ceil(u128::from(writer.token_units));
-        let used = whole_tokens(found.min(writer.ceiling));
-        let owed = whole_tokens(writer.minus(found, writer.ceiling)).min(u128::from(self.max_debt));
+        let used = writer.tokens_up(found.min(writer.ceiling));
+        let owed = writer.tokens_up(writer.minus(found, writer.ceiling)).min(u128::from(self.max_debt));
         // What is promised ahead can be more tokens than any burst, so `times` would not do.
         let token_units = u128::from(self.token_units);
         let carried = used.saturating_mul(token_units).min(self.units(self.ceiling)) + owed * token_units;
@@ -148,12 +150,35 @@ impl Bucket {
         state_at(now, Span { ticks: (carried / den) as u64, part: (carried % den) as u32 })
     }
 
-    /// Whether it differs from `other` in nothing but what may be owed: then
-    /// either reads what the other wrote as it is.
+    /// Whether it differs from `other` in nothing that a state depends on, only
+    /// in what may be owed or in a queue's last place: then either reads what
+    /// the other wrote as it is.
     #[must_use]
     pub fn is_like(&self, other: &Bucket) -> bool {
         (self.token, self.den, self.queues) == (other.token, other.den, other.queues)
-            && (self.free, self.ceiling, self.limit) == (other.free, other.ceiling, other.limit)
+            && (self.free, self.ceiling) == (other.free, other.ceiling)
+    }
+
+    /// How many tokens of this bucket are used, rounded up. What is owed beyond all that it admits is not among them.
+    #[must_use]
+    pub fn used_tokens(&self, state: BucketState, now: u64) -> u64 {
+        let used = self.used(state, now).min(self.ceiling);
+        u64::try_from(self.tokens_up(used)).unwrap_or(u64::MAX)
+    }
+
+    fn tokens_up(&self, span: Span) -> u128 {
+        self.units(span).div_ceil(u128::from(self.token_units))
+    }
+
+    /// `X` up to where what has happened already is charged without owing it: it
+    /// may take a queue's last place, which no request is given.
+    fn full(&self) -> Span {
+        if self.queues { self.ceiling } else { self.brim }
+    }
+
+    /// How many tokens that is.
+    fn most_held(&self) -> u64 {
+        if self.queues { self.tokens_wide(self.ceiling) } else { self.limit }
     }
 
     /// How many whole tokens of a charge time has not refilled yet. A receipt
@@ -248,7 +273,7 @@ impl Bucket {
         let after = self.plus(used, price);
         let delay = if self.queues { used } else { self.minus(after, self.free) };
         let too_late = self.minus(delay, Span { ticks: patience, part: 0 });
-        let too_much = self.minus(after, self.ceiling);
+        let too_much = self.minus(after, if self.queues { self.brim } else { self.ceiling });
         match too_late.max(too_much).ceil() {
             0 => (self.answer(Verdict::Allowed { delay: delay.ceil() }, after), state_at(now, after)),
             wait => (self.answer(Verdict::Refused { retry_after: Some(wait) }, used), kept),
@@ -384,11 +409,12 @@ impl Algorithm for Bucket {
 
     fn force(&self, state: &mut BucketState, now: u64, cost: u64) -> u64 {
         let used = self.used(*state, now).min(self.depth);
-        let room = self.tokens(self.minus(self.brim, used));
+        let full = self.full();
+        let room = self.tokens(self.minus(full, used));
         if cost == 0 {
             return 0;
         }
-        let after = if cost <= room { self.plus(used, self.times(cost)) } else { used.max(self.brim) };
+        let after = if cost <= room { self.plus(used, self.times(cost)) } else { used.max(full) };
         *state = state_at(now, after);
         cost.saturating_sub(room)
     }
@@ -399,7 +425,7 @@ impl Algorithm for Bucket {
 
     fn give_back(&self, state: &mut BucketState, now: u64, charged: &Charged, amount: u64) {
         let used = self.used(*state, now);
-        let worth = self.times(amount.min(charged.cost).min(self.limit));
+        let worth = self.times(amount.min(charged.cost).min(self.most_held()));
         let elapsed = Span { ticks: now.saturating_sub(charged.at), part: 0 };
         // Where nothing can be promised, what lies beyond the burst is owed.
         let promises = self.ceiling > self.free;
@@ -444,5 +470,17 @@ impl Algorithm for Bucket {
 
     fn untouched_at(&self, state: &BucketState) -> u64 {
         Bucket::full_at(*state)
+    }
+
+    fn refresh(&self, state: &mut BucketState, now: u64) {
+        if self.used(*state, now) > self.depth {
+            *state = state_at(now, self.depth);
+        }
+    }
+
+    fn carried(&self, used: u64, now: u64) -> BucketState {
+        // A queue's state holds one more than the queue takes.
+        let used = used.min(self.most_held());
+        if used == 0 { BucketState::default() } else { state_at(now, self.times(used)) }
     }
 }

@@ -16,6 +16,8 @@ pub struct BucketShape {
     pub ceiling: Span,
     /// How many tokens may be owed beyond the burst or queue, with what is promised there.
     pub max_debt: u64,
+    /// Up to where requests may use it: a queue's places, the burst of the others.
+    pub brim: Span,
     /// The largest `remaining`.
     pub limit: u64,
     /// Whether it delays what others would refuse.
@@ -26,14 +28,23 @@ impl BucketShape {
     /// Up to where a plain check lets the use grow.
     #[must_use]
     pub const fn bound(&self) -> Span {
-        if self.queues { self.ceiling } else { self.free }
+        if self.queues { self.brim } else { self.free }
     }
 
     /// How many tokens lie below the ceiling: more than any limit where much is promised ahead.
     #[must_use]
     pub fn tokens_below_ceiling(&self) -> u128 {
-        let units = |span: Span| u128::from(span.ticks) * u128::from(self.denominator) + u128::from(span.part);
-        units(self.ceiling).div_ceil(units(self.token).max(1))
+        self.units(self.ceiling).div_ceil(self.units(self.token).max(1))
+    }
+
+    /// How many whole tokens a state can hold; of a queue that can be one more than its limit.
+    #[must_use]
+    pub fn tokens_held(&self) -> u64 {
+        u64::try_from(self.units(self.ceiling) / self.units(self.token).max(1)).unwrap_or(u64::MAX)
+    }
+
+    fn units(&self, span: Span) -> u128 {
+        u128::from(span.ticks) * u128::from(self.denominator) + u128::from(span.part)
     }
 }
 
@@ -47,6 +58,7 @@ impl Bucket {
             free: self.free,
             ceiling: self.ceiling,
             max_debt: self.max_debt,
+            brim: self.brim,
             limit: self.limit,
             queues: self.queues,
         }

@@ -112,10 +112,10 @@ impl Line {
     }
 
     fn may_take(&self, slot: &BigRational, now: u64) -> bool {
-        let waiting = self.slots.iter().filter(|slot| **slot > whole(now)).count() as u64;
+        // A unit has its place until the next one can depart.
+        let taken = self.slots.iter().filter(|slot| *slot + &self.token > whole(now)).count() as u64;
         let wait = slot - whole(now);
-        let has_place = wait == whole(0) || waiting < self.places;
-        has_place && self.longest.as_ref().is_none_or(|longest| wait <= *longest)
+        taken < self.places && self.longest.as_ref().is_none_or(|longest| wait <= *longest)
     }
 
     /// Whether so many units can all join now; the slot of the first.

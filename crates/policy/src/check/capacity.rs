@@ -10,10 +10,10 @@ pub(super) fn of_grant(grant: &Grant) -> Option<u64> {
     quotas(grant).iter().map(of_quota).min()
 }
 
-fn of_quota(quota: &Quota) -> u64 {
+pub(crate) fn of_quota(quota: &Quota) -> u64 {
     match quota.kind() {
         AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => quota.burst(),
-        AlgorithmKind::LeakyQueue => (quota.queue_size() + 1).min(served_within_wait(quota).saturating_add(1)),
+        AlgorithmKind::LeakyQueue => quota.queue_size().min(served_within_wait(quota).saturating_add(1)),
         _ => quota.amount(),
     }
 }

@@ -58,6 +58,7 @@ codes! {
         JWT_NOT_BUILT = "jwt-not-built",
         OVERRIDE_PARTS = "override-parts",
         COST_NEVER_FITS = "cost-never-fits",
+        TOO_LARGE_FOR_STORE = "too-large-for-store",
         EQUAL_PERIODS = "equal-periods",
         BAD_TEXT = "bad-text",
         BAD_HEADER_NAME = "bad-header-name",

@@ -5,7 +5,7 @@
 //! the file would name it.
 
 mod access;
-mod capacity;
+pub(crate) mod capacity;
 pub(crate) mod codes;
 mod cost;
 mod grants;
@@ -16,6 +16,7 @@ mod overlap;
 pub(crate) mod periods;
 mod problems;
 mod rules;
+mod state_size;
 mod store;
 mod syntax;
 mod warnings;
@@ -35,6 +36,7 @@ pub(crate) fn errors(policy: &Policy) -> Vec<Problem> {
     access::check(policy, &names, &mut problems);
     rules::check(policy, &names, &mut problems);
     store::check(policy, &mut problems);
+    state_size::check(policy, &mut problems);
     problems.into_list()
 }
 

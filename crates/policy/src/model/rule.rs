@@ -84,7 +84,8 @@ pub struct Override {
 pub struct Cost {
     /// Where the cost comes from.
     pub source: CostSource,
-    /// The most that a cost taken from a request counts; the least is 1.
+    /// The most that a cost taken from a request counts; the least is 1. [`MAX_AMOUNT`](tollgate_core::MAX_AMOUNT),
+    /// the default, is no maximum: a larger cost is above every limit and refused for good.
     pub max: u64,
     /// The response header that tells the true cost afterwards.
     pub settled_by: Option<String>,

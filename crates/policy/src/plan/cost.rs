@@ -1,5 +1,7 @@
 //! What a request costs under a rule.
 
+use tollgate_core::MAX_AMOUNT;
+
 use super::identity::{Identities, IdentityId, Look};
 use crate::model::{Cost, CostSource};
 
@@ -14,7 +16,9 @@ pub(super) enum PlannedCost {
 
 impl PlannedCost {
     pub(super) fn compile(cost: &Cost, identities: &mut Identities) -> PlannedCost {
-        let max = cost.max.max(1);
+        // A maximum of the largest amount is none. As a clamp it would make a cost above every limit
+        // one that fits the largest.
+        let max = if cost.max >= MAX_AMOUNT { u64::MAX } else { cost.max.max(1) };
         match &cost.source {
             CostSource::OfTheRequest => PlannedCost::OfTheRequest { max },
             CostSource::Fixed(cost) | CostSource::Estimate(cost) => PlannedCost::Fixed(*cost),
@@ -28,7 +32,8 @@ impl PlannedCost {
         }
     }
 
-    /// What the policy says is taken as it is, what a request says only between 1 and the rule's maximum.
+    /// What the policy says is taken as it is, what a request says only between 1 and the rule's
+    /// maximum. Without a maximum, a cost above 10^12 is above every limit and refused for good.
     #[inline]
     pub(super) fn of(&self, look: &mut Look<'_>) -> u64 {
         // Somebody who only asks is charged nothing, whatever a rule says.
@@ -51,7 +56,7 @@ impl PlannedCost {
     }
 }
 
-/// Digits only. More than can be counted is as much as can be counted.
+/// Digits only. A number beyond 64 bits is the largest of 64 bits, which is above every limit.
 fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;

@@ -40,7 +40,7 @@ pub struct PlannedRule {
 pub struct PlannedQuota {
     /// The rule's position.
     pub rule: u32,
-    /// The rule's name; with the period behind it where a grant has several quotas.
+    /// The rule's name; with the period behind it for all but the first quota of a grant.
     pub scope: String,
     /// How much.
     pub quota: Quota,

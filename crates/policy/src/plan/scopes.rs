@@ -26,11 +26,15 @@ impl Scopes {
     }
 
     /// The positions of a grant's quotas; none if it is unlimited.
+    ///
+    /// The first quota counts under the rule's own name and the others under
+    /// their period, so that a limit which becomes a list, or a list which
+    /// becomes a limit, goes on where it was.
     pub(super) fn add(&mut self, rule: u32, name: &str, grant: &Grant) -> Vec<u32> {
         let Grant::Limited(quotas) = grant else { return Vec::new() };
         let mut taken: Vec<String> = Vec::new();
-        for quota in quotas {
-            let wanted = if quotas.len() == 1 { name.to_owned() } else { format!("{name}/{}", shape(quota)) };
+        for (at, quota) in quotas.iter().enumerate() {
+            let wanted = if at == 0 { name.to_owned() } else { format!("{name}/{}", shape(quota)) };
             let scope = self.free(rule, wanted, &taken);
             self.owners.insert(scope.clone(), rule);
             taken.push(scope);
@@ -79,12 +83,12 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_the_rule_or_the_rule_and_the_period() {
+    fn first_quota_counts_under_the_rule_and_the_others_under_their_period() {
         let mut all = Scopes::default();
         assert_eq!(all.add(0, "a", &limited(&["5/min"])), [0]);
         assert_eq!(all.add(0, "a", &Grant::Unlimited), [0; 0]);
         assert_eq!(all.add(1, "b", &limited(&["5/s", "10 per 90s", "100/h"])), [1, 2, 3]);
-        assert_eq!(scopes(&all), ["a", "b/1s", "b/90s", "b/1h"]);
+        assert_eq!(scopes(&all), ["a", "b", "b/90s", "b/1h"]);
     }
 
     #[test]
@@ -104,6 +108,6 @@ mod tests {
         let slow = Quota::fixed_window("7/min".parse().unwrap()).unwrap();
         all.add(0, "a", &Grant::Limited(vec![permits, fast, slow]));
         all.add(1, "a/1min", &limited(&["5/min"]));
-        assert_eq!(scopes(&all), ["a/concurrency", "a/1min", "a/1min#2", "a/1min#3"]);
+        assert_eq!(scopes(&all), ["a", "a/1min", "a/1min#2", "a/1min#3"]);
     }
 }

@@ -1,5 +1,6 @@
 use tollgate_core::{
     Algorithm, AlgorithmKind, Bucket, BucketState, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick, most_admitted,
+    most_admitted_unheld,
 };
 
 use super::Warned;
@@ -18,19 +19,26 @@ pub enum Bound {
     },
     /// So much leaves a queue in any span.
     Queue {
-        /// In any span as long as the quota's period.
+        /// In any span as long as the quota's period, where answers are held
+        /// back or callers wait as they are told.
         in_period: Most,
-        /// In the worst second.
+        /// In the worst second, likewise.
         in_second: Most,
-        /// So many can wait at once.
+        /// In any span as long as the quota's period, where nothing waits.
+        unheld_in_period: Most,
+        /// In the worst second, likewise.
+        unheld_in_second: Most,
+        /// So many it holds: those that wait, and the one that departed last.
         places: u64,
-        /// For so long at most.
+        /// One of them waits for so long at most.
         longest_wait_ns: u64,
     },
     /// So many at once, however many in a span.
     AtOnce {
         /// So many.
         permits: u64,
+        /// Beyond them so many that pass with a warning and hold no permit.
+        warned: Option<Warned>,
         /// One that is never released counts for so long; `None` for ever.
         lease_ns: Option<u64>,
     },
@@ -55,18 +63,22 @@ impl Most {
 }
 
 impl Bound {
-    pub(super) fn of(quota: &Quota, warned: Option<Warned>) -> Bound {
-        let most = |span_ns| {
-            let charged = most_admitted(quota, span_ns)?;
-            Some(Most { charged, warned: warned.map_or(0, |warned| most_warned(warned, span_ns)) })
-        };
-        match (quota.kind(), most(quota.period_ns()), most(S_NS)) {
-            (AlgorithmKind::LeakyQueue, Some(in_period), Some(in_second)) => {
+    pub(super) fn of(quota: &Quota, warned: Option<Warned>, largest_cost: u64) -> Bound {
+        let is_queue = quota.kind() == AlgorithmKind::LeakyQueue;
+        // What leaves a queue leaves whole, and waits for its first unit only.
+        let whole = if is_queue { largest_cost.saturating_sub(1) } else { 0 };
+        let with_warned =
+            |charged: u64, span_ns| Most { charged, warned: warned.map_or(0, |warned| most_warned(warned, span_ns)) };
+        let most = |span_ns| Some(with_warned(most_admitted(quota, span_ns)?.saturating_add(whole), span_ns));
+        let unheld = |span_ns| Some(with_warned(most_admitted_unheld(quota, span_ns)?, span_ns));
+        let period_ns = quota.period_ns();
+        match (most(period_ns), most(S_NS), unheld(period_ns), unheld(S_NS)) {
+            (Some(in_period), Some(in_second), Some(unheld_in_period), Some(unheld_in_second)) if is_queue => {
                 let (places, longest_wait_ns) = waiting(quota);
-                Bound::Queue { in_period, in_second, places, longest_wait_ns }
+                Bound::Queue { in_period, in_second, unheld_in_period, unheld_in_second, places, longest_wait_ns }
             }
-            (_, Some(in_period), Some(in_second)) => Bound::Spans { in_period, in_second },
-            _ => Bound::AtOnce { permits: quota.amount(), lease_ns: lease_ns(quota) },
+            (Some(in_period), Some(in_second), ..) => Bound::Spans { in_period, in_second },
+            _ => Bound::AtOnce { permits: quota.amount(), warned, lease_ns: lease_ns(quota) },
         }
     }
 }
@@ -78,14 +90,14 @@ fn most_warned(warned: Warned, span_ns: u64) -> u64 {
     warned.first.saturating_mul(span_ns.div_ceil(warned.within_ns.max(1)))
 }
 
-/// How many can wait, and the longest that one of them does: a queue is full
+/// How many a queue holds, and the longest that one of them waits: it is full
 /// when its places are taken, or when the next would wait too long.
 fn waiting(quota: &Quota) -> (u64, u64) {
     let look = |bucket: Bucket| bucket.look(&BucketState::default(), 0, 0).limit;
-    // One more is on its way at once.
-    let places = Bucket::new(quota, Tick::Nanosecond).map_or(0, look).saturating_sub(1);
-    let all_places_ns =
-        (u128::from(quota.queue_size()) * u128::from(quota.period_ns())).div_ceil(quota.amount().into());
+    let places = Bucket::new(quota, Tick::Nanosecond).map_or(0, look);
+    // The first of them departs at once.
+    let waiting = u128::from(quota.queue_size().saturating_sub(1));
+    let all_places_ns = (waiting * u128::from(quota.period_ns())).div_ceil(quota.amount().into());
     (places, saturated(all_places_ns).min(quota.ahead_ns()))
 }
 
@@ -99,7 +111,8 @@ fn lease_ns(quota: &Quota) -> Option<u64> {
 pub(super) fn longest_refusal_ns(quota: &Quota, cost: u64) -> Option<u64> {
     fn ask<A: Algorithm>(algorithm: &A, at_ns: u64, cost: u64) -> Option<u64> {
         let mut state = A::State::default();
-        algorithm.force(&mut state, at_ns, u64::MAX);
+        let limit = algorithm.look(&state, at_ns, 0).limit;
+        algorithm.force(&mut state, at_ns, limit);
         algorithm.look(&state, at_ns, cost).retry_after()
     }
     let at_ns = quota.period_ns();
@@ -108,7 +121,9 @@ pub(super) fn longest_refusal_ns(quota: &Quota, cost: u64) -> Option<u64> {
         AlgorithmKind::SlidingWindowCounter => ask(&SlidingCounter::new(quota, Tick::Nanosecond)?, at_ns, cost),
         AlgorithmKind::SlidingWindowLog => ask(&SlidingLog::new(quota, Tick::Nanosecond)?, at_ns, cost),
         AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
-            ask(&Bucket::new(quota, Tick::Nanosecond)?, at_ns, cost)
+            // Of one in which nothing remains, all that it costs must come back.
+            let price = Bucket::new(quota, Tick::Nanosecond)?.span_of(cost)?;
+            Some(price.ticks.saturating_add(u64::from(price.part > 0)))
         }
         AlgorithmKind::Concurrency => None,
     }

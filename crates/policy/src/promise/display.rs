@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::words::{algorithm, limit, list, number, requests, span, time};
-use super::{Blocked, Bound, Debt, GrantPromise, LimitPromise, Most, Promise, Share, Unit, Whose};
+use super::words::{algorithm, beyond_limit, limit, list, number, requests, span, time};
+use super::{Blocked, Bound, Debt, GrantPromise, LimitPromise, Most, Promise, Share, Unit, Warned, Whose};
 use crate::model::OnFailure;
 
 const S_NS: u64 = 1_000_000_000;
@@ -80,8 +80,14 @@ impl Promise {
 
     fn write_figures(&self, f: &mut fmt::Formatter<'_>, promised: &LimitPromise) -> fmt::Result {
         write!(f, "\n    {}", self.bound(&promised.bound, promised.quota.period_ns()))?;
-        if let Some(longest_ns) = promised.longest_refusal_ns {
-            write!(f, "\n    a refusal lasts at most {}", time(longest_ns))?;
+        if let Some(why) = beyond_limit(&promised.quota) {
+            write!(f, "\n    {why}")?;
+        }
+        if let Some(refusal) = self.refusal(promised.longest_refusal_ns, promised.refusal_cost) {
+            write!(f, "\n    {refusal}")?;
+        }
+        if let Some(largest) = promised.never_above {
+            write!(f, "\n    a request that costs more than {} never passes", number(largest))?;
         }
         if let Some(debt) = promised.debt {
             write!(f, "\n    {}", owed(debt, promised.quota.period_ns()))?;
@@ -97,18 +103,22 @@ impl Promise {
             Bound::Spans { in_period, in_second } => {
                 format!("at most {}", self.in_spans(in_period, period_ns, in_second))
             }
-            Bound::Queue { in_period, in_second, places, longest_wait_ns } => format!(
-                "at most {} leave the queue; {} can wait, for at most {}",
-                self.in_spans(in_period, period_ns, in_second),
-                number(places),
-                time(longest_wait_ns)
-            ),
-            Bound::AtOnce { permits, lease_ns } => {
+            Bound::Queue { in_period, in_second, unheld_in_period, unheld_in_second, places, longest_wait_ns } => {
+                format!(
+                    "at most {} leave the queue ({} over RESP and Envoy, where no answer is held back); \
+                 it holds {}, and the wait is at most {}",
+                    self.in_spans(in_period, period_ns, in_second),
+                    self.in_spans(unheld_in_period, period_ns, unheld_in_second),
+                    number(places),
+                    time(longest_wait_ns)
+                )
+            }
+            Bound::AtOnce { permits, warned, lease_ns } => {
                 let held = match lease_ns {
                     Some(lease_ns) => format!("one that is never released counts for {}", time(lease_ns)),
                     None => "one that is never released counts for ever".to_owned(),
                 };
-                format!("at most {} at once; {held}", requests(permits))
+                format!("at most {}; {held}", at_once(permits, warned))
             }
         }
     }
@@ -140,7 +150,15 @@ impl Promise {
 
     fn share(&self, share: &Share) -> String {
         let bound = self.bound(&share.bound, share.quota.period_ns());
-        format!("while the store fails: {}, {bound}", limit(&share.quota))
+        let refusal = self.refusal(share.longest_refusal_ns, share.refusal_cost);
+        let refusal = refusal.map_or_else(String::new, |refusal| format!("; {refusal}"));
+        format!("while the store fails: {}, {bound}{refusal}", limit(&share.quota))
+    }
+
+    /// `a refusal lasts at most 30s, at a cost of 5`
+    fn refusal(&self, longest_ns: Option<u64>, cost: u64) -> Option<String> {
+        let longest = format!("a refusal lasts at most {}", time(longest_ns?));
+        Some(if self.says_cost { format!("{longest}, at a cost of {}", number(cost)) } else { longest })
     }
 
     /// Whether nobody gets anything else, so that nobody needs to be named.
@@ -173,4 +191,13 @@ impl Promise {
         let parts = self.key.iter().zip(patterns).map(|(identity, pattern)| format!("{identity} {pattern}"));
         list(&parts.collect::<Vec<_>>())
     }
+}
+
+/// `3 requests at once`, and how many of them hold no permit.
+fn at_once(permits: u64, warned: Option<Warned>) -> String {
+    let Some(Warned { first, within_ns }) = warned else { return format!("{} at once", requests(permits)) };
+    let (total, first, within) = (requests(permits.saturating_add(first)), number(first), time(within_ns));
+    format!(
+        "{total} at once, {first} of them with a warning, if what is warned ends within {within}: it holds no permit"
+    )
 }

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use tollgate_core::{AlgorithmKind, Quota, Rate};
+use tollgate_core::{AlgorithmKind, Quota, Rate, most_admitted};
 
 const MS_NS: u64 = 1_000_000;
 const S_NS: u64 = 1_000 * MS_NS;
 const MIN_NS: u64 = 60 * S_NS;
 const H_NS: u64 = 60 * MIN_NS;
 const DAY_NS: u64 = 24 * H_NS;
+
+/// What `in any minute` means, for whoever reads a promise.
+pub const ANY_SPAN: &str = "\"In any minute\" includes the first instant of the minute and not the last: a request \
+                            that passes exactly a minute after another is in the next one.";
 
 /// Units from the longest, with the name that a policy uses and the one that a sentence uses.
 const UNITS: [(u64, &str, &str); 5] = [
@@ -73,6 +77,36 @@ pub fn limit(quota: &Quota) -> String {
     let rate = Rate::new(quota.amount(), Duration::from_nanos(quota.period_ns()));
     let rate = rate.and_then(|rate| if has_burst { rate.with_burst(quota.burst()) } else { Ok(rate) });
     rate.map_or_else(|_| format!("{}/{}", quota.amount(), time(quota.period_ns())), |rate| rate.to_string())
+}
+
+/// Why more than the limit can pass in its period, and which algorithm admits
+/// just the limit; `None` for those that come close to it.
+pub(crate) fn beyond_limit(quota: &Quota) -> Option<String> {
+    let (amount, burst, span) = (number(quota.amount()), number(quota.burst()), span(quota.period_ns()));
+    let why = match quota.kind() {
+        AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => {
+            format!("{burst} at once, and {amount} more as the bucket refills")
+        }
+        AlgorithmKind::FixedWindow => {
+            format!("{amount} at the end of one window, and {amount} at the start of the next")
+        }
+        _ => return None,
+    };
+    let exactly = if quota.amount() <= Quota::MAX_LOG {
+        format!("sliding-window-log admits {amount} in any {span}")
+    } else {
+        format!("too many for sliding-window-log; sliding-window-counter admits about {amount} under even traffic")
+    };
+    Some(format!("{why}; {exactly}"))
+}
+
+/// How many can pass in any span as long as the period, and why, where that is
+/// more than the limit says: `up to 120 in any minute: ...`.
+#[must_use]
+pub fn most(quota: &Quota) -> Option<String> {
+    let most = most_admitted(quota, quota.period_ns())?;
+    let why = beyond_limit(quota)?;
+    Some(format!("up to {} in any {}: {why}", number(most), span(quota.period_ns())))
 }
 
 /// The algorithm as a policy names it, and whether it queues.

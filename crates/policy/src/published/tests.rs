@@ -113,7 +113,7 @@ fn limits_read_as_sentences() {
         (
             base("5/s").queue(10, Duration::from_secs(2)),
             "5 requests a second",
-            "Requests are let through at an even pace; up to 10 can wait.",
+            "Requests are let through at an even pace; of those that come at once up to 10 are taken.",
         ),
         (rule("r").concurrency(3), "3 requests at once", "Only requests that are still under way count."),
     ] {

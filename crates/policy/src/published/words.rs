@@ -99,7 +99,8 @@ pub(super) fn explanation(quota: &Quota) -> String {
             "What was used comes back steadily, until as many can come at once as before.".to_owned()
         }
         AlgorithmKind::LeakyQueue => {
-            format!("Requests are let through at an even pace; up to {} can wait.", number(quota.queue_size()))
+            let places = number(quota.queue_size());
+            format!("Requests are let through at an even pace; of those that come at once up to {places} are taken.")
         }
         AlgorithmKind::FixedWindow => {
             format!("Counted by the clock: each {} begins anew.", span(quota.period_ns()))

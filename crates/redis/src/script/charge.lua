@@ -21,8 +21,13 @@ local now, families, at = unpack('<dB', argument)
 -- With a clock of the caller's own, keys must not run out by the server's.
 local grace = 0
 if now < 0 then
+  local expiry = -now
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
+  -- The sender has given up and decided without this call. 1 stands for no expiry.
+  if now > expiry and expiry > 1 then
+    return now
+  end
 else
   grace = 1000000000
 end
@@ -111,7 +116,7 @@ if families == PLAIN then
         shown = shown + 2
         if used < 0 then
           used, part = 0, 0
-        elseif used > bound then
+        elseif used > bound or used == bound and part > bound_part then
           is_plain = false
           break
         end
@@ -201,174 +206,183 @@ local bucket, window, counter, log, leases
 local function family()
   return {
     open = false, blank = false, read = false, fits = false, put = false, refuse = false, note = false, show = false,
-    pack = false, read_order = false, force = false, force_as_writer = false, give_back = false, credit = false,
+    pack = false, carry = false, read_order = false, force = false, force_as_writer = false, give_back = false, credit = false,
     renew = false,
   }
+end
+
+-- Of buckets, what is needed for a state of another quota, for giving back and for force.
+local exact
+local function exactly()
+  if exact then
+    return exact
+  end
+  exact = {}
+
+  -- n tokens, for n below 2^52 and where that is below 2^53 microseconds.
+  local function times(quota, n)
+    local over = n % quota.den
+    local parts = over * quota.token_part
+    local part = parts % quota.den
+    local ticks = n * quota.token + (n - over) / quota.den * quota.token_part + (parts - part) / quota.den
+    return ticks, part
+  end
+  exact.times = times
+
+  -- A quota from the prefix of a value, and where the state begins.
+  local function quota_of(bytes)
+    local tag, quota, from = byte(bytes, 1), {}, 2
+    quota.token, from = read_varint(bytes, from)
+    quota.den, quota.token_part = 1, 0
+    if tag == 7 then
+      quota.token = quota.token * 1000
+    elseif tag < 7 then
+      quota.den, from = read_varint(bytes, from)
+      if quota.den > 1 then
+        quota.token_part, from = read_varint(bytes, from)
+      end
+    end
+    if tag == 2 then
+      quota.queues = true
+      quota.free, quota.free_part = 0, 0
+      quota.limit, from = read_varint(bytes, from)
+      quota.ceiling, from = read_varint(bytes, from)
+      quota.ceiling_part = 0
+      if quota.den > 1 then
+        quota.ceiling_part, from = read_varint(bytes, from)
+      end
+      quota.brim, quota.brim_part = quota.ceiling, quota.ceiling_part
+    else
+      local ahead = 0
+      quota.limit, from = read_varint(bytes, from)
+      if tag == 1 then
+        ahead, from = read_varint(bytes, from)
+      end
+      quota.free, quota.free_part = times(quota, quota.limit)
+      quota.ceiling, quota.ceiling_part = quota.free + ahead, quota.free_part
+      quota.brim, quota.brim_part = quota.free, quota.free_part
+    end
+    return quota, from
+  end
+  exact.quota_of = quota_of
+
+  local function is_less(ticks, part, other, other_part)
+    return ticks < other or ticks == other and part < other_part
+  end
+  exact.is_less = is_less
+
+  local function minus(quota, ticks, part, other, other_part)
+    if not is_less(other, other_part, ticks, part) then
+      return 0, 0
+    end
+    if part < other_part then
+      return ticks - other - 1, part + quota.den - other_part
+    end
+    return ticks - other, part - other_part
+  end
+  exact.minus = minus
+
+  -- Whole tokens in a span, rounded down. A double comes within one or two of it.
+  local function tokens(quota, ticks, part)
+    local n = floor((ticks + part / quota.den) / (quota.token + quota.token_part / quota.den))
+    local most, most_part = times(quota, n)
+    while is_less(ticks, part, most, most_part) do
+      n = n - 1
+      most, most_part = times(quota, n)
+    end
+    repeat
+      most, most_part = times(quota, n + 1)
+      local fits = not is_less(ticks, part, most, most_part)
+      if fits then
+        n = n + 1
+      end
+    until not fits
+    return n
+  end
+  exact.tokens = tokens
+
+  local function plus(quota, ticks, part, more, more_part)
+    part = part + more_part
+    if part >= quota.den then
+      return ticks + more + 1, part - quota.den
+    end
+    return ticks + more, part
+  end
+  exact.plus = plus
+
+  -- Where so much is owed. Places that are promised count as well: a state does not tell them from debt.
+  local function indebted(quota, max_debt)
+    return plus(quota, quota.brim, quota.brim_part, times(quota, max_debt))
+  end
+  exact.indebted = indebted
+
+  -- The most that may be used: the ceiling, or what may be owed.
+  function exact.depth(quota, max_debt)
+    local ticks, part = indebted(quota, max_debt)
+    if is_less(ticks, part, quota.ceiling, quota.ceiling_part) then
+      return quota.ceiling, quota.ceiling_part
+    end
+    return ticks, part
+  end
+
+  -- Whole tokens in a span, rounded up.
+  local function tokens_up(quota, ticks, part)
+    local n = tokens(quota, ticks, part)
+    local whole, whole_part = times(quota, n)
+    return is_less(whole, whole_part, ticks, part) and n + 1 or n
+  end
+
+  -- How many tokens are used, rounded up. What is owed beyond the ceiling is not among them.
+  function exact.used_tokens(quota, tat, part)
+    local ticks = 0
+    if tat >= now then
+      ticks = tat - now
+    else
+      part = 0
+    end
+    if is_less(quota.ceiling, quota.ceiling_part, ticks, part) then
+      ticks, part = quota.ceiling, quota.ceiling_part
+    end
+    return tokens_up(quota, ticks, part)
+  end
+
+  -- What `key` holds, read by another quota: whole used tokens, rounded up,
+  -- and no more than that can hold itself; and what is owed beyond them,
+  -- likewise, no more than may be owed there.
+  function exact.adopt(key, prefix, max_debt)
+    local writer, own = quota_of(key.prefix), quota_of(prefix)
+    local n, owed = exact.used_tokens(writer, key.tat, key.part), 0
+    if key.tat >= now and is_less(writer.ceiling, writer.ceiling_part, key.tat - now, key.part) then
+      local beyond, beyond_part = minus(writer, key.tat - now, key.part, writer.ceiling, writer.ceiling_part)
+      -- What a clock that went back left there may be more tokens than can be counted.
+      owed = max_debt
+      if beyond < (max_debt + 2) * (writer.token + 1) then
+        local token = writer.token + writer.token_part / writer.den
+        if beyond / token < max_debt + 2 then
+          owed = math.min(tokens_up(writer, beyond, beyond_part), max_debt)
+        end
+      end
+    end
+    local ticks, part = own.ceiling, own.ceiling_part
+    -- Where the product is no longer exact it is far above any ceiling.
+    if n * (own.token + 1) < 4503599627370496 then
+      local held, held_part = times(own, n)
+      if is_less(held, held_part, ticks, part) then
+        ticks, part = held, held_part
+      end
+    end
+    if owed > 0 then
+      ticks, part = plus(own, ticks, part, times(own, owed))
+    end
+    return now + ticks, part
+  end
+
+  return exact
 end
 
 -- A bucket: when it is full again, as `tat` and a `part` of a microsecond over
 -- the denominator of the quota that wrote it, whose prefix is in `prefix`.
 if families % 2 == 1 then
-  -- What is needed for a state of another quota, for giving back and for force.
-  local exact
-  local function exactly()
-    if exact then
-      return exact
-    end
-    exact = {}
-
-    -- n tokens, for n below 2^52 and where that is below 2^53 microseconds.
-    local function times(quota, n)
-      local over = n % quota.den
-      local parts = over * quota.token_part
-      local part = parts % quota.den
-      local ticks = n * quota.token + (n - over) / quota.den * quota.token_part + (parts - part) / quota.den
-      return ticks, part
-    end
-    exact.times = times
-
-    -- A quota from the prefix of a value, and where the state begins.
-    local function quota_of(bytes)
-      local tag, quota, from = byte(bytes, 1), {}, 2
-      quota.token, from = read_varint(bytes, from)
-      quota.den, quota.token_part = 1, 0
-      if tag == 7 then
-        quota.token = quota.token * 1000
-      elseif tag < 7 then
-        quota.den, from = read_varint(bytes, from)
-        if quota.den > 1 then
-          quota.token_part, from = read_varint(bytes, from)
-        end
-      end
-      if tag == 2 then
-        quota.queues = true
-        quota.free, quota.free_part = 0, 0
-        quota.limit, from = read_varint(bytes, from)
-        quota.ceiling, from = read_varint(bytes, from)
-        quota.ceiling_part = 0
-        if quota.den > 1 then
-          quota.ceiling_part, from = read_varint(bytes, from)
-        end
-        quota.brim, quota.brim_part = quota.ceiling, quota.ceiling_part
-      else
-        local ahead = 0
-        quota.limit, from = read_varint(bytes, from)
-        if tag == 1 then
-          ahead, from = read_varint(bytes, from)
-        end
-        quota.free, quota.free_part = times(quota, quota.limit)
-        quota.ceiling, quota.ceiling_part = quota.free + ahead, quota.free_part
-        quota.brim, quota.brim_part = quota.free, quota.free_part
-      end
-      return quota, from
-    end
-    exact.quota_of = quota_of
-
-    local function is_less(ticks, part, other, other_part)
-      return ticks < other or ticks == other and part < other_part
-    end
-    exact.is_less = is_less
-
-    local function minus(quota, ticks, part, other, other_part)
-      if not is_less(other, other_part, ticks, part) then
-        return 0, 0
-      end
-      if part < other_part then
-        return ticks - other - 1, part + quota.den - other_part
-      end
-      return ticks - other, part - other_part
-    end
-    exact.minus = minus
-
-    -- Whole tokens in a span, rounded down. A double comes within one or two of it.
-    local function tokens(quota, ticks, part)
-      local n = floor((ticks + part / quota.den) / (quota.token + quota.token_part / quota.den))
-      local most, most_part = times(quota, n)
-      while is_less(ticks, part, most, most_part) do
-        n = n - 1
-        most, most_part = times(quota, n)
-      end
-      repeat
-        most, most_part = times(quota, n + 1)
-        local fits = not is_less(ticks, part, most, most_part)
-        if fits then
-          n = n + 1
-        end
-      until not fits
-      return n
-    end
-    exact.tokens = tokens
-
-    local function plus(quota, ticks, part, more, more_part)
-      part = part + more_part
-      if part >= quota.den then
-        return ticks + more + 1, part - quota.den
-      end
-      return ticks + more, part
-    end
-    exact.plus = plus
-
-    -- Where so much is owed. Places that are promised count as well: a state does not tell them from debt.
-    local function indebted(quota, max_debt)
-      return plus(quota, quota.brim, quota.brim_part, times(quota, max_debt))
-    end
-    exact.indebted = indebted
-
-    -- The most that may be used: the ceiling, or what may be owed.
-    function exact.depth(quota, max_debt)
-      local ticks, part = indebted(quota, max_debt)
-      if is_less(ticks, part, quota.ceiling, quota.ceiling_part) then
-        return quota.ceiling, quota.ceiling_part
-      end
-      return ticks, part
-    end
-
-    -- The same, rounded up.
-    local function tokens_up(quota, ticks, part)
-      local n = tokens(quota, ticks, part)
-      local whole, whole_part = times(quota, n)
-      return is_less(whole, whole_part, ticks, part) and n + 1 or n
-    end
-
-    -- What `key` holds, read by another quota: whole used tokens, rounded up,
-    -- and no more than that can hold itself; and what is owed beyond them,
-    -- likewise, no more than may be owed there.
-    function exact.adopt(key, prefix, max_debt)
-      local writer, own = quota_of(key.prefix), quota_of(prefix)
-      local ticks, part, owed = 0, 0, 0
-      if key.tat >= now then
-        ticks, part = key.tat - now, key.part
-      end
-      if is_less(writer.ceiling, writer.ceiling_part, ticks, part) then
-        local beyond, beyond_part = minus(writer, ticks, part, writer.ceiling, writer.ceiling_part)
-        -- What a clock that went back left there may be more tokens than can be counted.
-        owed = max_debt
-        if beyond < (max_debt + 2) * (writer.token + 1) then
-          local token = writer.token + writer.token_part / writer.den
-          if beyond / token < max_debt + 2 then
-            owed = math.min(tokens_up(writer, beyond, beyond_part), max_debt)
-          end
-        end
-        ticks, part = writer.ceiling, writer.ceiling_part
-      end
-      local n = tokens_up(writer, ticks, part)
-      ticks, part = own.ceiling, own.ceiling_part
-      -- Where the product is no longer exact it is far above any ceiling.
-      if n * (own.token + 1) < 4503599627370496 then
-        local held, held_part = times(own, n)
-        if is_less(held, held_part, ticks, part) then
-          ticks, part = held, held_part
-        end
-      end
-      if owed > 0 then
-        ticks, part = plus(own, ticks, part, times(own, owed))
-      end
-      return now + ticks, part
-    end
-
-    return exact
-  end
-
   bucket = family()
 
   function bucket.open(raw, charge)
@@ -389,6 +403,13 @@ if families % 2 == 1 then
 
   function bucket.blank()
     return { tat = 0, part = 0 }
+  end
+
+  -- A key that has used so much by now, as another family has counted.
+  function bucket.carry(charge, used)
+    local quota = exactly().quota_of(charge.prefix)
+    local ticks, part = exact.times(quota, math.min(used, quota.limit))
+    return { prefix = charge.prefix, tat = now + ticks, part = part, is_wide = quota.den > 1 }
   end
 
   -- The state as the charge's own quota reads it.
@@ -636,23 +657,28 @@ local function read_common(charge, from)
   return from
 end
 
-local later, under, with_debt, debt_at
-if families % 8 >= 2 then
-  -- What a window has used and owes beyond that, so many windows later, and what
-  -- the window before that one had used. Where anything is owed, `used` is the
-  -- whole limit of the quota that wrote it.
-  function later(used, debt, windows)
-    if windows == 0 then
-      return used, debt, 0
-    end
-    local all = used + debt
-    if debt == 0 or windows > floor(all / used) + 1 then
-      return 0, 0, windows == 1 and used or 0
-    end
-    local before, left = all - (windows - 1) * used, math.max(all - windows * used, 0)
-    return math.min(left, used), math.max(left - used, 0), math.min(before, used)
+-- What a window has used and owes beyond that, so many windows later, and what
+-- the window before that one had used. Where anything is owed, `used` is the
+-- whole limit of the quota that wrote it.
+local function later(used, debt, windows)
+  if windows == 0 then
+    return used, debt, 0
   end
+  local all = used + debt
+  if debt == 0 or windows > floor(all / used) + 1 then
+    return 0, 0, windows == 1 and used or 0
+  end
+  local before, left = all - (windows - 1) * used, math.max(all - windows * used, 0)
+  return math.min(left, used), math.max(left - used, 0), math.min(before, used)
+end
 
+-- What is owed stands behind the counts, where programs that know no debt do not look.
+local function debt_at(raw, from)
+  return from <= #raw and read_varint(raw, from) or 0
+end
+
+local under, with_debt
+if families % 8 >= 2 then
   -- The same under a quota's own limit: what is owed fills it, and no more than may be owed stays.
   function under(used, debt, charge)
     local limit = charge.limit
@@ -666,13 +692,8 @@ if families % 8 >= 2 then
     return used, debt
   end
 
-  -- A value with what is owed has it at its end, where programs that know no debt do not look.
   function with_debt(value, debt)
     return debt > 0 and value .. varint(debt) or value
-  end
-
-  function debt_at(raw, from)
-    return from <= #raw and read_varint(raw, from) or 0
   end
 end
 
@@ -717,6 +738,13 @@ if families % 4 >= 2 then
 
   function window.blank()
     return { used = 0, debt = 0 }
+  end
+
+  function window.carry(charge, used)
+    return {
+      window = charge.window, start = now - now % charge.window, used = math.min(used, charge.limit), debt = 0,
+      prefix = charge.prefix, code = charge.code, width = charge.width,
+    }
   end
 
   local function seen(key, charge)
@@ -822,10 +850,41 @@ if families % 4 >= 2 then
       return from
     end
 
+    -- The newest is what is owed.
     function window.credit(key, order)
-      take_off(key, order, key.start)
+      local start, used, debt = seen(key, order)
+      if used > 0 then
+        set_all(key, order, start, math.max(used + debt - order.cost, 0))
+      end
     end
   end
+end
+
+-- count * span / length, rounded up, for span <= length: exact although the product may not be.
+local function share(count, span, length)
+  local product = count * span
+  if product < 4503599627370496 then
+    local over = product % length
+    return over > 0 and (product - over) / length + 1 or product / length
+  end
+  -- Long division: digits of the count, the highest first, as large as the numbers have room for.
+  local digit = 2
+  while digit * digit * length * 2 <= 4503599627370496 and digit * digit <= 1048576 do
+    digit = digit * digit
+  end
+  local digits = {}
+  while count > 0 do
+    local low = count % digit
+    digits[#digits + 1] = low
+    count = (count - low) / digit
+  end
+  local quotient, over = 0, 0
+  for place = #digits, 1, -1 do
+    local rest = over * digit + digits[place] * span
+    over = rest % length
+    quotient = quotient * digit + (rest - over) / length
+  end
+  return over > 0 and quotient + 1 or quotient
 end
 
 -- A sliding window counter: when the current window began, how long windows
@@ -833,33 +892,6 @@ end
 if families % 8 >= 4 then
   counter = family()
   counter.read, counter.read_order = read_common, read_common
-
-  -- count * span / length, rounded up, for span <= length: exact although the product may not be.
-  local function share(count, span, length)
-    local product = count * span
-    if product < 4503599627370496 then
-      local over = product % length
-      return over > 0 and (product - over) / length + 1 or product / length
-    end
-    -- Long division: digits of the count, the highest first, as large as the numbers have room for.
-    local digit = 2
-    while digit * digit * length * 2 <= 4503599627370496 and digit * digit <= 1048576 do
-      digit = digit * digit
-    end
-    local digits = {}
-    while count > 0 do
-      local low = count % digit
-      digits[#digits + 1] = low
-      count = (count - low) / digit
-    end
-    local quotient, over = 0, 0
-    for place = #digits, 1, -1 do
-      local rest = over * digit + digits[place] * span
-      over = rest % length
-      quotient = quotient * digit + (rest - over) / length
-    end
-    return over > 0 and quotient + 1 or quotient
-  end
 
   function counter.open(raw, charge)
     if byte(raw, 1) >= 48 then
@@ -884,6 +916,13 @@ if families % 8 >= 4 then
 
   function counter.blank()
     return { previous = 0, current = 0, debt = 0 }
+  end
+
+  function counter.carry(charge, used)
+    return {
+      window = charge.window, start = now - now % charge.window, previous = 0, current = math.min(used, charge.limit),
+      debt = 0, prefix = charge.prefix, code = charge.code, width = charge.width,
+    }
   end
 
   -- What of the previous window is still in sight.
@@ -1012,8 +1051,14 @@ if families % 8 >= 4 then
       return from
     end
 
+    -- The newest first, which is what is owed: what the current window does not hold, the previous one gives back.
     function counter.credit(key, order)
-      take_off(key, order, key.start)
+      local start, previous, current, debt = seen(key, order)
+      if previous > 0 or current > 0 then
+        local all = current + debt
+        local older = math.max(order.cost - all, 0)
+        set_all(key, order, start, math.max(previous - older, 0), math.max(all - order.cost, 0))
+      end
     end
   end
 end
@@ -1032,7 +1077,6 @@ if families % 16 >= 8 then
     charge.most, charge.least, charge.dearest, charge.is_alone, from = unpack('<dddB', argument, from)
     return from
   end
-
 
   local function read_entry(body, from)
     local gap, cost = nil, 1
@@ -1189,6 +1233,14 @@ if families % 16 >= 8 then
     key.is_changed = true
   end
 
+  function log.carry(charge, used)
+    local key = log.blank()
+    push(key, now, math.min(used, charge.limit))
+    key.body, key.tail = concat(key.tail), nil
+    key.window, key.limit, key.is_changed = charge.window, charge.limit, nil
+    return key
+  end
+
   function log.fits(key, charge)
     tidy(key, charge)
     return charge.used + charge.debt + charge.cost <= charge.limit
@@ -1202,7 +1254,22 @@ if families % 16 >= 8 then
     charge.head, charge.oldest, charge.newest, charge.used = key.head, key.oldest, key.newest, key.used
   end
 
-  log.refuse = install
+  -- When the last of it has left: what is owed leaves a window later for each limit of it.
+  local function last_leaves(key)
+    local till = key.newest + key.window
+    return key.debt > 0 and till + math.ceil(key.debt / key.limit) * key.window or till
+  end
+
+  -- A log does not say which window it was written under, but the key's time to live does: under another one it
+  -- must live for another time, though nothing in it changes. (Without the right to ask, it is written each time.)
+  function log.refuse(key, charge)
+    install(key, charge)
+    if key.used > 0 and not key.is_changed then
+      local left = redis.pcall('PTTL', KEYS[key.number])
+      local needed = floor((last_leaves(key) - now + 999) / 1000) + grace
+      key.is_changed = type(left) ~= 'number' or left < needed - 1 or left > needed + 1
+    end
+  end
 
   function log.note(key, charge)
     tidy(key, charge)
@@ -1281,12 +1348,11 @@ if families % 16 >= 8 then
     if key.tail then
       entries = entries .. concat(key.tail)
     end
-    local newest, used, till = key.newest, varint(key.used), key.newest + key.window
+    local newest, used, till = key.newest, varint(key.used), last_leaves(key)
     if key.debt > 0 then
       local _, cost, rest = read_entry(entries, 1)
       entries = entry(key.debt, cost) .. sub(entries, rest)
       used = sub(used, 1, -2) .. char(byte(used, -1) + 128, 0)
-      till = till + math.ceil(key.debt / key.limit) * key.window
     end
     return '\5' .. pack('<I7', newest) .. varint(newest - key.oldest) .. used .. entries, till
   end
@@ -1370,8 +1436,42 @@ if families % 16 >= 8 then
       return from
     end
 
+    -- The newest first: the oldest entries that hold what is left are kept.
     function log.credit(key, order)
-      take_off(key, order, key.newest)
+      install(key, order)
+      -- The newest is what is owed.
+      local forgiven = math.min(key.debt, order.cost)
+      if forgiven > 0 then
+        key.debt = key.debt - forgiven
+        key.version = key.version + 1
+        key.is_changed = true
+      end
+      local left = math.max(key.used - (order.cost - forgiven), 0)
+      if left == key.used then
+        return
+      end
+      key.used = left
+      key.version = key.version + 1
+      key.is_changed = true
+      if left == 0 then
+        key.body, key.head, key.oldest, key.newest = '', 1, 0, 0
+        return
+      end
+      local from, time = key.head, key.oldest
+      while true do
+        local gap, cost, after = read_entry(key.body, from)
+        if from > key.head then
+          time = time + gap
+        end
+        if cost >= left then
+          if cost > left then
+            key.tail, after = { entry(gap, left) }, from
+          end
+          key.body, key.newest = sub(key.body, 1, after - 1), time
+          return
+        end
+        left, from = left - cost, after
+      end
     end
   end
 end
@@ -1551,26 +1651,106 @@ end
 
 local FAMILIES = { [BUCKET] = bucket, [WINDOW] = window, [COUNTER] = counter, [LOG] = log, [LEASES] = leases }
 
--- The record of a key as the family of `charge` reads it. What another family
--- wrote is nothing to it.
-local function record(number, family, charge)
-  local key = records[number]
-  if key then
-    return key
+-- What a value of any family says is used by now, rounded up, by the quota that it
+-- was counted under. What is owed is not carried over. (A log does not know its window: all its entries count.
+-- Permits have holders, and are counted apart.)
+local function used_of(raw, family)
+  if family == BUCKET then
+    local quota, from = exactly().quota_of(raw)
+    local part = #raw > from + 6 and unpack('<I3', raw, from + 7) or 0
+    return exact.used_tokens(quota, unpack('<I7', raw, from), part)
+  elseif family == LOG then
+    local _, from = read_varint(raw, 9)
+    return (read_varint(raw, from))
+  elseif family == LEASES then
+    return 0
   end
-  local raw = not forgotten[number] and call('GET', KEYS[number])
+  local length, number, from, width
+  local is_digits = byte(raw, 1) >= 48
+  if is_digits then
+    length, number, width = read_digits(raw, {})
+  else
+    length, from = read_varint(raw, 2)
+    length = length * 1000
+    number, from = read_varint(raw, from)
+  end
+  if family == WINDOW then
+    local used, debt = nil, 0
+    if is_digits then
+      used = tonumber(sub(raw, 4 + width))
+    else
+      used, from = read_varint(raw, from)
+      debt = debt_at(raw, from)
+    end
+    local start = number * length
+    return (later(used, debt, now > start and floor((now - start) / length) or 0))
+  end
+  local previous, current, debt = nil, nil, 0
+  if is_digits then
+    from = 4 + width + floor((17 - width) / 2)
+    previous, current = tonumber(sub(raw, 4 + width, from - 1)), tonumber(sub(raw, from))
+  else
+    previous, from = read_varint(raw, from)
+    current, from = read_varint(raw, from)
+    debt = debt_at(raw, from)
+  end
+  local start, begun = number * length, now - now % length
+  if start < begun then
+    current, debt, previous = later(current, debt, (begun - start) / length)
+    start = begun
+  end
+  return current + (previous > 0 and share(previous, now > start and length - (now - start) or length, length) or 0)
+end
+
+-- The record of a key as the family of `charge` reads it. What another family
+-- has counted is carried over to it; where `is_receipt`, there is nothing that
+-- could be given back to, and nothing is written.
+local function record(number, family, charge, is_receipt)
+  local before = records[number]
+  if before and before.family == family then
+    return before
+  end
+  local raw
+  if before then
+    raw = before.rules.pack(before)
+    raw = raw ~= '' and raw
+  else
+    raw = not forgotten[number] and call('GET', KEYS[number])
+  end
   local rules = FAMILIES[family]
   local tag = raw and byte(raw, 1)
   -- Above the tags are digits: from 1 those of windows, from 5 those of counters.
-  local is_known = raw and (FAMILY_OF_TAG[tag] or tag < 53 and WINDOW or COUNTER) == family
-  key = is_known and rules.open(raw, charge) or rules.blank()
-  key.is_known = is_known
-  key.rules = rules
+  local written_by = raw and (FAMILY_OF_TAG[tag] or tag < 53 and WINDOW or COUNTER)
+  local key
+  if written_by == family then
+    key = rules.open(raw, charge)
+    key.is_known = true
+  elseif is_receipt then
+    return rules.blank()
+  else
+    local used = raw and rules.carry and used_of(raw, written_by) or 0
+    key = used > 0 and rules.carry(charge, used) or rules.blank()
+    key.is_carried = used > 0
+    key.is_known = used > 0
+  end
+  if before then
+    key.is_changed, key.is_known = before.is_changed, before.is_known
+  end
+  key.rules, key.family, key.number = rules, family, number
   records[number] = key
   return key
 end
 
-local ENFORCE, GUARD, SHADOW, WATCH = 0, 1, 2, 3
+local ENFORCE, GUARD, SHADOW, WATCH, JOINED = 0, 1, 2, 3, 4
+
+-- A refusal writes down what was carried over, so that it refills from now on.
+local function refuse(charge)
+  local key = charge.key
+  charge.rules.refuse(key, charge)
+  if key.is_carried then
+    key.is_changed = true
+  end
+end
 
 -- One request of several charges: all or nothing. Whether it passed, and
 -- whether anything at all was refused.
@@ -1578,11 +1758,9 @@ local function decide(charges, shares_a_key)
   for place = 1, #charges do
     local charge = charges[place]
     if charge.mode <= GUARD and not charge.rules.fits(charge.key, charge) then
-      for later = place, #charges do
-        charge = charges[later]
-        local rules = charge.rules
-        if charge.mode == ENFORCE and not rules.fits(charge.key, charge) then
-          rules.refuse(charge.key, charge)
+      for each = 1, #charges do
+        if charges[each].mode ~= WATCH then
+          refuse(charges[each])
         end
       end
       return false, true
@@ -1622,17 +1800,30 @@ local function decide(charges, shares_a_key)
     end
   end
   local is_refused = false
-  for place = 1, #charges do
+  local place = 1
+  while place <= #charges do
     local charge = charges[place]
-    if charge.mode == SHADOW then
-      local key, rules = charge.key, charge.rules
-      if rules.fits(key, charge) then
-        rules.put(key, charge)
-      else
-        rules.refuse(key, charge)
-        is_refused = true
+    local last = place
+    if charge.mode == SHADOW or charge.mode == JOINED then
+      -- A group of shadows: all are made, or none.
+      local fits = charge.rules.fits(charge.key, charge)
+      while last < #charges and charges[last + 1].mode == JOINED do
+        last = last + 1
+        charge = charges[last]
+        fits = charge.rules.fits(charge.key, charge) and fits
+      end
+      for member = place, last do
+        charge = charges[member]
+        local key, rules = charge.key, charge.rules
+        if not rules.fits(key, charge) then
+          refuse(charge)
+          is_refused = true
+        elseif fits then
+          rules.put(key, charge)
+        end
       end
     end
+    place = last + 1
   end
   return true, is_refused
 end
@@ -1672,7 +1863,7 @@ while at <= last do
         passed = passed + 1
       end
       if passed < times then
-        rules.refuse(key, first)
+        refuse(first)
         is_deep = true
       end
     else
@@ -1702,7 +1893,7 @@ while at <= last do
     family, number, at = unpack('<BI4', argument, at + 1)
     local rules = FAMILIES[family]
     at = rules.read_order(order, at)
-    local key = record(number, family, order)
+    local key = record(number, family, order, line == GIVE_BACK or line == RENEW)
     if line == GIVE_BACK then
       at = rules.give_back(key, order, at)
     elseif line == CREDIT then

@@ -55,6 +55,15 @@ pub(crate) fn encode(call: &Call, now: Option<u64>) -> Encoded {
     Encoded { keys: writer.keys, args: vec![writer.bytes] }
 }
 
+/// Writes an expiry into a call: the server does nothing after it, in microseconds of its own clock.
+pub(crate) fn stamp(argument: &mut [u8], expiry: u64) {
+    if let Some(now) = argument.first_chunk_mut::<8>() {
+        *now = (expiry.min(LARGEST) as f64).to_le_bytes();
+        // The sign of a double is its last bit.
+        now[7] |= 0x80;
+    }
+}
+
 /// Whether it is one line of buckets that must all pass, each on a key of its own.
 fn is_plain(call: &Call) -> bool {
     let [Line::Decide { charges, .. }] = call.lines.as_slice() else {
@@ -125,6 +134,7 @@ impl Writer {
             Mode::Guard => 1,
             Mode::Shadow => 2,
             Mode::Watch => 3,
+            Mode::ShadowJoined => 4,
         });
         self.key(&charge.target);
         if let Compiled::Bucket(bucket) = &terms.algorithm {

@@ -13,7 +13,7 @@
 //!
 //! | part | fields |
 //! | --- | --- |
-//! | call | now or -1 for the server's clock; families in use, a bit each, and whether there are lines that do not decide, or that it is plain (1 byte); lines |
+//! | call | now, or -1 for the server's clock, or the expiry by the server's clock, negated; families in use, a bit each, and whether there are lines that do not decide, or that it is plain (1 byte); lines |
 //! | line | its kind (1 byte), then the fields of that kind |
 //! | decide | times (4), how many charges (2), whether two that are made share a key (1), whether a refusal's end is asked for in any case (1); charges |
 //! | charge | family (1), mode (1), key (4), terms, cost |
@@ -49,18 +49,21 @@
 //!
 //! One flat list of integers: the time, and for each line in order: how many
 //! passed and the view of each charge (decide), how much was charged (force,
-//! settle above the estimate), whether the lease was there (renew), or nothing.
+//! settle above the estimate), whether the lease was there (renew), or nothing. An
+//! expired call does nothing, and its reply is the time alone.
 
 mod decode;
 mod encode;
 mod prefix;
 mod replay;
+mod standing;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use decode::decode;
-pub(crate) use encode::{Encoded, encode};
+pub(crate) use encode::{Encoded, encode, stamp};
 pub(crate) use replay::{Replayed, replay, replay_unmade};
+pub(crate) use standing::{Standing, standings};
 
 /// The script's text.
 pub(crate) const SOURCE: &str = include_str!("charge.lua");

@@ -115,7 +115,8 @@ fn push_bucket(bytes: &mut Prefix, shape: &BucketShape, ahead: u64) {
     if shape.denominator > 1 {
         push_varint(bytes, u64::from(shape.token.part));
     }
-    push_varint(bytes, shape.limit);
+    // A state can hold more than requests may take, and says so.
+    push_varint(bytes, if shape.queues { shape.tokens_held() } else { shape.limit });
     if shape.queues {
         push_span(bytes, shape.ceiling);
     } else {
@@ -129,4 +130,21 @@ fn push_varint(bytes: &mut Prefix, mut value: u64) {
         value >>= 7;
     }
     bytes.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Queue, Quota};
+
+    use super::*;
+
+    #[test]
+    fn queue_values_begin_as_those_of_programs_that_gave_one_place_more() {
+        let mut expected = Prefix::new();
+        expected.push(QUEUE);
+        // One token takes 200 ms, 11 of them 2.2 s. Requests take 10 of them.
+        [200_000, 1, 11, 2_200_000].into_iter().for_each(|number| push_varint(&mut expected, number));
+        let quota = Quota::leaky_queue("5/s".parse().unwrap(), Queue { size: 10, max_wait: None }).unwrap();
+        assert_eq!(prefix(&Terms::new(quota).unwrap()), expected);
+    }
 }

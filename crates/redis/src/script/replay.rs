@@ -5,6 +5,7 @@
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, Tick, Verdict, WindowState};
+use tollgate_store::shadow_groups;
 
 use super::decode::ProtocolError;
 use crate::call::{Compiled, SlotCharge, View};
@@ -107,7 +108,7 @@ pub(crate) fn replay_unmade(
 }
 
 /// The one place where the server's microseconds become the store's nanoseconds.
-fn in_nanoseconds(decision: &mut Decision) {
+pub(super) fn in_nanoseconds(decision: &mut Decision) {
     let scaled = |ticks: u64| ticks.saturating_mul(Tick::Microsecond.ns());
     decision.next_after = scaled(decision.next_after);
     decision.reset_after = scaled(decision.reset_after);
@@ -118,7 +119,7 @@ fn in_nanoseconds(decision: &mut Decision) {
     }
 }
 
-struct Replay<'a> {
+pub(super) struct Replay<'a> {
     charges: &'a [SlotCharge],
     now: u64,
     /// What each charge's key looked like before the line, to its own quota.
@@ -131,7 +132,7 @@ struct Replay<'a> {
 
 /// A state of any algorithm.
 #[derive(Clone, Debug)]
-enum State {
+pub(super) enum State {
     Bucket(BucketState),
     Window(WindowState),
     Counter(CounterState),
@@ -158,13 +159,13 @@ impl State {
 
 /// What to do to a state.
 #[derive(Clone, Copy)]
-enum Act {
+pub(super) enum Act {
     Look,
     Check,
 }
 
 impl<'a> Replay<'a> {
-    fn new(charges: &'a [SlotCharge], now: u64, views: &[View]) -> Result<Replay<'a>, ProtocolError> {
+    pub(super) fn new(charges: &'a [SlotCharge], now: u64, views: &[View]) -> Result<Replay<'a>, ProtocolError> {
         if charges.len() != views.len() {
             return Err(ProtocolError("a view is missing"));
         }
@@ -181,7 +182,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    fn request(&mut self) -> Replayed {
+    pub(super) fn request(&mut self) -> Replayed {
         let mut decisions: SmallVec<[Decision; 4]> = (0..self.charges.len()).map(|at| self.look(at)).collect();
         let mut charged: SmallVec<[Option<Charged>; 4]> = smallvec![None; self.charges.len()];
         let charges = self.charges;
@@ -201,10 +202,17 @@ impl<'a> Replay<'a> {
             }
             charged[at] = Some(note);
         }
-        for at in (0..charges.len()).filter(|at| charges[*at].is_shadow()) {
-            let (decision, note) = self.check(at);
-            decisions[at] = decision;
-            charged[at] = decision.is_allowed().then_some(note);
+        for group in shadow_groups(charges.iter().map(|charge| (charge.cost, charge.mode))) {
+            let fits = group.clone().all(|at| self.look(at).is_allowed());
+            for at in group {
+                decisions[at] = self.look(at);
+                if !fits && decisions[at].is_allowed() {
+                    continue;
+                }
+                let (decision, note) = self.check(at);
+                decisions[at] = decision;
+                charged[at] = decision.is_allowed().then_some(note);
+            }
         }
         Replayed { passed: true, decisions, charged }
     }
@@ -228,7 +236,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The state of a charge's key as its own quota reads it.
-    fn state(&self, at: usize) -> State {
+    pub(super) fn state(&self, at: usize) -> State {
         let Some((by, state)) = &self.written[self.homes[at]] else {
             return self.views[at].clone();
         };
@@ -242,7 +250,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-fn act_on(algorithm: &Compiled, state: &mut State, now: u64, cost: u64, act: Act) -> (Decision, Charged) {
+pub(super) fn act_on(algorithm: &Compiled, state: &mut State, now: u64, cost: u64, act: Act) -> (Decision, Charged) {
     match (algorithm, state) {
         (Compiled::Bucket(bucket), State::Bucket(state)) => run(bucket, state, now, cost, act),
         (Compiled::FixedWindow(window), State::Window(state)) => run(window, state, now, cost, act),

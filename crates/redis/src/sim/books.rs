@@ -55,6 +55,8 @@ pub(super) struct Books {
     /// Passed while the store failed, and charged later, by instance and key.
     uncounted: HashMap<(usize, Arc<[u8]>), u64>,
     forced: HashMap<(usize, Arc<[u8]>), u64>,
+    /// When what had passed uncounted was last charged to a key.
+    last_forced: HashMap<Arc<[u8]>, Instant>,
     /// The first thing that went wrong.
     violation: Option<String>,
     pub(super) resends: u32,
@@ -147,6 +149,7 @@ impl Books {
                     self.classes.entry(class_name(instance, key, charged)).or_default().until = *until;
                 }
                 Deed::Renewed { held: false, .. } => {}
+                Deed::Forced { key } => drop(self.last_forced.insert(key.clone(), Instant::now())),
             }
         }
     }
@@ -165,6 +168,7 @@ impl Books {
                         loosening.is_told = true;
                     }
                 }
+                Deed::Forced { .. } => {}
                 Deed::Renewed { key, charged, held, .. } => {
                     self.classes.entry(class_name(instance, key, charged)).or_default().told_lost |= !held;
                 }
@@ -192,7 +196,8 @@ impl Books {
     pub(super) fn may_be_stale(&self, instance: usize, key: &[u8], within: Duration) -> bool {
         let recent = |loosening: &&Loosening| loosening.at.elapsed() <= within;
         let unheard = |loosening: &Loosening| loosening.by != Some(instance) || !loosening.is_told;
-        self.loosenings.get(key).is_some_and(|all| all.iter().filter(recent).any(unheard))
+        let is_forced = self.last_forced.get(key).is_some_and(|at| at.elapsed() <= within);
+        is_forced || self.loosenings.get(key).is_some_and(|all| all.iter().filter(recent).any(unheard))
     }
 
     pub(super) fn is_loosened(&self, key: &[u8]) -> bool {
@@ -232,6 +237,14 @@ impl Books {
 
     pub(super) fn passed_uncounted(&mut self, instance: usize, key: &Arc<[u8]>, cost: u64) {
         *self.uncounted.entry((instance, key.clone())).or_default() += cost;
+    }
+
+    /// At the end: no more charges lack an answer than the stores report as uncertain.
+    pub(super) fn check_uncertain(&mut self, uncertain: u64) {
+        let untold: u64 = self.classes.values().map(|class| u64::from(class.made - class.told)).sum();
+        if untold > uncertain {
+            self.violate(format!("{untold} charges without an answer, and {uncertain} reported as uncertain"));
+        }
     }
 
     /// All is quiet: nothing that was charged for nobody is left, as far as messages arrived.

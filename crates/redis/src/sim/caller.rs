@@ -98,17 +98,29 @@ impl Caller {
         if outcome.source != Source::Cached {
             return;
         }
-        for at in refusing {
-            let (slot, target) = self.stores[plan.instance].target(charges[at].limit, charges[at].key);
+        let refusals = |at: usize| self.rules[plan.charges[at].0].options.refusals;
+        let is_blocked = refusing.iter().any(|at| refusals(*at) == Refusals::Final);
+        if !is_blocked && (0..charges.len()).any(|at| matches!(refusals(at), Refusals::Counted | Refusals::Guarded)) {
+            return self.violate(format!("remembered what must be counted: {plan:?} {outcome:?}"));
+        }
+        self.check_remembered(plan, charges, outcome);
+    }
+
+    /// A remembered refusal says of each charge what the server would say, and no time that is too short.
+    fn check_remembered(&self, plan: &Plan, charges: &[KeyedCharge<'_, RedisLimit>], outcome: &Outcome<RedisReceipt>) {
+        for (at, asked) in charges.iter().enumerate() {
+            let (slot, target) = self.stores[plan.instance].target(asked.limit, asked.key);
             let within = match self.rules[plan.charges[at].0].options.refusals {
-                Refusals::Counted => return self.violate("remembered what must be counted".into()),
-                Refusals::Brief => Duration::from_millis(1_020),
+                Refusals::Counted | Refusals::Guarded | Refusals::Brief => Duration::from_millis(1_020),
                 Refusals::Final => Duration::from_secs(3_600),
             };
             let mut world = locked(&self.world);
             let is_stale = world.books.may_be_stale(plan.instance, &target.key, within);
-            if !is_stale && !world.would_refuse(slot, &target, charges[at].cost) {
-                world.books.violate(format!("a refusal was remembered that does not hold: {plan:?} {outcome:?}"));
+            let truth = world.stands(slot, &target, asked.cost);
+            let is_true = outcome.asked.contains(at) && says(&outcome.decisions[at], &truth, self.deadline);
+            if !is_stale && !is_true {
+                let what = format!("remembered what is not so: {plan:?} {outcome:?}, the truth for {at} is {truth:?}");
+                world.books.violate(what);
             }
         }
     }
@@ -137,7 +149,8 @@ impl Caller {
                 admitted.1.push((charged.at, charged.cost));
                 if self.rules[rule].quota.kind() == AlgorithmKind::Concurrency {
                     if plan.charges.len() == 1 {
-                        let asked = (plan.instance, key.clone(), cost, mode == Mode::Shadow);
+                        let asked =
+                            (plan.instance, key.clone(), cost, matches!(mode, Mode::Shadow | Mode::ShadowJoined));
                         seen.order.entry(asked).or_default().push((plan.arrival, charged.mark));
                     }
                     let held = seen.held.entry(key.clone()).or_default();
@@ -157,6 +170,22 @@ impl Caller {
             SeenReceipt::Nowhere => world.books.passed_uncounted(plan.instance, &key, cost),
         }
     }
+}
+
+/// Whether an answer from memory, in nanoseconds, says what is true, in microseconds. How long the answer was on its way
+/// that is remembered is not known, so times may be longer by that much.
+fn says(remembered: &Decision, truth: &Decision, longest_way: Duration) -> bool {
+    let is_time =
+        |remembered: u64, truth: u64| (truth..=truth + longest_way.as_micros() as u64).contains(&(remembered / 1_000));
+    let is_wait = match (remembered.retry_after(), truth.retry_after()) {
+        (Some(remembered), Some(truth)) => is_time(remembered, truth),
+        (remembered, truth) => remembered == truth,
+    };
+    std::mem::discriminant(&remembered.verdict) == std::mem::discriminant(&truth.verdict)
+        && (remembered.limit, remembered.remaining) == (truth.limit, truth.remaining)
+        && is_wait
+        && is_time(remembered.next_after, truth.next_after)
+        && is_time(remembered.reset_after, truth.reset_after)
 }
 
 fn in_microseconds(decision: Decision) -> Decision {

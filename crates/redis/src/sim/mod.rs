@@ -8,9 +8,12 @@
 mod afterwards;
 mod books;
 mod caller;
+mod like_memory;
 mod met;
 mod plan;
+mod policy_changes;
 mod replayed;
+mod round_trip;
 mod rule;
 mod scenario;
 mod seen;
@@ -67,6 +70,8 @@ planted! {
     what_another_slot_refused_and_is_kept_is_found: ForgetRefund,
     what_came_too_late_and_is_kept_is_found: KeepLateCharge,
     a_refusal_remembered_too_long_is_found: RememberTooLong,
+    cached_answer_for_another_cost_is_found: AnswerForAnotherCost,
+    cached_answer_where_violations_are_counted_is_found: RememberWhereCounted,
     a_refusal_remembered_across_a_refund_is_found: RememberAcrossRefund,
     a_debt_paid_again_in_doubt_is_found: DoubleDebt,
     a_debt_that_stays_is_found: KeepDebt,
@@ -78,4 +83,5 @@ planted! {
     a_breaker_that_stays_open_is_found: NeverProbe,
     a_refusal_outvoted_is_found: OneSlotIsEnough,
     a_lost_lease_renewed_is_found: ForgetLostLease,
+    an_expired_call_carried_out_all_the_same_is_found: RunExpired,
 }

@@ -31,10 +31,11 @@ impl Plan {
         let count = [1, 1, 1, 2, 2, 3][random.below(6) as usize];
         let mut charges: SmallVec<[(usize, u32, u64, Mode); 3]> = SmallVec::new();
         for _ in 0..count {
-            let mode = match random.below(12) {
+            let mode = match random.below(13) {
                 0 => Mode::Shadow,
                 1 => Mode::Guard,
                 2 => Mode::Watch,
+                3 => Mode::ShadowJoined,
                 _ => Mode::Enforce,
             };
             let cost = [0, 1, 1, 1, 1, 2, 2, 3, 30][random.below(9) as usize];

@@ -27,7 +27,8 @@ fn quota(random: &mut Random) -> Quota {
 }
 
 fn charge(random: &mut Random, targets: &[Target]) -> SlotCharge {
-    let mode = [Mode::Enforce, Mode::Enforce, Mode::Guard, Mode::Shadow, Mode::Watch][random.below(5) as usize];
+    let modes = [Mode::Enforce, Mode::Enforce, Mode::Guard, Mode::Shadow, Mode::ShadowJoined, Mode::Watch];
+    let mode = modes[random.below(6) as usize];
     let target = targets[random.below(targets.len() as u32) as usize].clone();
     SlotCharge { target, cost: u64::from(random.below(4)), mode }
 }

@@ -42,7 +42,7 @@ impl Scenario {
         let slots = (shards as u32 * (1 + random.below(2))) as u16;
         let faults_per_mille = [0, 20, 60, 250][random.below(4) as usize];
         let is_quiet = faults_per_mille == 0;
-        let world = World::new(Random::new(random.next()), shards, slots, faults_per_mille);
+        let world = World::new(Random::new(random.next()), shards, slots, faults_per_mille, planted);
         let settings = StoreSettings {
             joins: random.below(4) > 0,
             remembers_refusals: random.below(4) > 0,
@@ -166,6 +166,8 @@ impl Scenario {
     fn close(self) -> Result<Met, String> {
         let mut world = locked(&self.world);
         world.books.close();
+        let uncertain: u64 = self.stores.iter().map(|store| store.stats().uncertain_charges).sum();
+        world.books.check_uncertain(uncertain);
         let mut seen = self.seen.lock().unwrap();
         if self.settings.joins {
             seen.check_order(&mut world);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, WindowState};
+use tollgate_store::shadow_groups;
 
 use crate::call::{Answer, Call, Compiled, Line, Reply, SlotCharge, Target, Terms, View};
 
@@ -28,6 +29,7 @@ pub(crate) enum Deed {
     Charged { key: Arc<[u8]>, charged: Charged, decision: Decision, until: u64 },
     Renewed { key: Arc<[u8]>, charged: Charged, held: bool, until: u64 },
     Loosened { key: Arc<[u8]> },
+    Forced { key: Arc<[u8]> },
 }
 
 macro_rules! on {
@@ -48,15 +50,18 @@ impl Shard {
         Reply { now, answers: call.lines.iter().map(|line| self.carry_out(line, now, deeds)).collect() }
     }
 
-    /// Whether a charge would be refused.
-    pub(super) fn would_refuse(&mut self, target: &Target, cost: u64, now: u64) -> bool {
-        !self.look(target, now, cost).is_allowed()
+    /// What would be said of a charge, and what remains without it.
+    pub(super) fn stands(&mut self, target: &Target, cost: u64, now: u64) -> Decision {
+        let answer = self.look(target, now, cost);
+        let remains = if answer.is_allowed() { self.look(target, now, 0) } else { answer };
+        Decision { verdict: answer.verdict, ..remains }
     }
 
     fn carry_out(&mut self, line: &Line, now: u64, deeds: &mut Vec<Deed>) -> Answer {
         match line {
             Line::Decide { times, charges } => self.decide(*times, charges, now, deeds),
             Line::Force { target, cost } => {
+                deeds.push(Deed::Forced { key: target.key.clone() });
                 let unpaid =
                     on!(target.terms, self.state(target), algorithm, state, algorithm.force(state, now, *cost));
                 Answer::Forced { unpaid }
@@ -69,10 +74,7 @@ impl Shard {
             Line::Credit { target, cost } => {
                 deeds.push(Deed::Loosened { key: target.key.clone() });
                 let state = self.state(target);
-                on!(target.terms, state, rule, state, {
-                    let newest = rule.charged(state, now, *cost);
-                    rule.give_back(state, now, &Charged { part: newest.part ^ 1, ..newest }, *cost);
-                });
+                on!(target.terms, state, rule, state, rule.credit(state, now, *cost));
                 Answer::Credited
             }
             Line::Settle { target, charged, true_cost } => {
@@ -123,10 +125,15 @@ impl Shard {
             }
             made.push(deed(charge, charged, decision, now));
         }
-        for charge in charges.iter().filter(|charge| charge.is_shadow()) {
-            let (decision, charged) = self.check(charge, now);
-            if decision.is_allowed() {
-                made.push(deed(charge, charged, decision, now));
+        for group in shadow_groups(charges.iter().map(|charge| (charge.cost, charge.mode))) {
+            if !charges[group.clone()].iter().all(|charge| fits(self, charge)) {
+                continue;
+            }
+            for charge in &charges[group] {
+                let (decision, charged) = self.check(charge, now);
+                if decision.is_allowed() {
+                    made.push(deed(charge, charged, decision, now));
+                }
             }
         }
         deeds.extend(made);

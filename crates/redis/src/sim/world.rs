@@ -1,15 +1,20 @@
 //! Servers, links to them, and all that can happen on the way.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
+use tollgate_core::Decision;
 
 use super::books::Books;
-use super::shard::Shard;
-use crate::call::{Call, Target};
+use super::shard::{Deed, Shard};
+use crate::call::{Call, Reply, Target};
+use crate::store::planted::Planted;
 use crate::store::random::Random;
 use crate::transport::{Cause, Done, Executed, ShardId, Slot, Transport, Trouble};
+use crate::wire::MARGIN;
 
 /// The server's clock at the beginning, in microseconds since 1970.
 pub(super) const BEGAN_US: u64 = 1_700_000_000_000_000;
@@ -26,6 +31,9 @@ pub(super) struct World {
     pub(super) faults_per_mille: u32,
     /// Which instance cannot reach which shard, and until when.
     partitions: Vec<(usize, usize, Instant)>,
+    planted: Option<Planted>,
+    /// When the last call of an instance to a shard has arrived there.
+    last_sent: HashMap<(usize, usize), oneshot::Receiver<()>>,
 }
 
 pub(super) type SharedWorld = Arc<Mutex<World>>;
@@ -42,6 +50,8 @@ struct Fate {
     /// From there until it is heard again.
     back: Duration,
     heard: Heard,
+    /// The outcome is known before the server executes the call: `back` after it was sent.
+    is_heard_first: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +63,13 @@ enum Heard {
 }
 
 impl World {
-    pub(super) fn new(random: Random, shards: usize, slots: u16, faults_per_mille: u32) -> World {
+    pub(super) fn new(
+        random: Random,
+        shards: usize,
+        slots: u16,
+        faults_per_mille: u32,
+        planted: Option<Planted>,
+    ) -> World {
         World {
             random,
             books: Books::default(),
@@ -63,6 +79,8 @@ impl World {
             began: Instant::now(),
             faults_per_mille,
             partitions: Vec::new(),
+            planted,
+            last_sent: HashMap::new(),
         }
     }
 
@@ -83,9 +101,17 @@ impl World {
         self.shards.len()
     }
 
-    pub(super) fn would_refuse(&mut self, slot: Slot, target: &Target, cost: u64) -> bool {
+    /// What a server would say of a charge now, in microseconds.
+    pub(super) fn stands(&mut self, slot: Slot, target: &Target, cost: u64) -> Decision {
         let (shard, now) = (self.shard_of(slot), self.now_us());
-        self.shards[shard].would_refuse(target, cost, now)
+        self.shards[shard].stands(target, cost, now)
+    }
+
+    /// Who goes before a call on the way from an instance to a shard, and how the next hears that it has arrived: what
+    /// was sent first on a connection arrives first.
+    fn queue_up(&mut self, instance: usize, shard: usize) -> Turn {
+        let (arrived, hears) = oneshot::channel();
+        (self.last_sent.insert((instance, shard), hears), arrived)
     }
 
     /// A server begins anew with nothing.
@@ -123,30 +149,37 @@ impl World {
         let now = Instant::now();
         let is_parted = self.partitions.iter().any(|part| (part.0, part.1) == (instance, shard) && now < part.2);
         let (there, back) = (self.ms(0, 4), self.ms(0, 4));
-        let healthy = Fate { there: Some(there), back, heard: Heard::Answer };
+        let healthy = Fate { there: Some(there), back, heard: Heard::Answer, is_heard_first: false };
         let never = |executed: Executed| Heard::Trouble(Trouble { cause: Cause::Connection, executed });
         if is_parted {
             return match self.random.below(3) {
-                0 => Fate { there: None, back: self.ms(1, 100), heard: never(Executed::Unknown) },
-                _ => Fate { there: None, back: self.ms(0, 3), heard: never(Executed::No) },
+                0 => Fate { there: None, back: self.ms(1, 100), heard: never(Executed::Unknown), ..healthy },
+                _ => Fate { there: None, back: self.ms(0, 3), heard: never(Executed::No), ..healthy },
             };
         }
         if self.random.below(1_000) >= self.faults_per_mille {
             return healthy;
         }
-        match self.random.below(8) {
+        match self.random.below(9) {
             // Not sent.
-            0 => Fate { there: None, back: Duration::ZERO, heard: never(Executed::No) },
-            1 => Fate { there: None, back: self.ms(1, 10), heard: never(Executed::No) },
+            0 => Fate { there: None, back: Duration::ZERO, heard: never(Executed::No), ..healthy },
+            1 => Fate { there: None, back: self.ms(1, 10), heard: never(Executed::No), ..healthy },
             // Lost on the way there.
-            2 => Fate { there: None, back: self.ms(1, 300), heard: never(Executed::Unknown) },
+            2 => Fate { there: None, back: self.ms(1, 300), heard: never(Executed::Unknown), ..healthy },
             // Lost on the way back.
             3 => Fate { back: self.ms(1, 300), heard: never(Executed::Unknown), ..healthy },
             4 => Fate { back: self.ms(1, 50), heard: Heard::Dropped, ..healthy },
             // Late, on the way back or there.
             5 => Fate { back: self.ms(12, 40), ..healthy },
             6 => Fate { back: self.ms(50, 500), ..healthy },
-            _ => Fate { there: Some(self.ms(20, 200)), ..healthy },
+            7 => Fate { there: Some(self.ms(21, 200)), ..healthy },
+            // The server stalls, the connection is closed, and then the server reads what it was sent.
+            _ => Fate {
+                there: Some(self.ms(21, 400)),
+                back: self.ms(1, 100),
+                heard: never(Executed::Unknown),
+                is_heard_first: true,
+            },
         }
     }
 }
@@ -158,12 +191,15 @@ pub(super) struct Link {
 }
 
 impl Transport for Link {
-    fn send(&self, slot: Slot, call: Call, _deadline: Instant, done: Done) {
-        let fate = {
+    fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done) {
+        let (fate, turn) = {
             let mut world = locked(&self.world);
             world.books.sent(self.instance, &call);
             let shard = world.shard_of(slot);
-            world.fate(self.instance, shard)
+            let fate = world.fate(self.instance, shard);
+            // A call that is late beyond every deadline is on a connection of its own.
+            let is_on_time = fate.there.is_some_and(|there| there <= Duration::from_millis(20));
+            (fate, is_on_time.then(|| world.queue_up(self.instance, shard)))
         };
         let (world, instance) = (Arc::clone(&self.world), self.instance);
         if let (None, true, Heard::Trouble(trouble)) = (fate.there, fate.back.is_zero(), fate.heard) {
@@ -171,7 +207,7 @@ impl Transport for Link {
             locked(&world).books.failed(instance, &call, trouble.executed);
             return done.hear(Err(trouble));
         }
-        tokio::spawn(carry(world, instance, slot, call, fate, done));
+        tokio::spawn(Passage { world, instance, slot, call, deadline, fate }.carry(turn, done));
     }
 
     fn slot(&self, tag: &[u8]) -> Slot {
@@ -183,26 +219,70 @@ impl Transport for Link {
     }
 }
 
-async fn carry(world: SharedWorld, instance: usize, slot: Slot, call: Call, fate: Fate, done: Done) {
-    let mut deeds = Vec::new();
-    let mut reply = None;
-    if let Some(there) = fate.there {
-        sleep(there).await;
-        let mut world = locked(&world);
-        let (shard, now) = (world.shard_of(slot), world.now_us());
-        reply = Some(world.shards[shard].execute(&call, now, &mut deeds));
-        world.books.executed(instance, &deeds);
+/// Who goes before a call, and how the next hears that it has arrived.
+type Turn = (Option<oneshot::Receiver<()>>, oneshot::Sender<()>);
+
+/// A call on its way.
+#[derive(Clone)]
+struct Passage {
+    world: SharedWorld,
+    instance: usize,
+    slot: Slot,
+    call: Call,
+    deadline: Instant,
+    fate: Fate,
+}
+
+impl Passage {
+    async fn carry(self, turn: Option<Turn>, done: Done) {
+        let mut reached = (None, Vec::new());
+        match self.fate.there {
+            Some(there) if self.fate.is_heard_first => {
+                tokio::spawn(self.clone().reach(there, turn));
+            }
+            Some(there) => reached = self.clone().reach(there, turn).await,
+            None => {}
+        }
+        sleep(self.fate.back).await;
+        let too_late = Trouble { cause: Cause::Timeout, executed: Executed::No };
+        let heard = match (self.fate.heard, reached) {
+            (Heard::Answer, (Some(reply), deeds)) => {
+                locked(&self.world).books.told(self.instance, &deeds);
+                return done.hear(Ok(reply));
+            }
+            (Heard::Dropped, _) => return drop(done),
+            (Heard::Trouble(trouble), _) => trouble,
+            (Heard::Answer, (None, _)) => too_late,
+        };
+        locked(&self.world).books.failed(self.instance, &self.call, heard.executed);
+        done.hear(Err(heard));
     }
-    sleep(fate.back).await;
-    match (fate.heard, reply) {
-        (Heard::Answer, Some(reply)) => {
-            locked(&world).books.told(instance, &deeds);
-            done.hear(Ok(reply));
+
+    /// The server carries it out, unless it has expired.
+    async fn reach(self, there: Duration, turn: Option<Turn>) -> (Option<Reply>, Vec<Deed>) {
+        sleep(there).await;
+        // Dropped, it lets the next one go.
+        let mut _arrived = None;
+        if let Some((before, arrived)) = turn {
+            if let Some(before) = before {
+                // A call that is lost holds up no other.
+                let _ = before.await;
+            }
+            _arrived = Some(arrived);
         }
-        (Heard::Trouble(trouble), _) => {
-            locked(&world).books.failed(instance, &call, trouble.executed);
-            done.hear(Err(trouble));
+        let mut deeds = Vec::new();
+        let mut world = locked(&self.world);
+        let is_late = self.call.expires() && Instant::now() > self.deadline + MARGIN;
+        if is_late && world.planted != Some(Planted::RunExpired) {
+            return (None, deeds);
         }
-        (Heard::Dropped | Heard::Answer, _) => drop(done),
+        let (shard, now) = (world.shard_of(self.slot), world.now_us());
+        let reply = world.shards[shard].execute(&self.call, now, &mut deeds);
+        world.books.executed(self.instance, &deeds);
+        let is_charged = deeds.iter().any(|deed| matches!(deed, Deed::Charged { .. }));
+        if is_late && is_charged && !matches!(self.fate.heard, Heard::Answer) {
+            world.books.violate(format!("{} charges what it has given up, and does not hear of it", self.instance));
+        }
+        (Some(reply), deeds)
     }
 }

@@ -1,31 +1,32 @@
 //! The way of a question to its slot and back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
-use tollgate_core::{Charged, Decision};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tollgate_core::Charged;
+use tollgate_store::{Mode, Refusals};
 
 use super::Inner;
 use super::breakers::Watch;
 use super::debts::Debt;
 use super::failure::Failure;
-use super::lanes::{Joined, Journey, Overdue};
+use super::lanes::{Departure, Joined, Journey, Timer};
 use super::made::{Made, MadeCharge};
 use super::planted::Planted;
-use super::question::{Answer, Asker, Askers, Group, Question, Seen, SlotAnswer};
-use super::refusals::Refusal;
-use crate::call::{self, Call, Line, Reply, SlotCharge};
-use crate::script::{Replayed, replay};
+use super::question::{Answer, Asker, Askers, Group, Origin, Question, Seen, SlotAnswer};
+use super::refusals::Full;
+use super::stats::StoreEvent;
+use crate::call::{self, Call, Line, Reply};
+use crate::script::{Replayed, Standing, replay, standings};
 use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
 
 /// A question whose answer is awaited.
 pub(super) struct Pending<T: Transport> {
     answer: oneshot::Receiver<SlotAnswer<T>>,
     question: Arc<Question>,
-    /// Whom it waits behind, and until when at most.
-    behind: Option<(Group, Instant)>,
 }
 
 /// A question on its way.
@@ -44,49 +45,62 @@ impl<T: Transport> Inner<T> {
     pub(super) fn ask(self: &Arc<Self>, question: &Arc<Question>, now: Instant, deadline: Instant) -> Pending<T> {
         let (sender, answer) = oneshot::channel();
         let asker = Asker { question: Arc::clone(question), answer: sender, deadline };
-        let mut pending = Pending { answer, question: Arc::clone(question), behind: None };
+        let pending = Pending { answer, question: Arc::clone(question) };
         if !self.settings.joins {
             self.depart(Arc::clone(question), smallvec![asker], None, now);
             return pending;
         }
-        match self.lanes.join(asker) {
-            Joined::Departs(journey) => self.begin(journey, now),
-            Joined::Waits { group, ends } => pending.behind = Some((group, ends)),
+        match self.lanes.join(asker, now) {
+            Joined::Departs(departure) => self.set_out(departure, now),
+            Joined::Waits(Some(timer)) => self.look_after(timer),
+            Joined::Waits(None) => {}
         }
         pending
     }
 
     /// The answer, or that there is none in time.
     pub(super) async fn answer(self: &Arc<Self>, mut pending: Pending<T>, deadline: Instant) -> SlotAnswer<T> {
-        if let Some((group, ends)) = pending.behind.take() {
-            if let Ok(answer) = timeout_at(ends.min(deadline), &mut pending.answer).await {
-                return answer.unwrap_or(Err(Failure::Trouble(Cause::Connection)));
-            }
-            self.overdue(&group);
-        }
         if self.is_planted(Planted::NoDeadline) {
             return pending.answer.await.unwrap_or(Err(Failure::Trouble(Cause::Connection)));
         }
         match timeout_at(deadline, &mut pending.answer).await {
             Ok(answer) => answer.unwrap_or(Err(Failure::Trouble(Cause::Connection))),
             Err(_) => {
-                let now = Instant::now();
-                if let Some(watch) = pending.question.watch.get().filter(|watch| watch.deadline <= now) {
-                    self.call_failed(watch, Failure::Trouble(Cause::Timeout), now);
+                let failure = Failure::Trouble(Cause::Timeout);
+                match pending.question.watch.get() {
+                    // Also if others that travel with it have a little more time: it took too long.
+                    Some(watch) => self.call_failed(watch, failure, Instant::now()),
+                    None => self.counters.failed(failure),
                 }
-                Err(Failure::Trouble(Cause::Timeout))
+                Err(failure)
             }
         }
     }
 
-    /// Those who wait behind an overdue call go on without it.
-    fn overdue(self: &Arc<Self>, group: &Group) {
-        let now = Instant::now();
-        let Some(Overdue { watch, journey }) = self.lanes.overdue(group, now) else { return };
-        if let Some(watch) = watch {
+    /// Sends the checks that wait on a lane when it is time, also if the check that started the timer has given up.
+    fn look_after(self: &Arc<Self>, timer: Timer) {
+        let store = Arc::downgrade(self);
+        self.runtime.spawn(async move {
+            let mut due = timer.due;
+            loop {
+                sleep_until(due).await;
+                let Some(store) = store.upgrade() else { return };
+                let now = Instant::now();
+                let (departure, again) = store.lanes.due(&timer, now);
+                if let Some(departure) = departure {
+                    store.set_out(departure, now);
+                }
+                let Some(again) = again else { return };
+                due = again;
+            }
+        });
+    }
+
+    fn set_out(self: &Arc<Self>, departure: Departure<T>, now: Instant) {
+        for watch in departure.overdue {
             self.call_failed(&watch, Failure::Trouble(Cause::Timeout), now);
         }
-        if let Some(journey) = journey {
+        for journey in departure.journeys {
             self.begin(journey, now);
         }
     }
@@ -121,7 +135,8 @@ impl<T: Transport> Inner<T> {
         if let Some((group, number)) = &lane {
             self.lanes.departed(group, *number, &watch);
         }
-        let debts = self.take_debts(&question, sent_at);
+        // A stalled server would leave it unknown whether they were paid.
+        let debts = if watch.has_overdue_calls { SmallVec::new() } else { self.take_debts(&question, sent_at) };
         let call = call_for(&question, askers.len(), &debts);
         self.counters.calls.add(1);
         let slot = question.slot;
@@ -144,6 +159,7 @@ impl<T: Transport> Inner<T> {
     fn arrived(self: &Arc<Self>, flight: Flight<T>, answered: Answered) {
         let now = Instant::now();
         let Flight { question, askers, lane, sent_at, watch, debts } = flight;
+        self.call_done(&watch, now);
         let times = askers.len() as u32;
         self.counters.call_durations.observe(now.saturating_duration_since(sent_at));
         let understood = answered.and_then(|reply| understand(&question, times, debts.len(), &reply));
@@ -153,14 +169,24 @@ impl<T: Transport> Inner<T> {
                 if now <= watch.deadline {
                     self.clock.heard(understood.seen.now, now);
                 }
-                self.remember(&question, &understood, sent_at, now);
+                self.debts_paid(&debts, understood.unpaid);
+                self.remember(&question, &understood, &watch, sent_at, now);
                 self.hand_out(askers, understood);
                 if self.is_planted(Planted::KeepDebt) {
                     self.owe_again(&debts, now);
                 }
             }
             Err(trouble) => {
-                self.call_failed(&watch, Failure::Trouble(trouble.cause), now);
+                if trouble.cause.is_of_a_key() {
+                    self.call_answered(&watch, now);
+                    self.key_failed(&question, trouble.cause, now);
+                } else {
+                    self.call_failed(&watch, Failure::Trouble(trouble.cause), now);
+                }
+                if trouble.executed == Executed::Unknown {
+                    let each = question.charges.iter().filter(|charge| charge.is_made() || charge.is_shadow()).count();
+                    self.counters.uncertain_charges.add(u64::from(times) * each as u64 + debts.len() as u64);
+                }
                 // What may have been charged is not owed any more.
                 if trouble.executed == Executed::No || self.is_planted(Planted::DoubleDebt) {
                     self.owe_again(&debts, now);
@@ -173,9 +199,9 @@ impl<T: Transport> Inner<T> {
 
     fn lane_is_free(self: &Arc<Self>, lane: Option<(Group, u64)>, now: Instant) {
         if let Some((group, number)) = lane
-            && let Some(journey) = self.lanes.arrived(&group, number)
+            && let Some(departure) = self.lanes.arrived(&group, number, now)
         {
-            self.begin(journey, now);
+            self.set_out(departure, now);
         }
     }
 
@@ -192,10 +218,31 @@ impl<T: Transport> Inner<T> {
                 debt.amount = debt.amount.min(here.limit.saturating_sub(here.remaining));
             }
             if debt.amount > 0 {
+                // A key that is full will be so for longer.
+                self.refusals.forget(&origin.key, now);
                 debts.push((Arc::clone(&charge.target.key), debt));
             }
         }
         debts
+    }
+
+    fn debts_paid(&self, debts: &[(Arc<[u8]>, Debt)], unpaid: u64) {
+        if !debts.is_empty() {
+            let owed: u64 = debts.iter().map(|(_, debt)| debt.amount).fold(0, u64::saturating_add);
+            self.counters.paid_debts.add(debts.len() as u64);
+            self.payments.record(debts.len() as u64, owed.saturating_sub(unpaid));
+        }
+    }
+
+    /// Reports a value that cannot be used. Its server has not failed.
+    fn key_failed(&self, question: &Question, cause: Cause, now: Instant) {
+        let failure = Failure::Trouble(cause);
+        self.counters.failed(failure);
+        let Some(calls) = self.bad_values.record(now) else { return };
+        // The rest of a name identifies the client, and stays out of the log.
+        let names = question.origins.iter().map(|origin| &origin.limit.0.prefix_and_scope);
+        let keys = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        (self.on_change)(StoreEvent::BadValue { keys, cause: failure.name(), calls });
     }
 
     fn owe_again(&self, debts: &[(Arc<[u8]>, Debt)], now: Instant) {
@@ -206,41 +253,62 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// The first who is refused speaks for all who come later.
-    fn remember(&self, question: &Question, understood: &Understood, sent_at: Instant, now: Instant) {
-        let refused = understood.answers.get(understood.passed as usize);
-        let Some(refused) = refused.filter(|_| self.settings.remembers_refusals) else { return };
-        let known = question.charges.iter().zip(&question.origins).zip(&refused.decisions);
-        // Where a key is charged twice, the second may be refused for the first, and not by itself.
-        let is_alone = |charge: &SlotCharge| {
-            question.charges.iter().filter(|other| other.target.key == charge.target.key).count() == 1
-        };
-        for ((charge, origin), decision) in known.filter(|((charge, _), _)| charge.binds() && is_alone(charge)) {
-            let refusal = Refusal {
-                limit: origin.limit.id(),
-                key: &origin.key,
-                cost: charge.cost,
-                sent_at,
-                decision: self.perhaps_too_long(*decision),
-                lasting: origin.limit.0.options.refusals,
-            };
-            self.refusals.remember(&refusal, now);
+    /// Remembers what the answer tells of its keys. After a refusal, keys that nothing can be charged to stay as they
+    /// are.
+    fn remember(
+        &self,
+        question: &Question,
+        understood: &Understood,
+        watch: &Watch,
+        sent_at: Instant,
+        heard_at: Instant,
+    ) {
+        if !self.settings.remembers_refusals {
+            return;
+        }
+        let Understood { passed, answers, seen, .. } = understood;
+        let is_refused = (*passed as usize) < answers.len();
+        // Of what comes too late, the age is not known well enough.
+        let known = (is_refused && heard_at <= watch.deadline)
+            .then(|| standings(&question.charges, seen.now, *passed, &seen.views))
+            .flatten()
+            .unwrap_or_default();
+        for (at, (charge, origin)) in question.charges.iter().zip(&question.origins).enumerate() {
+            // Where a key is charged twice, each stands in the other's way.
+            let is_alone = question.charges.iter().filter(|other| other.target.key == charge.target.key).count() == 1;
+            let full = known.get(at).filter(|standing| is_alone && !standing.is_large()).and_then(|standing| {
+                let lasts = self.lasts(question, at, &known, seen.now)?;
+                Some(Full { standing: standing.clone(), at_us: seen.now, sent_at, heard_at, lasts })
+            });
+            let is_changed = *passed > 0 && (charge.is_made() || charge.is_shadow());
+            if is_refused || is_changed {
+                self.refusals.replace(&origin.limit, &origin.key, full, heard_at);
+            }
         }
     }
 
-    fn perhaps_too_long(&self, decision: Decision) -> Decision {
-        match decision.retry_after() {
-            Some(retry_after) if self.is_planted(Planted::RememberTooLong) => {
-                let verdict = tollgate_core::Verdict::Refused { retry_after: Some(retry_after.saturating_mul(3)) };
-                Decision { verdict, ..decision }
-            }
-            _ => decision,
+    /// How long nothing can be charged to a key: because it is full, or because all guards before it refuse.
+    fn lasts(&self, question: &Question, at: usize, known: &[Standing], now_us: u64) -> Option<Duration> {
+        let is_full_for = |at: usize| known[at].is_full_for(&question.charges[at].target.terms, now_us);
+        let (charge, origin) = (&question.charges[at], &question.origins[at]);
+        let mut lasts_us = is_full_for(at);
+        if origin.limit.0.options.refusals == Refusals::Guarded && charge.cost > 0 {
+            let is_guard = |other: &usize| {
+                let Origin { limit, key } = &question.origins[*other];
+                let is_final = limit.0.options.refusals == Refusals::Final;
+                is_final && *key == origin.key && question.charges[*other].mode == Mode::Guard
+            };
+            // `None` is less than any time, so a guard that lets pass is the shortest.
+            let guarded_us = (0..known.len()).filter(is_guard).map(is_full_for).min().flatten();
+            lasts_us = lasts_us.max(guarded_us);
         }
+        let lasts = Duration::from_micros(lasts_us?);
+        Some(if self.is_planted(Planted::RememberTooLong) { lasts * 3 } else { lasts })
     }
 
     /// To each its own, in the order in which they came.
     fn hand_out(self: &Arc<Self>, mut askers: Askers<T>, understood: Understood) {
-        let Understood { passed, answers, seen } = understood;
+        let Understood { passed, answers, seen, .. } = understood;
         if self.is_planted(Planted::SwapJoinedAnswers) {
             askers.reverse();
         }
@@ -258,6 +326,8 @@ impl<T: Transport> Inner<T> {
 /// What came back, worked out for each who asked.
 struct Understood {
     passed: u32,
+    /// How much of the debts did not fit.
+    unpaid: u64,
     answers: Vec<Replayed>,
     seen: Seen,
 }
@@ -278,7 +348,15 @@ fn understand(question: &Question, times: u32, forced: usize, reply: &Reply) -> 
     let nonsense = Trouble { cause: Cause::Protocol, executed: Executed::Unknown };
     let Some(call::Answer::Decided { passed, views }) = reply.answers.get(forced) else { return Err(nonsense) };
     let answers = replay(&question.charges, times, reply.now, *passed, views).map_err(|_| nonsense)?;
-    Ok(Understood { passed: *passed, answers, seen: Seen { now: reply.now, views: views.clone() } })
+    let unpaid = reply.answers.iter().map(unpaid).fold(0, u64::saturating_add);
+    Ok(Understood { passed: *passed, unpaid, answers, seen: Seen { now: reply.now, views: views.clone() } })
+}
+
+fn unpaid(answer: &call::Answer) -> u64 {
+    match answer {
+        call::Answer::Forced { unpaid } => *unpaid,
+        _ => 0,
+    }
 }
 
 fn made_charges(replayed: &Replayed) -> SmallVec<[MadeCharge; 4]> {

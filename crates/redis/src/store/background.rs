@@ -69,6 +69,8 @@ impl<T: Transport> Inner<T> {
     fn may_send_again(&self, answered: &Answered) -> bool {
         match answered {
             Ok(_) => false,
+            // It would fail again.
+            Err(Trouble { cause, .. }) if cause.is_of_a_key() => false,
             Err(Trouble { executed: Executed::No, .. }) => !self.is_planted(Planted::NeverResendRefund),
             Err(Trouble { executed: Executed::Unknown, .. }) => self.is_planted(Planted::ResendUnknownRefund),
         }

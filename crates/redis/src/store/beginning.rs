@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::failure::Failure;
 use super::stats::StoreEvent;
+use super::watching::watch_servers;
 use super::{Inner, SharedStore};
 use crate::transport::{Cause, Slot, Transport};
 
@@ -19,7 +20,7 @@ const THEN_EVERY: Duration = Duration::from_secs(1);
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
 impl<T: Transport> SharedStore<T> {
-    /// Tells in the background whether the servers answer, before anybody's request has to find it out.
+    /// Reports in the background whether the servers answer, before the first request, and checks them from then on.
     pub(crate) fn tell_beginning(&self) {
         self.inner.runtime.spawn(tell(Arc::downgrade(&self.inner)));
     }
@@ -36,6 +37,9 @@ async fn tell<T: Transport>(store: Weak<Inner<T>>) {
                 if !is_told || inner.counters.breakers_opened.read() == 0 {
                     (inner.on_change)(StoreEvent::Reached { servers: inner.transport.servers().all });
                 }
+                if !is_told {
+                    inner.runtime.spawn(watch_servers(store));
+                }
                 return;
             }
             Err(failure) if !is_told && begun.elapsed() >= PATIENCE => {
@@ -43,6 +47,7 @@ async fn tell<T: Transport>(store: Weak<Inner<T>>) {
                 let servers = inner.transport.servers();
                 let servers = if servers.unreached.is_empty() { servers.all } else { servers.unreached };
                 (inner.on_change)(StoreEvent::Unreached { servers, cause: failure.name() });
+                inner.runtime.spawn(watch_servers(store.clone()));
             }
             Err(_) => {}
         }

@@ -7,13 +7,42 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// The least time between two scans of a full table. A scan takes a millisecond or two.
+const SCAN_INTERVAL: Duration = Duration::from_millis(100);
+
 /// The debts of this instance, by the names of keys. Bounded: what does not
-/// find room is not charged later.
+/// find room is not charged later. An entry takes about 60 bytes beside the name
+/// of its key, and the table up to twice as much as its entries.
 pub(crate) struct Debts {
-    by_key: Mutex<HashMap<Arc<[u8]>, Debt>>,
+    table: Mutex<Table>,
     /// How many there are, for the usual case that there are none.
     count: AtomicUsize,
     most: usize,
+}
+
+#[derive(Default)]
+struct Table {
+    by_key: HashMap<Arc<[u8]>, Debt>,
+    /// When the next scan for void debts may run. In an outage every request may bring a new key, and must not pay for
+    /// a scan of all the others.
+    scan_at: Option<Instant>,
+    #[cfg(test)]
+    scans: u32,
+}
+
+impl Table {
+    /// Removes void debts from a full table, unless a scan ran just now.
+    fn make_room(&mut self, now: Instant) {
+        if self.scan_at.is_some_and(|at| now < at) {
+            return;
+        }
+        self.scan_at = Some(now + SCAN_INTERVAL);
+        self.by_key.retain(|_, debt| now < debt.void_at && debt.amount > 0);
+        #[cfg(test)]
+        {
+            self.scans += 1;
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +56,7 @@ pub(crate) struct Debt {
 
 impl Debts {
     pub(crate) fn new(most: usize) -> Debts {
-        Debts { by_key: Mutex::default(), count: AtomicUsize::new(0), most }
+        Debts { table: Mutex::default(), count: AtomicUsize::new(0), most }
     }
 
     /// Something was let pass that its key's counter would have held for `lasts`. `false` if there is no room for it.
@@ -37,20 +66,24 @@ impl Debts {
 
     /// Puts back what was taken and not charged.
     pub(crate) fn put(&self, key: &Arc<[u8]>, debt: Debt, now: Instant) -> bool {
-        let mut by_key = self.by_key();
-        if by_key.len() >= self.most && !by_key.contains_key(key) {
-            by_key.retain(|_, debt| now < debt.void_at);
-            if by_key.len() >= self.most {
-                self.count.store(by_key.len(), Ordering::Relaxed);
-                return false;
-            }
+        let mut table = self.table();
+        if table.by_key.len() >= self.most && !table.by_key.contains_key(key) {
+            table.make_room(now);
         }
-        let held = by_key.entry(Arc::clone(key)).or_insert(Debt { amount: 0, ..debt });
-        held.amount = held.amount.saturating_add(debt.amount);
-        held.since = held.since.min(debt.since);
-        held.void_at = held.void_at.max(debt.void_at);
+        let Table { by_key, .. } = &mut *table;
+        let count = by_key.len();
+        let is_kept = match by_key.get_mut(key) {
+            Some(known) => {
+                known.amount = known.amount.saturating_add(debt.amount);
+                known.since = known.since.min(debt.since);
+                known.void_at = known.void_at.max(debt.void_at);
+                true
+            }
+            None if count < self.most => by_key.insert(Arc::clone(key), debt).is_none(),
+            None => false,
+        };
         self.count.store(by_key.len(), Ordering::Relaxed);
-        true
+        is_kept
     }
 
     /// Takes a key's debt in order to charge it: who takes it, charges it once.
@@ -58,7 +91,7 @@ impl Debts {
         if self.is_empty() {
             return None;
         }
-        let mut by_key = self.by_key();
+        let by_key = &mut self.table().by_key;
         let debt = by_key.remove(key);
         self.count.store(by_key.len(), Ordering::Relaxed);
         debt.filter(|debt| now < debt.void_at && debt.amount > 0)
@@ -69,7 +102,7 @@ impl Debts {
         if self.is_empty() {
             return 0;
         }
-        let mut by_key = self.by_key();
+        let by_key = &mut self.table().by_key;
         let Some(debt) = by_key.get_mut(key) else { return 0 };
         let reduced = debt.amount.min(amount);
         debt.amount -= reduced;
@@ -81,19 +114,24 @@ impl Debts {
         if self.is_empty() {
             return (0, Duration::ZERO);
         }
-        let mut by_key = self.by_key();
+        let by_key = &mut self.table().by_key;
         by_key.retain(|_, debt| now < debt.void_at && debt.amount > 0);
         self.count.store(by_key.len(), Ordering::Relaxed);
         let oldest = by_key.values().map(|debt| debt.since).min();
         (by_key.len(), oldest.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)))
     }
 
+    /// How many keys owe something, or did until it was void.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    fn by_key(&self) -> MutexGuard<'_, HashMap<Arc<[u8]>, Debt>> {
-        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,5 +200,21 @@ mod tests {
         assert!(debts.add(&key("a"), 1, PERIOD, now));
         assert!(debts.add(&key("c"), 1, PERIOD, now + PERIOD));
         assert_eq!(debts.take(b"b", now + PERIOD).map(|debt| debt.amount), Some(1));
+    }
+
+    #[test]
+    fn a_full_table_is_scanned_at_most_ten_times_a_second() {
+        let (debts, now) = (Debts::new(100), Instant::now());
+        (0..100).for_each(|at| assert!(debts.add(&key(&at.to_string()), 1, PERIOD, now)));
+        for at in 0..100_000 {
+            // A thousand a millisecond.
+            let now = now + Duration::from_micros(at);
+            assert!(!debts.add(&key(&format!("new {at}")), 1, PERIOD, now));
+        }
+        assert_eq!(debts.table().scans, 1);
+        // What is void makes room no later than a tenth of a second after.
+        let later = now + PERIOD + SCAN_INTERVAL;
+        assert!(debts.add(&key("later"), 1, PERIOD, later));
+        assert_eq!((debts.table().scans, debts.count()), (2, 1));
     }
 }

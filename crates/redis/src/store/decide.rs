@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{Decision, Verdict};
-use tollgate_store::{Asked, KeyedCharge, Mode, OnFailure, Outcome, Source};
+use tollgate_store::{Asked, KeyedCharge, Mode, OnFailure, Outcome, Refusals, Source};
 
 use super::Inner;
 use super::limit::RedisLimit;
@@ -37,24 +37,34 @@ impl<T: Transport> Inner<T> {
         self.conclude(charges, answers).await
     }
 
-    /// Refused without asking, where a refusal is known that still holds.
+    /// Refused without asking, where all keys are known to be full: then the whole answer is known. If one of them has
+    /// room, others may have used some of it since.
     fn known_refusal(&self, charges: &Charges<'_>, now: Instant) -> Option<Outcome<RedisReceipt>> {
         if !self.settings.remembers_refusals {
             return None;
         }
-        let mut outcome: Option<Outcome<RedisReceipt>> = None;
-        let mut known: SmallVec<[usize; 4]> = SmallVec::new();
-        for (at, asked) in charges.iter().enumerate().filter(|(_, asked)| binds(asked)) {
-            if let Some(decision) = self.refusals.find(asked.limit.id(), asked.key, asked.cost, now) {
-                let outcome = outcome.get_or_insert_with(|| refused(charges, Source::Cached));
-                outcome.decisions[at] = decision;
-                known.push(at);
-            }
+        let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
+        for asked in charges {
+            let cost = if self.is_planted(Planted::AnswerForAnotherCost) { 1 } else { asked.cost };
+            decisions.push(self.refusals.find(asked.limit, asked.key, cost, now)?);
         }
-        let mut outcome = outcome?;
-        outcome.asked = asked_only(known, charges);
+        let refuses = |(asked, decision): (&KeyedCharge<'_, RedisLimit>, &Decision)| {
+            (binds(asked) && !decision.is_allowed()).then_some(asked.limit.0.options.refusals)
+        };
+        let refusing: SmallVec<[Refusals; 4]> = charges.iter().zip(&decisions).filter_map(refuses).collect();
+        if refusing.is_empty() || is_any_charged_twice(charges) {
+            return None;
+        }
+        // Where violations are counted, the server must hear of it; except behind a block, where nothing is counted.
+        let is_counted = |asked: &KeyedCharge<'_, RedisLimit>| {
+            matches!(asked.limit.0.options.refusals, Refusals::Counted | Refusals::Guarded)
+        };
+        let must_ask = !refusing.contains(&Refusals::Final) && charges.iter().any(is_counted);
+        if must_ask && !self.is_planted(Planted::RememberWhereCounted) {
+            return None;
+        }
         self.counters.cached_refusals.add(1);
-        Some(outcome)
+        Some(Outcome { decisions, ..refused(charges, Source::Cached) })
     }
 
     /// Refused without asking, where a shard is known to fail and one of its
@@ -180,6 +190,14 @@ pub(super) fn asked_with(asked: Asked, more: impl Iterator<Item = usize>, charge
         Asked::All => Asked::All,
         Asked::Only(positions) => asked_only(positions.into_iter().chain(more).collect(), charges),
     }
+}
+
+/// Whether two charges are to one counter: each stands in the other's way.
+fn is_any_charged_twice(charges: &Charges<'_>) -> bool {
+    let is_same = |one: &KeyedCharge<'_, RedisLimit>, other: &KeyedCharge<'_, RedisLimit>| {
+        one.key == other.key && one.limit.0.prefix_and_scope == other.limit.0.prefix_and_scope
+    };
+    charges.iter().enumerate().any(|(at, asked)| charges[..at].iter().any(|other| is_same(other, asked)))
 }
 
 /// Whether a charge can refuse the whole.

@@ -20,6 +20,8 @@ impl Failure {
             Failure::Trouble(Cause::Unavailable) => "unavailable",
             Failure::Trouble(Cause::Overloaded) => "overloaded",
             Failure::Trouble(Cause::Protocol) => "protocol",
+            Failure::Trouble(Cause::WrongType) => "wrong-type",
+            Failure::Trouble(Cause::Unreadable) => "unreadable",
             Failure::BreakerOpen => "breaker-open",
         }
     }

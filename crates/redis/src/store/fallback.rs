@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use tollgate_core::Verdict;
-use tollgate_store::{KeyedCharge, Limit, Mode, OnFailure, Outcome, Source, Store};
+use tollgate_core::{Decision, Verdict};
+use tollgate_store::{KeyedCharge, Limit, Mode, OnFailure, Outcome, Source, Store, shadow_groups};
 
 use super::Inner;
 use super::decide::{Answers, Charges, asked_only, is_closed, keep, passed, refuse};
@@ -49,9 +49,9 @@ impl<T: Transport> Inner<T> {
         self.pass_uncounted(charges, &stranded, &mut outcome);
         for (charge, decision) in here.iter().zip(counted.decisions) {
             outcome.decisions[charge.position] = decision;
-            if decision.is_allowed() {
-                self.owe(&charges[charge.position], &charge.target);
-            }
+        }
+        for charge in here.iter().filter(|charge| is_made(charges, &outcome.decisions, charge.position)) {
+            self.owe(&charges[charge.position], &charge.target);
         }
         for (at, receipt) in counted.receipts {
             let Stranded { position, target } = here[at];
@@ -131,9 +131,16 @@ impl<T: Transport> Inner<T> {
     }
 }
 
+/// Whether a charge was made where the whole passed: a shadow only if its group fits.
+fn is_made(charges: &Charges<'_>, decisions: &[Decision], at: usize) -> bool {
+    let groups = shadow_groups(charges.iter().map(|asked| (asked.cost, asked.mode)));
+    let group = groups.into_iter().find(|group| group.contains(&at)).unwrap_or(at..at + 1);
+    decisions[group].iter().all(Decision::is_allowed)
+}
+
 /// Whether a charge is made where the whole passes.
 fn is_counted(asked: &KeyedCharge<'_, RedisLimit>) -> bool {
-    asked.cost > 0 && matches!(asked.mode, Mode::Enforce | Mode::Shadow)
+    asked.cost > 0 && matches!(asked.mode, Mode::Enforce | Mode::Shadow | Mode::ShadowJoined)
 }
 
 fn stranded<T: Transport>(answers: &Answers<T>) -> SmallVec<[Stranded; 4]> {

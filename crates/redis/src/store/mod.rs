@@ -3,6 +3,7 @@
 
 mod asking;
 mod background;
+mod bad_values;
 mod beginning;
 mod breaker;
 mod breakers;
@@ -18,6 +19,7 @@ mod lanes;
 mod limit;
 mod made;
 mod part_of;
+mod payments;
 pub(crate) mod planted;
 mod question;
 pub(crate) mod random;
@@ -29,6 +31,7 @@ mod settings;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod watching;
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -42,11 +45,13 @@ use tokio::time::{Instant, timeout_at};
 use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Quota, Settled};
 use tollgate_store::{KeyedCharge, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Store};
 
+use self::bad_values::BadValues;
 use self::breakers::Breakers;
 use self::debts::Debts;
 use self::key_names::prefix_and_scope;
 use self::lanes::Lanes;
 use self::limit::Prepared;
+use self::payments::Payments;
 use self::planted::Planted;
 use self::receipt::MadeWhere;
 use self::refusals::KnownRefusals;
@@ -85,6 +90,8 @@ struct Inner<T: Transport> {
     lanes: Lanes<T>,
     refusals: KnownRefusals,
     debts: Debts,
+    payments: Payments,
+    bad_values: BadValues,
     breakers: Breakers,
     counters: Counters,
     on_change: OnChange,
@@ -116,9 +123,11 @@ impl<T: Transport> SharedStore<T> {
             fallback: MemoryStore::with(settings.fallback, clock.own())?,
             fallback_scopes: Mutex::default(),
             clock,
-            lanes: Lanes::new(),
+            lanes: Lanes::new(settings.deadline),
             refusals: KnownRefusals::new(settings.remembered_keys),
             debts: Debts::new(settings.owing_keys),
+            payments: Payments::default(),
+            bad_values: BadValues::default(),
             breakers: Breakers::new(settings.breaker, settings.seed),
             counters: Counters::default(),
             on_change,

@@ -10,6 +10,10 @@ pub(crate) enum Planted {
     KeepLateCharge,
     /// A refusal is believed longer than it holds.
     RememberTooLong,
+    /// A refusal that is remembered answers as if every request cost 1.
+    AnswerForAnotherCost,
+    /// A refusal is remembered where violations are counted.
+    RememberWhereCounted,
     /// A refusal is believed although this instance gave something back.
     RememberAcrossRefund,
     /// A debt whose payment may have arrived is paid again.
@@ -30,6 +34,9 @@ pub(crate) enum Planted {
     NeverProbe,
     /// Of several slots, one that lets it pass is enough.
     OneSlotIsEnough,
+    /// A server carries out a call that has expired.
+    #[cfg(test)]
+    RunExpired,
     /// A lease that is known to be lost is renewed all the same.
     ForgetLostLease,
 }

@@ -55,7 +55,10 @@ impl Question {
             let Some(question) = Arc::get_mut(&mut questions[at]) else {
                 unreachable!("nobody else has a question that is not complete");
             };
-            question.charges.push(SlotCharge { target, cost: asked.cost, mode: asked.mode });
+            // Without a key, the limits of a rule may live in different slots.
+            let follows = position > 0 && question.positions.last() == Some(&(position - 1));
+            let mode = if asked.mode == Mode::ShadowJoined && !follows { Mode::Shadow } else { asked.mode };
+            question.charges.push(SlotCharge { target, cost: asked.cost, mode });
             question.origins.push(Origin { limit: asked.limit.clone(), key: asked.key.into() });
             question.positions.push(position);
         }
@@ -78,6 +81,7 @@ impl Question {
                 Mode::Guard => 1,
                 Mode::Shadow => 2,
                 Mode::Watch => 3,
+                Mode::ShadowJoined => 4,
             },
         };
         Group { slot: self.slot, charges: self.charges.iter().zip(&self.origins).map(alike).collect() }

@@ -1,4 +1,8 @@
-//! Refusals that still hold, so that they are answered without asking again.
+//! Keys that are known to be full, so that refusals are answered without asking again.
+//!
+//! While a key has no room for a cost of 1, nothing can be charged to it, by no instance and under no cost. The same
+//! holds while a block stands before it. So its state stays as it was seen, and the answer to every cost follows from
+//! it, with all its numbers. As soon as something could pass, or something is given back, nothing is known any more.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +11,20 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use tollgate_core::{Decision, Verdict};
+use tollgate_core::Decision;
 use tollgate_store::Refusals;
 
+use super::limit::RedisLimit;
 use super::part_of::part_of;
+use crate::call::Terms;
+use crate::script::Standing;
 
 /// What is given back elsewhere turns a refusal around. Where that can happen, it is believed for so long.
 const BRIEF: Duration = Duration::from_secs(1);
 
 const PARTS: usize = 16;
 
-/// What was refused, by key and limit. Bounded: when a part is full, it begins anew.
+/// Keys that are full, by key and limit. Bounded: when a part is full, it begins anew.
 pub(crate) struct KnownRefusals {
     parts: Vec<Mutex<Part>>,
     keys_per_part: usize,
@@ -35,27 +42,31 @@ struct Part {
     forgot_at: Option<Instant>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Known {
-    limit: u64,
-    cost: u64,
-    since: Instant,
+    limit: RedisLimit,
+    seen: Full,
     until: Instant,
-    /// As it was answered, in nanoseconds.
-    decision: Decision,
 }
 
-/// A refusal as it came back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal<'a> {
-    pub(crate) limit: u64,
-    pub(crate) key: &'a [u8],
-    pub(crate) cost: u64,
-    /// When the question was sent: the refusal is at least as young.
+/// A key that nothing can be charged to.
+#[derive(Clone, Debug)]
+pub(crate) struct Full {
+    pub(crate) standing: Standing,
+    /// The server's clock when it was so, in microseconds.
+    pub(crate) at_us: u64,
+    /// When the question was sent: what is known is at least as young.
     pub(crate) sent_at: Instant,
-    /// The answer, in nanoseconds.
-    pub(crate) decision: Decision,
-    pub(crate) lasting: Refusals,
+    /// When the answer came: what is known is at least as old.
+    pub(crate) heard_at: Instant,
+    /// How long that lasts if nothing is given back.
+    pub(crate) lasts: Duration,
+}
+
+impl Known {
+    fn is_of_counter(&self, limit: &RedisLimit) -> bool {
+        self.limit.0.prefix_and_scope == limit.0.prefix_and_scope
+    }
 }
 
 impl KnownRefusals {
@@ -81,41 +92,40 @@ impl KnownRefusals {
         nanoseconds(now.saturating_duration_since(self.began)) < self.hears_until_ns.load(Ordering::Relaxed)
     }
 
-    /// The answer to a charge that is known to be refused.
-    pub(crate) fn find(&self, limit: u64, key: &[u8], cost: u64, now: Instant) -> Option<Decision> {
+    /// The answer to a charge, if its key is known to be full. Its times are never too short, and too long by no more
+    /// than the answer took that told of the key.
+    pub(crate) fn find(&self, limit: &RedisLimit, key: &[u8], cost: u64, now: Instant) -> Option<Decision> {
         let part = self.part(key);
-        let is_believed = |known: &Known| now < known.until && (now < known.since + BRIEF || self.hears(now));
-        let is_known = |known: &&Known| known.limit == limit && cost >= known.cost && is_believed(known);
-        let known = part.by_key.get(key)?.iter().find(is_known)?;
-        let elapsed_ns = nanoseconds(now.saturating_duration_since(known.since));
-        let later = |ns: u64| ns.saturating_sub(elapsed_ns);
-        Some(Decision {
-            verdict: Verdict::Refused { retry_after: known.decision.retry_after().map(later) },
-            next_after: later(known.decision.next_after),
-            reset_after: later(known.decision.reset_after),
-            ..known.decision
-        })
+        let is_believed = |known: &Known| now < known.until && (now < known.seen.sent_at + BRIEF || self.hears(now));
+        let is_known = |known: &&Known| known.limit.id() == limit.id() && is_believed(known);
+        let Full { standing, at_us, heard_at, .. } = &part.by_key.get(key)?.iter().find(is_known)?.seen;
+        let elapsed_us = nanoseconds(now.saturating_duration_since(*heard_at)) / Terms::TICK.ns();
+        standing.look(&limit.0.terms, at_us.saturating_add(elapsed_us), cost)
     }
 
-    pub(crate) fn remember(&self, refusal: &Refusal<'_>, now: Instant) {
-        let Some(retry_after) = refusal.decision.retry_after() else { return };
-        let lasts = match refusal.lasting {
-            Refusals::Counted => return,
-            Refusals::Brief => Duration::from_nanos(retry_after).min(BRIEF),
-            Refusals::Final => Duration::from_nanos(retry_after),
+    /// What is known of a key's counter from now on: that it is full, or nothing.
+    pub(crate) fn replace(&self, limit: &RedisLimit, key: &[u8], full: Option<Full>, now: Instant) {
+        let mut part = self.part(key);
+        if let Some(known) = part.by_key.get_mut(key) {
+            // Limits that share a counter change it for each other.
+            known.retain(|known| now < known.until && !known.is_of_counter(limit));
+            if known.is_empty() {
+                part.by_key.remove(key);
+            }
+        }
+        let Some(seen) = full else { return };
+        let lasts = match limit.0.options.refusals {
+            Refusals::Brief | Refusals::Counted | Refusals::Guarded => seen.lasts.min(BRIEF),
+            Refusals::Final => seen.lasts,
         };
-        let until = refusal.sent_at + lasts;
-        let mut part = self.part(refusal.key);
-        if now >= until || part.forgot_at.is_some_and(|forgot_at| refusal.sent_at <= forgot_at) {
+        let until = seen.sent_at + lasts;
+        if now >= until || part.forgot_at.is_some_and(|forgot_at| seen.sent_at <= forgot_at) {
             return;
         }
-        if part.by_key.len() >= self.keys_per_part && !part.by_key.contains_key(refusal.key) {
+        if part.by_key.len() >= self.keys_per_part && !part.by_key.contains_key(key) {
             part.make_room(self.keys_per_part, now);
         }
-        let Refusal { limit, cost, sent_at: since, decision, .. } = *refusal;
-        let entries = part.by_key.entry(refusal.key.into()).or_default();
-        entries.retain(|known| now < known.until && (known.limit, known.cost) != (limit, cost));
-        entries.push(Known { limit, cost, since, until, decision });
+        part.by_key.entry(key.into()).or_default().push(Known { limit: limit.clone(), seen, until });
     }
 
     /// Something was given back to a key.
@@ -159,16 +169,45 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
 
-    fn refused(retry_ms: u64) -> Decision {
-        let retry_after = Some(retry_ms * 1_000_000);
-        let verdict = Verdict::Refused { retry_after };
-        Decision { verdict, limit: 5, remaining: 0, next_after: 1_000_000, reset_after: 3_000_000_000 }
+    use smallvec::smallvec;
+    use tollgate_core::{Quota, Verdict};
+    use tollgate_store::{LimitOptions, Mode, OnFailure};
+
+    use super::*;
+    use crate::call::{SlotCharge, Target, View};
+    use crate::script::standings;
+    use crate::store::limit::Prepared;
+
+    /// Long ago, and a whole number of seconds.
+    const AT_US: u64 = 1_700_000_000_000_000;
+
+    fn limit(scope: &str, refusals: Refusals) -> RedisLimit {
+        let quota = Quota::sliding_window_log("5 per 2s".parse().unwrap()).unwrap();
+        RedisLimit(Arc::new(Prepared {
+            id: Prepared::next_id(),
+            prefix_and_scope: scope.as_bytes().into(),
+            terms: Arc::new(Terms::new(quota).unwrap()),
+            options: LimitOptions { on_failure: OnFailure::Open, refusals },
+            fallback: None,
+        }))
     }
 
-    fn refusal(sent_at: Instant, lasting: Refusals) -> Refusal<'static> {
-        Refusal { limit: 1, key: b"alice", cost: 2, sent_at, decision: refused(2_000), lasting }
+    /// All of the limit was used at once.
+    fn full(limit: &RedisLimit, sent_at: Instant, heard_at: Instant) -> Option<Full> {
+        let target = Target { key: b"alice".as_slice().into(), terms: Arc::clone(&limit.0.terms) };
+        let charge = SlotCharge { target, cost: 1, mode: Mode::Enforce };
+        let view = View::Log { used: 5, newest: AT_US, debt: 0, front: smallvec![(AT_US, 5)] };
+        let standing = standings(&[charge], AT_US, 0, &[view]).unwrap().remove(0);
+        let lasts = Duration::from_micros(standing.is_full_for(&limit.0.terms, AT_US).unwrap());
+        Some(Full { standing, at_us: AT_US, sent_at, heard_at, lasts })
+    }
+
+    fn known(refusals: Refusals, now: Instant) -> (KnownRefusals, RedisLimit) {
+        let (known, limit) = (KnownRefusals::new(100), limit("a", refusals));
+        known.replace(&limit, b"alice", full(&limit, now, now), now);
+        (known, limit)
     }
 
     fn ms(milliseconds: u64) -> Duration {
@@ -176,44 +215,44 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_for_that_cost_or_more_of_that_key_and_limit() {
-        let (known, now) = (KnownRefusals::new(100), Instant::now());
-        known.remember(&refusal(now, Refusals::Final), now);
-        assert!(known.find(1, b"alice", 2, now).is_some());
-        assert!(known.find(1, b"alice", 9, now).is_some());
-        assert!(known.find(1, b"alice", 1, now).is_none());
-        assert!(known.find(2, b"alice", 2, now).is_none());
-        assert!(known.find(1, b"bob", 2, now).is_none());
+    fn full_key_answers_every_cost_of_its_limit_and_no_other() {
+        let now = Instant::now();
+        let (known, limit) = known(Refusals::Final, now);
+        let verdict = |cost: u64| known.find(&limit, b"alice", cost, now).unwrap().verdict;
+        assert_eq!(verdict(0), Verdict::Allowed { delay: 0 });
+        assert_eq!(verdict(1), Verdict::Refused { retry_after: Some(2_000_000_000) });
+        assert_eq!(verdict(6), Verdict::Impossible);
+        assert!(known.find(&self::limit("a", Refusals::Final), b"alice", 1, now).is_none());
+        assert!(known.find(&limit, b"bob", 1, now).is_none());
     }
 
     #[test]
-    fn its_times_run_from_the_moment_of_sending() {
-        let (known, sent) = (KnownRefusals::new(100), Instant::now());
-        known.remember(&refusal(sent, Refusals::Final), sent + ms(10));
-        let found = known.find(1, b"alice", 2, sent + ms(500)).unwrap();
+    fn times_run_from_the_answer_and_belief_from_the_question() {
+        let (known, limit, sent) = (KnownRefusals::new(100), limit("a", Refusals::Final), Instant::now());
+        known.replace(&limit, b"alice", full(&limit, sent, sent + ms(10)), sent + ms(10));
+        let found = known.find(&limit, b"alice", 2, sent + ms(510)).unwrap();
         assert_eq!(found.retry_after(), Some(1_500_000_000));
-        assert_eq!((found.next_after, found.reset_after), (0, 2_500_000_000));
-        assert!(known.find(1, b"alice", 2, sent + ms(1_999)).is_some());
-        assert!(known.find(1, b"alice", 2, sent + ms(2_000)).is_none());
+        assert_eq!((found.next_after, found.reset_after), (1_500_000_000, 1_500_000_000));
+        assert!(known.find(&limit, b"alice", 2, sent + ms(1_999)).is_some());
+        assert!(known.find(&limit, b"alice", 2, sent + ms(2_000)).is_none());
     }
 
     #[test]
-    fn what_may_be_given_back_is_believed_for_a_second_and_what_is_counted_never() {
-        let (known, now) = (KnownRefusals::new(100), Instant::now());
-        known.remember(&refusal(now, Refusals::Brief), now);
-        assert!(known.find(1, b"alice", 2, now + ms(999)).is_some());
-        assert!(known.find(1, b"alice", 2, now + ms(1_000)).is_none());
-        let counted = KnownRefusals::new(100);
-        counted.remember(&refusal(now, Refusals::Counted), now);
-        assert!(counted.find(1, b"alice", 2, now).is_none());
+    fn what_may_be_given_back_or_is_counted_is_believed_for_a_second() {
+        for refusals in [Refusals::Brief, Refusals::Counted, Refusals::Guarded] {
+            let now = Instant::now();
+            let (known, limit) = known(refusals, now);
+            assert!(known.find(&limit, b"alice", 2, now + ms(999)).is_some());
+            assert!(known.find(&limit, b"alice", 2, now + ms(1_000)).is_none());
+        }
     }
 
     #[test]
     fn who_does_not_hear_of_resets_believes_nothing_for_long() {
-        let (known, now) = (KnownRefusals::new(100), Instant::now());
+        let now = Instant::now();
+        let (known, limit) = known(Refusals::Final, now);
         known.believe_while_hearing();
-        known.remember(&refusal(now, Refusals::Final), now);
-        let is_known = |after: u64| known.find(1, b"alice", 2, now + ms(after)).is_some();
+        let is_known = |after: u64| known.find(&limit, b"alice", 2, now + ms(after)).is_some();
         assert!(is_known(999) && !is_known(1_000));
         known.heard(now + ms(800));
         assert!(is_known(1_799) && !is_known(1_800));
@@ -222,33 +261,38 @@ mod tests {
     }
 
     #[test]
-    fn a_permit_may_come_back_at_any_time() {
-        let (known, now) = (KnownRefusals::new(100), Instant::now());
-        let nobody_knows = Decision { verdict: Verdict::Refused { retry_after: None }, ..refused(0) };
-        known.remember(&Refusal { decision: nobody_knows, ..refusal(now, Refusals::Final) }, now);
-        assert!(known.find(1, b"alice", 2, now).is_none());
+    fn another_answer_about_the_counter_replaces_what_is_known() {
+        let now = Instant::now();
+        let (known, limit) = known(Refusals::Final, now);
+        let other = self::limit("b", Refusals::Final);
+        known.replace(&other, b"alice", full(&other, now, now), now);
+        // The same counter under another quota.
+        known.replace(&self::limit("a", Refusals::Final), b"alice", None, now);
+        assert!(known.find(&limit, b"alice", 1, now).is_none());
+        assert!(known.find(&other, b"alice", 1, now).is_some());
+        known.replace(&other, b"alice", None, now);
+        assert!(known.find(&other, b"alice", 1, now).is_none());
     }
 
     #[test]
     fn giving_back_forgets_also_what_is_still_on_its_way() {
-        let (known, now) = (KnownRefusals::new(100), Instant::now());
-        known.remember(&refusal(now, Refusals::Final), now);
+        let now = Instant::now();
+        let (known, limit) = known(Refusals::Final, now);
         known.forget(b"alice", now + ms(1));
-        assert!(known.find(1, b"alice", 2, now + ms(1)).is_none());
-        known.remember(&refusal(now, Refusals::Final), now + ms(2));
-        assert!(known.find(1, b"alice", 2, now + ms(2)).is_none());
-        known.remember(&refusal(now + ms(3), Refusals::Final), now + ms(4));
-        assert!(known.find(1, b"alice", 2, now + ms(4)).is_some());
+        assert!(known.find(&limit, b"alice", 2, now + ms(1)).is_none());
+        known.replace(&limit, b"alice", full(&limit, now, now + ms(2)), now + ms(2));
+        assert!(known.find(&limit, b"alice", 2, now + ms(2)).is_none());
+        known.replace(&limit, b"alice", full(&limit, now + ms(3), now + ms(4)), now + ms(4));
+        assert!(known.find(&limit, b"alice", 2, now + ms(4)).is_some());
         known.forget_all(now + ms(5));
-        assert!(known.find(1, b"alice", 2, now + ms(5)).is_none());
+        assert!(known.find(&limit, b"alice", 2, now + ms(5)).is_none());
     }
 
     #[test]
     fn memory_is_bounded() {
-        let (known, now) = (KnownRefusals::new(64), Instant::now());
+        let (known, limit, now) = (KnownRefusals::new(64), limit("a", Refusals::Final), Instant::now());
         for number in 0..10_000_u32 {
-            let key = number.to_string();
-            known.remember(&Refusal { key: key.as_bytes(), ..refusal(now, Refusals::Final) }, now);
+            known.replace(&limit, number.to_string().as_bytes(), full(&limit, now, now), now);
         }
         let held: usize = known.parts.iter().map(|part| locked(part).by_key.len()).sum();
         assert!((16..=64).contains(&held), "{held}");

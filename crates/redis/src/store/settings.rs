@@ -17,7 +17,8 @@ pub struct StoreSettings {
     pub remembers_refusals: bool,
     /// For how many keys refusals are remembered at most.
     pub remembered_keys: usize,
-    /// For how many keys it is remembered at most what passed while the store failed.
+    /// For how many keys it is remembered at most what passed while the store failed. As many as are counted in
+    /// this process then, because one is of no use without the other.
     pub owing_keys: usize,
     /// How long a permit is held at most where its quota does not say: a holder
     /// on a machine that is gone would keep it for ever.
@@ -44,7 +45,7 @@ impl Default for StoreSettings {
             joins: true,
             remembers_refusals: true,
             remembered_keys: 1 << 16,
-            owing_keys: 1 << 16,
+            owing_keys: 1 << 17,
             default_lease: Duration::from_secs(60),
             resends: 4,
             resend_pause: Duration::from_millis(50),

@@ -27,6 +27,9 @@ pub struct StoreStats {
     pub refunds: u64,
     /// Charges of which nobody knows whether giving them back arrived.
     pub lost_refunds: u64,
+    /// Charges and payments of debts with an unknown outcome: the connection was lost before the answer arrived. At
+    /// most this many were counted twice, or counted for a request that was refused.
+    pub uncertain_charges: u64,
     /// Charges that passed because the store failed.
     pub fallbacks_open: u64,
     /// Charges that were refused because the store failed.
@@ -43,6 +46,8 @@ pub struct StoreStats {
     pub breakers: Vec<(u32, BreakerState)>,
     /// Charges that passed while the store failed and will not be charged later, because too many are.
     pub dropped_debts: u64,
+    /// Debts that were charged when the servers were back, each that of one key.
+    pub paid_debts: u64,
     /// Keys for which something passed that the servers have not counted yet.
     pub debts: u64,
     /// For how long the first of them has waited to be counted.
@@ -86,6 +91,29 @@ pub enum StoreEvent {
         /// Where it is.
         server: String,
     },
+    /// Calls failed because a key holds a value that tollgate did not write. Their servers have not failed.
+    BadValue {
+        /// What the names of the keys of one such call begin with: the prefix and the rule.
+        keys: Vec<String>,
+        /// What the trouble is.
+        cause: &'static str,
+        /// The number of such calls since the last event.
+        calls: u64,
+    },
+    /// What passed while the store failed was charged.
+    DebtsPaid {
+        /// How many debts, each that of one key.
+        debts: u64,
+        /// How much was charged for them.
+        amount: u64,
+        /// How many keys still owe something.
+        still_owing: u64,
+    },
+    /// A failing server left the topology: another one owns its slots.
+    ServerLeft {
+        /// Where it is.
+        server: String,
+    },
 }
 
 impl StoreEvent {
@@ -93,8 +121,14 @@ impl StoreEvent {
     #[must_use]
     pub const fn is_trouble(&self) -> bool {
         match self {
-            StoreEvent::Reached { .. } | StoreEvent::BreakerClosed { .. } => false,
-            StoreEvent::Unreached { .. } | StoreEvent::BreakerOpened { .. } | StoreEvent::CauseChanged { .. } => true,
+            StoreEvent::Reached { .. }
+            | StoreEvent::BreakerClosed { .. }
+            | StoreEvent::ServerLeft { .. }
+            | StoreEvent::DebtsPaid { .. } => false,
+            StoreEvent::Unreached { .. }
+            | StoreEvent::BreakerOpened { .. }
+            | StoreEvent::CauseChanged { .. }
+            | StoreEvent::BadValue { .. } => true,
         }
     }
 }
@@ -116,6 +150,18 @@ impl fmt::Display for StoreEvent {
                 write!(f, "the store's server {server} fails still, and now otherwise ({cause})")
             }
             StoreEvent::BreakerClosed { server } => write!(f, "the store's server {server} answers again"),
+            StoreEvent::BadValue { keys, cause, calls } => write!(
+                f,
+                "{calls} calls failed because a key under {} holds a value that tollgate did not write ({cause}): \
+                 requests for that key follow on_failure until it is reset",
+                keys.join(" or ")
+            ),
+            StoreEvent::DebtsPaid { debts, amount, still_owing } => {
+                write!(f, "debts were charged to the store: {amount} for {debts} keys; {still_owing} keys still owe")
+            }
+            StoreEvent::ServerLeft { server } => {
+                write!(f, "the store's server {server}, which failed, left the topology: another server owns its keys")
+            }
         }
     }
 }
@@ -128,11 +174,13 @@ pub(super) struct Counters {
     pub(super) cached_refusals: Counter,
     pub(super) refunds: Counter,
     pub(super) lost_refunds: Counter,
+    pub(super) uncertain_charges: Counter,
     fallbacks: [Counter; 3],
     troubles: [Counter; CAUSES.len()],
     pub(super) breakers_opened: Counter,
     pub(super) breakers_closed: Counter,
     pub(super) dropped_debts: Counter,
+    pub(super) paid_debts: Counter,
     pub(super) call_durations: DurationCounters,
 }
 
@@ -150,7 +198,7 @@ impl Counter {
     }
 }
 
-const CAUSES: [Failure; 8] = [
+const CAUSES: [Failure; 10] = [
     Failure::Trouble(Cause::Timeout),
     Failure::Trouble(Cause::Connection),
     Failure::Trouble(Cause::Authentication),
@@ -158,6 +206,8 @@ const CAUSES: [Failure; 8] = [
     Failure::Trouble(Cause::Unavailable),
     Failure::Trouble(Cause::Overloaded),
     Failure::Trouble(Cause::Protocol),
+    Failure::Trouble(Cause::WrongType),
+    Failure::Trouble(Cause::Unreadable),
     Failure::BreakerOpen,
 ];
 
@@ -185,6 +235,7 @@ impl Counters {
             cached_refusals: self.cached_refusals.read(),
             refunds: self.refunds.read(),
             lost_refunds: self.lost_refunds.read(),
+            uncertain_charges: self.uncertain_charges.read(),
             fallbacks_open: self.fallbacks[0].read(),
             fallbacks_closed: self.fallbacks[1].read(),
             fallbacks_local: self.fallbacks[2].read(),
@@ -193,6 +244,7 @@ impl Counters {
             breakers_closed: self.breakers_closed.read(),
             breakers,
             dropped_debts: self.dropped_debts.read(),
+            paid_debts: self.paid_debts.read(),
             debts: debts.0 as u64,
             oldest_debt: debts.1,
             call_durations: self.call_durations.snapshot(),

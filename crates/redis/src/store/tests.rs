@@ -1,8 +1,13 @@
 //! The store through its interface, over a transport that a test answers by hand.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod bad_values;
+mod joining;
+mod many_keys;
 mod operator;
+mod stalls;
+mod watching;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,6 +35,7 @@ struct Desk(Arc<Mutex<Papers>>);
 struct Papers {
     calls: Vec<(Slot, Call, Done)>,
     shard: Shard,
+    shards: Vec<(ShardId, Slot)>,
 }
 
 impl Transport for Desk {
@@ -47,6 +53,10 @@ impl Transport for Desk {
 
     fn server(&self, shard: ShardId) -> Option<String> {
         Some(format!("host:{}", shard.0))
+    }
+
+    fn shards(&self) -> Vec<(ShardId, Slot)> {
+        self.0.lock().unwrap().shards.clone()
     }
 
     fn servers(&self) -> Servers {
@@ -196,18 +206,26 @@ async fn a_refusal_is_known_until_it_ends_or_something_is_given_back() {
     fixture.desk.answer().await;
     assert_eq!(second.await.unwrap().source, Source::Exact);
     sleep(Duration::from_secs(1)).await;
-    let known = fixture.ask(&[(&limit, "carol", 1), (&limit, "bob", 1)]).await.await.unwrap();
+    let known = fixture.ask(&[(&limit, "bob", 1)]).await.await.unwrap();
     assert_eq!((known.passed, known.source), (false, Source::Cached));
-    assert_eq!(known.asked, Asked::Only(smallvec::smallvec![1]));
-    assert_eq!(known.decisions[1].retry_after(), Some(39_000_000_000));
+    assert_eq!((known.decisions[0].retry_after(), known.asked), (Some(39_000_000_000), Asked::All));
+    let never = fixture.ask(&[(&limit, "bob", 2)]).await.await.unwrap();
+    assert_eq!((never.decisions[0].verdict, never.source), (Verdict::Impossible, Source::Cached));
     assert_eq!(fixture.desk.waiting(), 0);
+    // How much others have left of theirs is not known.
+    let both = fixture.ask(&[(&limit, "carol", 1), (&limit, "bob", 1)]).await;
+    assert_eq!(fixture.desk.waiting(), 2);
+    fixture.desk.answer().await;
+    fixture.desk.answer().await;
+    assert_eq!(both.await.unwrap().source, Source::Exact);
+    fixture.desk.answer().await;
     fixture.store.give_back(first.receipts.remove(0).1);
     let asked = fixture.ask(&[(&limit, "bob", 1)]).await;
     assert_eq!(fixture.desk.waiting(), 2);
     fixture.desk.answer().await;
     fixture.desk.answer().await;
     assert!(asked.await.unwrap().passed);
-    assert_eq!(fixture.store.stats().cached_refusals, 1);
+    assert_eq!(fixture.store.stats().cached_refusals, 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,11 @@
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::address::Address;
 use super::command_writer::write_command;
+use super::node_clock::Reading;
 use super::password::Password;
 use super::reply_parser::ReplyParser;
 use super::server_error::ServerError;
@@ -27,10 +28,22 @@ pub(crate) struct Access {
     pub(crate) timeout: Duration,
 }
 
+/// A connection that is ready for calls.
+pub(crate) struct Connected {
+    pub(crate) stream: Stream,
+    /// The server's clock, unless it does not say.
+    pub(crate) clock: Option<Reading>,
+}
+
 impl Access {
     /// Connects, and makes the connection ready for calls.
-    pub(crate) async fn connect(&self, address: &Address) -> Result<Stream, Cause> {
-        match timeout(self.timeout, self.connect_in_any_time(address)).await {
+    pub(crate) async fn connect(&self, address: &Address) -> Result<Connected, Cause> {
+        let connected = async {
+            let mut stream = self.connect_in_any_time(address).await?;
+            let clock = read_clock(&mut stream).await?;
+            Ok(Connected { stream, clock })
+        };
+        match timeout(self.timeout, connected).await {
             Ok(connected) => connected,
             Err(_) => Err(Cause::Timeout),
         }
@@ -119,6 +132,24 @@ fn is_primary(role: &Value) -> bool {
         Value::Array(Some(fields)) => fields.first() == Some(&Value::Bulk(Some(b"master".to_vec()))),
         _ => false,
     }
+}
+
+/// Asks for the time. Who may not ask for it is let in all the same.
+async fn read_clock(stream: &mut Stream) -> Result<Option<Reading>, Cause> {
+    let mut bytes = Vec::new();
+    write_command(&mut bytes, &[b"TIME"]);
+    let asked_at = Instant::now();
+    let answer = exchange(stream, &bytes, 1).await?.pop();
+    let server_us = answer.as_ref().and_then(read_time);
+    Ok(server_us.map(|server_us| Reading { server_us, asked_at, heard_at: Instant::now() }))
+}
+
+/// Reads seconds and microseconds.
+fn read_time(answer: &Value) -> Option<u64> {
+    let Value::Array(Some(parts)) = answer else { return None };
+    let [Value::Bulk(Some(seconds)), Value::Bulk(Some(micros))] = parts.as_slice() else { return None };
+    let number = |digits: &[u8]| str::from_utf8(digits).ok()?.parse::<u64>().ok();
+    number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)
 }
 
 async fn exchange(stream: &mut Stream, bytes: &[u8], expected: usize) -> Result<Vec<Value>, Cause> {

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use super::client::Shared;
 use super::command::Command;
 use super::command_writer::write_command;
 use super::node::Node;
-use super::script_call::{ScriptCall, ScriptForm};
+use super::node_clock::Reading;
+use super::script_call::{ScriptCall, ScriptForm, Timing};
 use super::server_error::ServerError;
 use crate::resp_value::Value;
 use crate::transport::{Cause, Executed, Slot, Trouble};
@@ -36,6 +38,8 @@ pub(crate) struct Attempt {
     pauses: u32,
     /// Who was asked last.
     node: Option<Arc<Node>>,
+    /// When it was written last.
+    written_at: Cell<Option<Instant>>,
 }
 
 impl Attempt {
@@ -58,6 +62,7 @@ impl Attempt {
             attempts: 0,
             pauses: 0,
             node: None,
+            written_at: Cell::new(None),
         })
     }
 
@@ -137,6 +142,36 @@ impl Attempt {
         }
     }
 
+    /// Reads the server's clock from an answer. An expired call was not executed.
+    fn timed(self: Box<Self>, value: Value) {
+        let heard_at = Instant::now();
+        let (server_us, is_expired) = match &value {
+            Value::Integer(server_us) => (Some(*server_us), matches!(self.call.timing, Timing::Expires { .. })),
+            Value::Array(Some(values)) => match values.first() {
+                Some(Value::Integer(server_us)) => (Some(*server_us), false),
+                _ => (None, false),
+            },
+            _ => (None, false),
+        };
+        if let (Some(node), Some(asked_at), Some(Ok(server_us))) =
+            (&self.node, self.written_at.get(), server_us.map(u64::try_from))
+        {
+            node.clock.observe(Reading { server_us, asked_at, heard_at });
+        }
+        match is_expired {
+            true => self.expired(heard_at),
+            false => (self.hear)(Ok(value)),
+        }
+    }
+
+    /// An expiry before the deadline means that the server's clock was set: the new time is known by now.
+    fn expired(mut self: Box<Self>, now: Instant) {
+        match self.node.take().filter(|_| now < self.deadline) {
+            Some(node) => self.send_to(&node),
+            None => self.fail(Trouble { cause: Cause::Timeout, executed: Executed::No }),
+        }
+    }
+
     fn complete(&self, address: Address) -> Address {
         match &self.node {
             Some(asked) => address.or_host_of(&asked.address),
@@ -154,7 +189,14 @@ impl Command for Attempt {
         if self.is_asking {
             write_command(out, &[b"ASKING"]);
         }
-        self.call.write(self.form, out);
+        let expiry = match self.call.timing {
+            Timing::None => None,
+            Timing::Tells | Timing::Expires { .. } => {
+                self.written_at.set(Some(Instant::now()));
+                self.node.as_ref().and_then(|node| node.clock.expiry(self.deadline))
+            }
+        };
+        self.call.write(self.form, expiry, out);
     }
 
     fn replies(&self) -> usize {
@@ -164,6 +206,7 @@ impl Command for Attempt {
     fn answered(self: Box<Self>, answer: Result<Value, Trouble>) {
         match answer {
             Ok(Value::Error(text)) => self.refused(&text),
+            Ok(value) if !matches!(self.call.timing, Timing::None) => self.timed(value),
             answer => (self.hear)(answer),
         }
     }

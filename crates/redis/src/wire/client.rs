@@ -24,7 +24,7 @@ use crate::transport::{Servers, ShardId, Slot, Trouble};
 /// It starts without waiting for anybody: while no server can be reached, calls
 /// hear so. All connections end when it is dropped.
 pub(crate) struct Client {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     scout: Option<JoinHandle<()>>,
     /// The servers as they were named.
     named: Vec<String>,
@@ -122,6 +122,11 @@ impl Client {
     /// Where a server is, if it is still known.
     pub(crate) fn server(&self, shard: ShardId) -> Option<String> {
         self.shared.directory.address(shard).map(|address| address.to_string())
+    }
+
+    /// Every server that owns something, with a slot of its own.
+    pub(crate) fn shards(&self) -> Vec<(ShardId, Slot)> {
+        self.shared.directory.shards()
     }
 
     /// Who is there, and who is not. While nobody is known, those that were named count.

@@ -50,6 +50,20 @@ impl Directory {
         ShardId(self.owners.get(usize::from(slot.0)).map_or(NOBODY, |owner| owner.load(Ordering::Relaxed)))
     }
 
+    /// Every owner, with the first of its slots.
+    pub(crate) fn shards(&self) -> Vec<(ShardId, Slot)> {
+        let mut shards: Vec<(ShardId, Slot)> = Vec::new();
+        for (slot, owner) in (0..).map(Slot).zip(&self.owners) {
+            let id = ShardId(owner.load(Ordering::Relaxed));
+            // Slots lie in long ranges, so the owner is nearly always the last.
+            let is_known = shards.last().is_some_and(|last| last.0 == id) || shards.iter().any(|known| known.0 == id);
+            if id.0 != NOBODY && !is_known {
+                shards.push((id, slot));
+            }
+        }
+        shards
+    }
+
     /// The server at an address, which is connected to if it is new. Nothing once all is closed.
     pub(crate) fn node(&self, address: &Address) -> Option<Arc<Node>> {
         if let Some(node) = self.read().by_address.get(address) {

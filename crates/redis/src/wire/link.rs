@@ -6,13 +6,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::access::Access;
+use super::access::{Access, Connected};
 use super::address::Address;
 use super::backoff::Backoff;
 use super::call_queue::CallQueue;
 use super::command::Command;
 use super::driver::{Driver, End};
-use super::stream::Stream;
+use super::node_clock::NodeClock;
 use crate::transport::Cause;
 
 /// How long calls wait for a connection that is just being made.
@@ -38,9 +38,9 @@ pub(crate) struct LinkTerms {
 }
 
 impl Link {
-    pub(crate) fn start(runtime: &Handle, address: Address, terms: LinkTerms) -> Link {
+    pub(crate) fn start(runtime: &Handle, address: Address, terms: LinkTerms, clock: Arc<NodeClock>) -> Link {
         let queue = Arc::new(CallQueue::new(terms.calls));
-        let keeper = Keeper { queue: Arc::clone(&queue), address, terms, backoff: Backoff::default() };
+        let keeper = Keeper { queue: Arc::clone(&queue), address, terms, clock, backoff: Backoff::default() };
         runtime.spawn(keeper.run());
         Link { queue }
     }
@@ -64,6 +64,7 @@ struct Keeper {
     queue: Arc<CallQueue>,
     address: Address,
     terms: LinkTerms,
+    clock: Arc<NodeClock>,
     backoff: Backoff,
 }
 
@@ -71,7 +72,7 @@ impl Keeper {
     async fn run(mut self) {
         while !self.queue.is_closed() {
             match self.connect().await {
-                Some(Ok(stream)) => self.serve(stream).await,
+                Some(Ok(connected)) => self.serve(connected).await,
                 Some(Err(cause)) => self.wait(cause).await,
                 None => {}
             }
@@ -79,7 +80,10 @@ impl Keeper {
         self.queue.set_down(Cause::Connection);
     }
 
-    async fn serve(&mut self, stream: Stream) {
+    async fn serve(&mut self, connected: Connected) {
+        let Connected { stream, clock } = connected;
+        // Before the first call, so that every call can carry an expiry.
+        clock.into_iter().for_each(|reading| self.clock.observe(reading));
         let begun = Instant::now();
         self.queue.set_up();
         let end = Driver::new(stream, &self.queue, self.terms.silence).run().await;
@@ -105,7 +109,7 @@ impl Keeper {
     }
 
     /// Connects, while those that wait are told when their time has passed. Nothing if nobody needs it any more.
-    async fn connect(&self) -> Option<Result<Stream, Cause>> {
+    async fn connect(&self) -> Option<Result<Connected, Cause>> {
         let begun = Instant::now();
         let mut connected = pin!(self.terms.access.connect(&self.address));
         let mut is_in_grace = true;

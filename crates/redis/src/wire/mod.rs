@@ -20,6 +20,7 @@ mod driver;
 mod key_slot;
 mod link;
 mod node;
+mod node_clock;
 mod options;
 mod password;
 mod reply_parser;
@@ -35,6 +36,8 @@ mod tests;
 mod tls;
 
 pub(crate) use client::Client;
+#[cfg(test)]
+pub(crate) use node_clock::MARGIN;
 pub use options::{OptionsError, RedisMode, RedisOptions, TlsOptions};
 pub use password::Password;
-pub(crate) use script_call::{Script, ScriptCall};
+pub(crate) use script_call::{Script, ScriptCall, Timing};

@@ -1,24 +1,30 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::address::Address;
 use super::command::Command;
 use super::link::{Link, LinkTerms};
+use super::node_clock::NodeClock;
 use crate::transport::ShardId;
 
 /// One server, and the connections to it.
 pub(crate) struct Node {
     pub(crate) id: ShardId,
     pub(crate) address: Address,
+    pub(crate) clock: Arc<NodeClock>,
     links: Box<[Link]>,
     next: AtomicUsize,
 }
 
 impl Node {
     pub(crate) fn start(runtime: &Handle, id: ShardId, address: Address, links: usize, terms: &LinkTerms) -> Node {
-        let links = (0..links).map(|_| Link::start(runtime, address.clone(), terms.clone())).collect();
-        Node { id, address, links, next: AtomicUsize::new(0) }
+        let clock = Arc::new(NodeClock::new(Instant::now()));
+        let link = |_| Link::start(runtime, address.clone(), terms.clone(), Arc::clone(&clock));
+        let links = (0..links).map(link).collect();
+        Node { id, address, clock, links, next: AtomicUsize::new(0) }
     }
 
     /// Sends over a connection that is up, in turn; if none is, the next one says why.

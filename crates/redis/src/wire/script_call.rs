@@ -33,6 +33,21 @@ pub(crate) struct ScriptCall {
     pub(crate) script: Arc<Script>,
     pub(crate) keys: Vec<Arc<[u8]>>,
     pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) timing: Timing,
+}
+
+/// How a script uses its server's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Timing {
+    /// Nothing.
+    None,
+    /// Its answer is a list that begins with the time, in microseconds since 1970.
+    Tells,
+    /// The same, and it does nothing after its expiry: then its answer is the time alone.
+    Expires {
+        /// Writes the expiry into its last argument.
+        stamp: fn(&mut [u8], u64),
+    },
 }
 
 /// How a server is told which script it is.
@@ -45,7 +60,8 @@ pub(crate) enum ScriptForm {
 }
 
 impl ScriptCall {
-    pub(crate) fn write(&self, form: ScriptForm, out: &mut Vec<u8>) {
+    /// Writes the command. `expiry` is used where the script expires.
+    pub(crate) fn write(&self, form: ScriptForm, expiry: Option<u64>, out: &mut Vec<u8>) {
         let mut writer = CommandWriter::begin(out, 3 + self.keys.len() + self.args.len());
         match form {
             ScriptForm::Name => writer.part(b"EVALSHA").part(&self.script.sha1),
@@ -57,6 +73,11 @@ impl ScriptCall {
         }
         for arg in &self.args {
             writer.part(arg);
+        }
+        if let (Timing::Expires { stamp }, Some(expiry), Some(last)) = (self.timing, expiry, self.args.last()) {
+            // A part ends with two bytes that are not its own.
+            let end = out.len() - 2;
+            stamp(&mut out[end - last.len()..end], expiry);
         }
     }
 }

@@ -16,7 +16,11 @@ pub(crate) enum ServerError {
     ReadOnly,
     OutOfMemory,
     Authentication,
-    /// Whatever else: also an error in the script, in the middle of it.
+    /// A key is of another type.
+    WrongType,
+    /// The script ended by itself, with a value that it cannot read.
+    ScriptFailed,
+    /// Whatever else.
     Other,
 }
 
@@ -41,6 +45,9 @@ impl ServerError {
             "READONLY" => ServerError::ReadOnly,
             "OOM" => ServerError::OutOfMemory,
             "NOAUTH" | "WRONGPASS" | "NOPERM" => ServerError::Authentication,
+            "WRONGTYPE" => ServerError::WrongType,
+            // So says Redis since 7.0, and Valkey, of an error that no command has made.
+            "ERR" if text.starts_with("ERR user_script:") => ServerError::ScriptFailed,
             // So says a script whose user may not do what it does: Redis up to 7.0, and later ones and Valkey.
             "ERR"
                 if text.starts_with("ERR The user executing the script")
@@ -65,6 +72,9 @@ impl ServerError {
                 Trouble { cause: Cause::Unavailable, executed: Executed::No }
             }
             ServerError::Authentication => Trouble { cause: Cause::Authentication, executed },
+            // Only reading finds another type, and a script reads all keys before it writes the first.
+            ServerError::WrongType => Trouble { cause: Cause::WrongType, executed: Executed::No },
+            ServerError::ScriptFailed => Trouble { cause: Cause::Unreadable, executed: Executed::Unknown },
             ServerError::NoScript => Trouble { cause: Cause::Protocol, executed: Executed::No },
             ServerError::Other => Trouble { cause: Cause::Protocol, executed: Executed::Unknown },
         }
@@ -90,6 +100,11 @@ mod tests {
         assert_eq!(read("NOSCRIPT No matching script. Please use EVAL."), ServerError::NoScript);
         assert_eq!(read("CLUSTERDOWN Hash slot not served"), ServerError::NotNow);
         assert_eq!(read("ERR unknown command"), ServerError::Other);
+        let wrong_type =
+            "WRONGTYPE Operation against a key holding the wrong kind of value script: d8f7, on @user_script:1.";
+        assert_eq!(read(wrong_type), ServerError::WrongType);
+        let unreadable = "ERR user_script:89: bad argument #2 to 'unpack' script: d8f7, on @user_script:89.";
+        assert_eq!(read(unreadable), ServerError::ScriptFailed);
         assert_eq!(read(""), ServerError::Other);
     }
 

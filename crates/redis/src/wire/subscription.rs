@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::access::Access;
+use super::access::{Access, Connected};
 use super::address::Address;
 use super::backoff::Backoff;
 use super::client::Shared;
@@ -42,7 +42,7 @@ impl Subscription {
         let mut backoff = Backoff::default();
         loop {
             if let Some(address) = self.owner()
-                && let Ok(stream) = self.access.connect(&address).await
+                && let Ok(Connected { stream, .. }) = self.access.connect(&address).await
             {
                 match self.listen(stream, &address, &mut backoff).await {
                     End::Lost => {}

@@ -91,6 +91,9 @@ async fn after_a_restart_without_data_the_first_exact_check_charges_what_passed(
         // Each charges its own, once: later looks charge no more.
         assert_eq!(used(store, limit, "alice").await, at * SHARE);
     }
+    for Instance { store, .. } in &instances {
+        assert_eq!((store.stats().paid_debts, store.stats().debts), (1, 0));
+    }
     let after = spend_the_rest(&instances).await;
     assert_eq!(after.admitted(), LIMIT - INSTANCES * SHARE);
     let total = alone.admitted() + after.admitted();

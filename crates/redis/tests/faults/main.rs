@@ -5,11 +5,14 @@
 mod access;
 mod accounting;
 mod ambiguous;
+mod bad_keys;
 mod cluster;
 mod connections;
+mod idle;
 mod memory;
 mod outage;
 mod scripts;
 mod sentinel;
+mod stalls;
 #[path = "../support/mod.rs"]
 mod support;

@@ -42,7 +42,17 @@ struct Limit {
     longest_refusal_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     debt: Option<DebtBody>,
-    while_store_fails: Option<Figures>,
+    refusal_cost: u64,
+    never_above: Option<u64>,
+    while_store_fails: Option<ShareBody>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShareBody {
+    #[serde(flatten)]
+    figures: Figures,
+    longest_refusal_ms: Option<u64>,
+    refusal_cost: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,11 +83,14 @@ struct MostBody {
 struct QueueBody {
     places: u64,
     longest_wait_ms: u64,
+    unheld_in_period: MostBody,
+    unheld_in_second: MostBody,
 }
 
 #[derive(Debug, Serialize)]
 struct AtOnceBody {
     permits: u64,
+    warned: u64,
     lease_ms: Option<u64>,
 }
 
@@ -146,7 +159,13 @@ impl From<&LimitPromise> for Limit {
                 charged_in_period: debt.charged_in_period,
                 longest_refusal_ms: debt.longest_refusal_ns.map(ms),
             }),
-            while_store_fails: promise.share.as_ref().map(|share| Figures::new(&share.quota, &share.bound)),
+            refusal_cost: promise.refusal_cost,
+            never_above: promise.never_above,
+            while_store_fails: promise.share.as_ref().map(|share| ShareBody {
+                figures: Figures::new(&share.quota, &share.bound),
+                longest_refusal_ms: share.longest_refusal_ns.map(ms),
+                refusal_cost: share.refusal_cost,
+            }),
         }
     }
 }
@@ -164,22 +183,33 @@ impl Figures {
         };
         match *bound {
             Bound::Spans { in_period, in_second } => figures.set_spans(quota, in_period, in_second),
-            Bound::Queue { in_period, in_second, places, longest_wait_ns } => {
+            Bound::Queue { in_period, in_second, unheld_in_period, unheld_in_second, places, longest_wait_ns } => {
                 figures.set_spans(quota, in_period, in_second);
-                figures.queue = Some(QueueBody { places, longest_wait_ms: ms(longest_wait_ns) });
+                figures.queue = Some(QueueBody {
+                    places,
+                    longest_wait_ms: ms(longest_wait_ns),
+                    unheld_in_period: unheld_in_period.into(),
+                    unheld_in_second: unheld_in_second.into(),
+                });
             }
-            Bound::AtOnce { permits, lease_ns } => {
-                figures.at_once = Some(AtOnceBody { permits, lease_ms: lease_ns.map(ms) });
+            Bound::AtOnce { permits, warned, lease_ns } => {
+                let warned = warned.map_or(0, |warned| warned.first);
+                figures.at_once = Some(AtOnceBody { permits, warned, lease_ms: lease_ns.map(ms) });
             }
         }
         figures
     }
 
     fn set_spans(&mut self, quota: &Quota, in_period: Most, in_second: Most) {
-        let most = |most: Most| Some(MostBody { charged: most.charged, warned: most.warned });
         self.period_ms = Some(ms(quota.period_ns()));
-        self.most_in_period = most(in_period);
-        self.most_in_second = most(in_second);
+        self.most_in_period = Some(in_period.into());
+        self.most_in_second = Some(in_second.into());
+    }
+}
+
+impl From<Most> for MostBody {
+    fn from(Most { charged, warned }: Most) -> MostBody {
+        MostBody { charged, warned }
     }
 }
 

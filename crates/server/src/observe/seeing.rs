@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
 
 use tollgate::policy::Met;
-use tollgate::{Action, Request, RuleState, Verdict};
+use tollgate::{Action, ChargeVerdict, Request, RuleState, Verdict};
 
 use super::event::Event;
 use super::line_budget::LineKind;
@@ -91,8 +91,8 @@ impl Observer {
         let sighting = Sighting {
             fingerprint: self.fingerprint(key),
             now_ns,
-            // That the store fails is not the client's doing.
-            is_refused: is_refused && !seen.verdict.is_trouble(),
+            // A failure to count is no refusal by the rule. A refusal by this instance's share is.
+            is_refused: is_refused && state.decision.verdict != ChargeVerdict::NoRoom,
             is_near,
             is_sampled: false,
             is_watched: state.shadow,

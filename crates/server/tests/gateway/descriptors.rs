@@ -13,7 +13,7 @@ rules:
   - { name: per-user, when: { domain: edge }, key: user, limit: 100/h }
   - { name: slots, key: user, concurrency: 1 }
   - { name: vip, when: { domain: edge, entries: exact, identity: { plan: vip } }, key: plan, unlimited: true }
-  - { name: posts, when: { method: POST, path: /v1/* }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 1 } }
+  - { name: posts, when: { method: POST, path: /v1/* }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 2 } }
   - { name: odd, when: { identity: { plan: odd } }, key: plan, limit: 10 per 30s burst 20 }
 ";
 
@@ -68,6 +68,21 @@ fn a_refusal_charges_nobody_and_says_when_to_come_back() {
     service.clock.advance(20 * S_NS);
     let again = service.answer(&both);
     assert_eq!((again.overall_code, again.header("retry-after")), (OK, None));
+}
+
+#[test]
+fn more_hits_than_the_largest_limit_are_refused_and_give_back_no_more_than_was_used() {
+    let rules = "rules: [ { name: all, limit: 1000000000000/h, algorithm: fixed-window } ]";
+    let service = Running::under(&format!("version: 1\nidentity: {{ user: {{ given: true }} }}\n{rules}\n"));
+    let ann = [("user", "ann")];
+    for hits in [1_000_000_000_001, u64::MAX] {
+        assert_eq!(service.answer(&ask(&[taking(hits, &ann)])).overall_code, OVER_LIMIT, "{hits}");
+    }
+    assert_eq!(service.answer(&ask(&[taking(1_000_000_000_000, &ann)])).overall_code, OK);
+    let back = Described { is_negative_hits: true, ..taking(u64::MAX, &ann) };
+    assert_eq!(service.answer(&ask(&[back])).overall_code, OK);
+    assert_eq!(service.answer(&ask(&[taking(1_000_000_000_000, &ann)])).overall_code, OK);
+    assert_eq!(service.answer(&ask(&[taking(1, &ann)])).overall_code, OVER_LIMIT);
 }
 
 #[test]

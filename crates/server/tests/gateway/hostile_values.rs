@@ -71,9 +71,12 @@ fn a_value_is_a_key_whatever_is_in_it() {
     }
     // Whoever is called like the beginning of one of them is somebody else.
     assert_eq!(answer(&service, &[descriptor(&[("user", "ann")])]).overall_code, OK);
-    // As of a header, the space around a value is no part of it, so here is nobody.
-    let nobody = answer(&service, &[descriptor(&[("user", "\r\n")])]);
-    assert_eq!((nobody.overall_code, &nobody.statuses[0].current_limit), (OK, &None));
+    // A value is what the gateway sends: the space around it is part of it, and space alone is a value.
+    for value in ["\r\n", " ", " ann", "ann "] {
+        let of_user = [descriptor(&[("user", value)])];
+        let codes = [answer(&service, &of_user).overall_code, answer(&service, &of_user).overall_code];
+        assert_eq!(codes, [OK, OVER_LIMIT], "{value:?}");
+    }
 }
 
 #[test]

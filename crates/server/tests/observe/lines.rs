@@ -20,7 +20,7 @@ rules:
     algorithm: sliding-window-log
     on_limit: [ { first: 1, action: warn }, { then: reject }, { after: 2 in 10min, action: block 15min } ]
   - { name: tight, shadow: true, key: user, limit: 2/min }
-  - { name: pay, when: { path: /pay }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 5 } }
+  - { name: pay, when: { path: /pay }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 6 } }
 ";
 
 fn login<'a>(identities: &'a [(&'a str, &'a str)]) -> Request<'a> {

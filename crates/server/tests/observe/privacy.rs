@@ -34,7 +34,7 @@ rules:
   - { name: per-key, key: api_key, limit: 11/h }
   - { name: by-path, key: [path, host], limit: 10/h }
   - { name: watched, key: user, limit: 1/h, shadow: true }
-  - { name: slow, when: { path: /slow/* }, key: user, limit: 100/s, algorithm: leaky-bucket, queue: { size: 50 } }
+  - { name: slow, when: { path: /slow/* }, key: user, limit: 100/s, algorithm: leaky-bucket, queue: { size: 51 } }
 ";
 
 /// Everything that clients can say, on every way there is.

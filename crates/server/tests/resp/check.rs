@@ -9,7 +9,7 @@ rules:
   - { name: per-ip, key: client_ip, limit: 60/min }
   - { name: per-user, key: user, limit: 2/min }
   - { name: login, when: { method: POST, path: /auth/login, host: shop.example }, limit: 1/min }
-  - { name: pay, when: { path: /pay }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 2 } }
+  - { name: pay, when: { path: /pay }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 3 } }
   - { name: reports, when: { path: /reports }, concurrency: 2 }
 ";
 
@@ -56,6 +56,19 @@ fn a_queue_holds_no_answer_back() {
         .map(|_| matches!(client.call("TOLL.CHECK path /pay"), Answer::List(parts) if parts[0] == Answer::Integer(1)))
         .collect();
     assert_eq!(allowed, [true, true, true, false, false]);
+}
+
+/// As many as `validate` says for front ends that hold nothing back: all places at once.
+#[test]
+fn queue_of_10_passes_10_of_15_at_once_over_resp() {
+    let rule = "{ name: pay, limit: 5/s, algorithm: leaky-bucket, queue: { size: 10 } }";
+    let service = Running::under(&format!("version: 1\nrules: [ {rule} ]\n"));
+    let mut client = RespClient::open(service.resp);
+    let answers: Vec<Answer> = (0..15).map(|_| client.call("TOLL.CHECK path /pay")).collect();
+    let passed = |answer: &&Answer| matches!(answer, Answer::List(parts) if parts[0] == Answer::Integer(1));
+    assert_eq!(answers.iter().filter(passed).count(), 10);
+    assert_eq!(answers[0], told(1, "pay", [10, 9, -1, 200]));
+    assert_eq!(answers[14], told(0, "pay", [10, 0, 200, 2_000]));
 }
 
 #[test]

@@ -15,7 +15,7 @@ deny: {{ client_ip: 192.0.2.0/24 }}
 rules:
   - {{ name: per-ip, key: client_ip, limit: 2/h }}
   - {{ name: login, when: {{ method: POST, path: /auth/login, host: shop.example }}, key: client_ip, limit: 1/h }}
-  - {{ name: pay, when: {{ path: /pay }}, limit: 10/s, algorithm: leaky-bucket, queue: {{ size: 2 }} }}
+  - {{ name: pay, when: {{ path: /pay }}, limit: 10/s, algorithm: leaky-bucket, queue: {{ size: 3 }} }}
   - {{ name: reports, when: {{ path: /reports }}, concurrency: 1 }}
 "
     )

@@ -46,7 +46,7 @@ fn every_rule_and_every_outcome_has_its_count() {
         "version: 1
 deny: { client_ip: 192.0.2.0/24 }
 rules:
-  - { name: pay, when: { path: /pay }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 1 } }
+  - { name: pay, when: { path: /pay }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 2 } }
   - name: login
     when: { path: /login }
     key: client_ip

@@ -27,7 +27,7 @@ rules:
     when: { path: /pay/*, host: shop.example }
     limit: 1/s
     algorithm: leaky-bucket
-    queue: { size: 2, max_wait: 2s }
+    queue: { size: 3, max_wait: 2s }
   - name: watched
     when: { path: /watched }
     key: client_ip

@@ -21,7 +21,9 @@ impl<C: Clock + 'static> Store for MemoryStore<C> {
     const IS_LOCAL: bool = true;
 
     fn limit(&self, scope: &str, quota: Quota, _: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
-        Ok(MemoryStore::limit(self, scope, quota)?)
+        let limit = MemoryStore::limit(self, scope, quota)?;
+        // What would be refused before its limit is not promised.
+        self.tables.too_large(&limit.0.rule).map_or(Ok(limit), |error| Err(error.into()))
     }
 
     async fn decide(&self, charges: &[KeyedCharge<'_, Limit>]) -> Outcome<Receipt> {

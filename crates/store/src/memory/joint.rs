@@ -1,9 +1,11 @@
 //! Several charges at once, all or none.
 
+use std::ops::Range;
+
 use tollgate_core::{BucketState, Charged, Decision, Verdict};
 
 use super::MemoryStore;
-use crate::charge::{Charge, Mode};
+use crate::charge::{Charge, shadow_groups};
 use crate::clock::Clock;
 use crate::full::Full;
 use crate::limit::{Limit, Rule};
@@ -52,9 +54,9 @@ impl<C: Clock> MemoryStore<C> {
         notes: &mut Notes,
     ) -> bool {
         let now = self.clock.now_ns();
-        // Look first: a refusal then writes nothing at all, and nobody meets a charge that is taken back.
+        // Look first: a refusal then charges nothing, and no other request meets a charge that is taken back.
         if !charges.iter().all(|charge| !charge.binds() || self.passes(charge, now)) {
-            charges.iter().zip(decisions).for_each(|(charge, decision)| *decision = self.look(charge, now));
+            charges.iter().zip(decisions).for_each(|(charge, decision)| *decision = self.refuse(charge, now));
             return false;
         }
         // A peek says what remained before.
@@ -101,14 +103,45 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Each on its own, once the others are made.
+    /// Each group on its own, once the others are made.
     fn charge_shadows(&self, charges: &[Charge<'_>], decisions: &mut [Decision], notes: &mut Notes, now: u64) {
-        for (at, charge) in
-            charges.iter().enumerate().filter(|(_, charge)| charge.mode == Mode::Shadow && charge.cost > 0)
-        {
-            let charged = self.charge_into(&mut decisions[at], charge, now);
-            if decisions[at].is_allowed() {
-                notes.set(at, charged);
+        for group in shadow_groups(charges.iter().map(|charge| (charge.cost, charge.mode))) {
+            let fits = group.len() == 1 || charges[group.clone()].iter().all(|charge| self.passes(charge, now));
+            let mut is_made = fits;
+            for at in group.clone() {
+                let charge = &charges[at];
+                if !fits && self.passes(charge, now) {
+                    decisions[at] = self.look(charge, now);
+                    continue;
+                }
+                let charged = self.charge_into(&mut decisions[at], charge, now);
+                if decisions[at].is_allowed() {
+                    notes.set(at, charged);
+                } else {
+                    is_made = false;
+                }
+            }
+            if !is_made {
+                self.undo_shadows(charges, group, decisions, notes, now);
+            }
+        }
+    }
+
+    /// Takes back what was made of a group that did not fit as a whole after all.
+    fn undo_shadows(
+        &self,
+        charges: &[Charge<'_>],
+        group: Range<usize>,
+        decisions: &mut [Decision],
+        notes: &mut Notes,
+        now: u64,
+    ) {
+        for at in group.rev() {
+            let charged = notes.get(at);
+            if charged.cost > 0 {
+                self.give_back(charges[at].limit, charges[at].hash, &charged);
+                notes.set(at, Charged::default());
+                decisions[at] = self.look(&charges[at], now);
             }
         }
     }

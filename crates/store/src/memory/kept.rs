@@ -38,6 +38,7 @@ impl<C: Clock> MemoryStore<C> {
         let (secret, filler) = snapshot::open(from)?;
         let store = MemoryStore::built(options, clock, secret, true).map_err(RestoreError::Build)?;
         let restored = filler.fill(&store.tables, (store.clock.now_ns(), wall_ns))?;
+        store.tables.note_restored();
         Ok((store, restored))
     }
 

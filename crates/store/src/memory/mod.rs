@@ -11,10 +11,11 @@ use crate::board::Board;
 use crate::cell::Cell;
 use crate::charge::{Charge, Mode};
 use crate::clock::{Clock, RealClock};
+use crate::family::Family;
 use crate::full::Full;
 use crate::key::{HashSecret, Key, ScopeHasher};
 use crate::limit::{Limit, LimitError, Prepared, Rule};
-use crate::operation::{ChargeNoted, Check, Credit, Force, GiveBack, Look, Operation, Reserve, Reset, Settle};
+use crate::operation::{ChargeNoted, Check, Credit, Force, GiveBack, Look, Operation, Refuse, Reserve, Reset, Settle};
 use crate::options::{BuildError, Capacity, MemoryOptions};
 use crate::receipt::Receipt;
 use crate::table::Place;
@@ -115,13 +116,19 @@ impl<C: Clock> MemoryStore<C> {
     /// Prepares a quota for checks of keys that are counted under `scope`.
     ///
     /// Another quota under the same scope takes over the keys' counts: what was
-    /// used stays used, clamped to what the new quota can hold. (Between
-    /// algorithms of different families nothing is taken over.)
+    /// used stays used, clamped to what the new quota can hold. Between
+    /// algorithms of different families it is moved when a key is next charged:
+    /// limit minus remaining, rounded up, as if it had all been used at that
+    /// moment. Permits are counted apart.
+    ///
+    /// One key's log, or its permits, take at most a shard's share of the store ([`LimitError::TooLarge`]): a larger
+    /// one is refused before its limit. [`Store::limit`](crate::Store::limit) does not prepare such a quota.
     pub fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
         let rule = self.tables.quotas.prepare(&quota)?;
         self.tables.prepare(&rule);
         let keys = ScopeHasher::new(scope, &self.secret);
-        Ok(Limit(Arc::new(Prepared { rule, keys, store: self.id, quota, scope: scope.into() })))
+        let families = self.tables.families.note(scope, Family::of(&rule));
+        Ok(Limit(Arc::new(Prepared { rule, keys, families, store: self.id, quota, scope: scope.into() })))
     }
 
     /// The clock of this store.
@@ -300,6 +307,21 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     fn look_any(&self, limit: &Limit, hash: u64, cost: u64) -> Decision {
         self.apply(limit, hash, &Look { cost }).unwrap_or_else(|Full| self.no_room(limit))
+    }
+
+    /// What is said of a charge where the whole is refused. A peek writes nothing.
+    fn refuse(&self, charge: &Charge<'_>, now: u64) -> Decision {
+        let common = match &charge.limit.0.rule {
+            _ if charge.cost == 0 => Some(self.look(charge, now)),
+            Rule::Bucket(rule) => {
+                self.tables.buckets().look_common(Place { hash: charge.hash, rule }, now, charge.cost)
+            }
+            _ => None,
+        };
+        common.unwrap_or_else(|| {
+            let refused = self.apply(charge.limit, charge.hash, &Refuse { cost: charge.cost });
+            refused.unwrap_or_else(|Full| self.no_room(charge.limit))
+        })
     }
 
     fn noted<O>(&self, charge: &Charge<'_>, operation: &O) -> (Decision, Option<Receipt>)

@@ -4,7 +4,7 @@
 
 use tollgate_core::{BucketState, CheckSteps, Decision};
 
-use super::{Place, Table};
+use super::{Place, Table, find_in, slots_of};
 use crate::cell::Cell;
 use crate::entry::Entry;
 use crate::sync::Ordering;
@@ -116,7 +116,7 @@ impl Table {
     fn find_known(&self, place: Place<'_>) -> Option<(&Cell, u64)> {
         let owner = place.owner();
         let line = &self.lines[self.home(place.hash)];
-        for cell in place.slots_of(line) {
+        for cell in slots_of(place.hash, line) {
             let meta = cell.meta();
             if (Entry { tat: 0, meta }).owner() == owner {
                 return Some((cell, meta));
@@ -130,7 +130,7 @@ impl Table {
     fn find_away(&self, place: Place<'_>) -> Option<(&Cell, u64)> {
         let reach = usize::from(self.reach[self.home(place.hash)].load(Ordering::Acquire));
         (1..=reach).find_map(|distance| {
-            let cell = self.find_in(self.line(place, distance), place)?;
+            let cell = find_in(self.line(place.hash, distance), place.hash)?;
             let meta = cell.meta();
             ((Entry { tat: 0, meta }).owner() == place.owner()).then_some((cell, meta))
         })

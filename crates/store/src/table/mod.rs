@@ -159,12 +159,12 @@ impl Table {
         clock: &impl Clock,
         operation: &O,
     ) -> Result<O::Output, Full> {
-        while let Some(cell) = self.find(place) {
+        while let Some(cell) = self.find(place.hash) {
             if let Some(output) = self.apply_to(cell, place, clock, operation) {
                 return Ok(output);
             }
         }
-        if !O::WRITES {
+        if !O::CREATES {
             // Nothing will be stored, so it does not matter who else creates the key now.
             let now = read_after_loads(clock);
             return Ok(operation.run(&place.rule.bucket, &mut BucketState::default(), now));
@@ -225,7 +225,7 @@ impl Table {
         let home = self.home(place.hash);
         let _guard = lock(&self.locks[home % self.locks.len()]);
         loop {
-            if let Some(cell) = self.find(place) {
+            if let Some(cell) = self.find(place.hash) {
                 match self.apply_to(cell, place, clock, operation) {
                     Some(output) => return Ok(output),
                     None => continue,
@@ -245,12 +245,38 @@ impl Table {
         }
     }
 
+    /// How many tokens a live key has used, whichever quota wrote it.
+    pub(crate) fn used(&self, hash: u64, clock: &impl Clock) -> Option<u64> {
+        let entry = self.find(hash)?.load();
+        self.used_of(entry, hash, read_after_loads(clock))
+    }
+
+    /// Takes a key out of the table, live or not: a slot that still bears its
+    /// fingerprint would answer for it. Returns how many tokens it had used, if it was live.
+    pub(crate) fn forget(&self, hash: u64, clock: &impl Clock) -> Option<u64> {
+        loop {
+            let cell = self.find(hash)?;
+            let entry = cell.load();
+            let used = self.used_of(entry, hash, read_after_loads(clock));
+            if cell.swap_if(entry, Entry::default()) {
+                return used;
+            }
+        }
+    }
+
+    fn used_of(&self, entry: Entry, hash: u64, now: u64) -> Option<u64> {
+        if Entry::fingerprint_of(entry.meta) != hash as u32 || entry.is_full_again(now) {
+            return None;
+        }
+        Some(self.quotas.with(entry.tag(), |writer| writer.used_tokens(entry.state(), now)))
+    }
+
     /// Puts a new entry into the nearest free slot. `false` if somebody else took that slot first.
     fn settle_down(&self, place: Place<'_>, new: Entry, now: u64) -> Result<bool, Full> {
         let mut fullest: Option<(usize, &Cell, Entry)> = None;
         for distance in 0..LINES_PER_KEY {
-            let line = self.line(place, distance);
-            for cell in place.slots_of(line) {
+            let line = self.line(place.hash, distance);
+            for cell in slots_of(place.hash, line) {
                 let old = cell.load();
                 if old.is_full_again(now) {
                     return Ok(self.claim(place, distance, cell, old, new));
@@ -286,14 +312,9 @@ impl Table {
         cell.swap_if(old, new)
     }
 
-    fn find(&self, place: Place<'_>) -> Option<&Cell> {
-        let home = self.home(place.hash);
-        let reach = usize::from(self.reach[home].load(Ordering::Acquire));
-        (0..=reach).find_map(|distance| self.find_in(self.line(place, distance), place))
-    }
-
-    fn find_in<'t>(&self, line: &'t Line, place: Place<'_>) -> Option<&'t Cell> {
-        place.slots_of(line).find(|cell| Entry::fingerprint_of(cell.meta()) == place.fingerprint())
+    fn find(&self, hash: u64) -> Option<&Cell> {
+        let reach = usize::from(self.reach[self.home(hash)].load(Ordering::Acquire));
+        (0..=reach).find_map(|distance| find_in(self.line(hash, distance), hash))
     }
 
     #[inline(always)]
@@ -303,13 +324,13 @@ impl Table {
     }
 
     /// The line at a distance from home, in the order in which a key looks for room.
-    fn line(&self, place: Place<'_>, distance: usize) -> &Line {
+    fn line(&self, hash: u64, distance: usize) -> &Line {
         let start = if distance < LINES_IN_A_ROW {
-            self.home(place.hash)
+            self.home(hash)
         } else {
             // Spread by all bits of the hash, so that keys of one home part here.
             const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 / golden ratio
-            self.home(place.hash.wrapping_mul(SPREAD))
+            self.home(hash.wrapping_mul(SPREAD))
         };
         &self.lines[(start + distance % LINES_IN_A_ROW) % self.lines.len()]
     }
@@ -353,12 +374,14 @@ impl Table {
     }
 }
 
-impl Place<'_> {
-    /// The slots of a line in this key's order. A new key takes the first free
-    /// one in it, so that most are found at the first look.
-    #[inline(always)]
-    fn slots_of(self, line: &Line) -> impl Iterator<Item = &Cell> {
-        let first = self.hash as usize;
-        (0..SLOTS).map(move |step| &line.0[first.wrapping_add(step) % SLOTS])
-    }
+/// The slots of a line in a key's order. A new key takes the first free one in
+/// it, so that most are found at the first look.
+#[inline(always)]
+fn slots_of(hash: u64, line: &Line) -> impl Iterator<Item = &Cell> {
+    let first = hash as usize;
+    (0..SLOTS).map(move |step| &line.0[first.wrapping_add(step) % SLOTS])
+}
+
+fn find_in(line: &Line, hash: u64) -> Option<&Cell> {
+    slots_of(hash, line).find(|cell| Entry::fingerprint_of(cell.meta()) == hash as u32)
 }

@@ -46,7 +46,7 @@ impl Table {
         let _guard = lock(&self.locks[self.home(place.hash) % self.locks.len()]);
         let new = place.entry(state);
         loop {
-            if let Some(cell) = self.find(place) {
+            if let Some(cell) = self.find(place.hash) {
                 let old = cell.load();
                 if (old.tat, old.state().part) >= (new.tat, state.part) || cell.swap_if(old, new) {
                     return Ok(());

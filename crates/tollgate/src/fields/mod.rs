@@ -1,6 +1,7 @@
 //! A verdict as HTTP says it.
 
 mod date;
+mod estimate;
 mod json;
 mod line;
 mod policy_lists;
@@ -11,6 +12,8 @@ mod response;
 pub(crate) use line::with_number;
 pub(crate) use policy_lists::PolicyLists;
 pub use problem::PROBLEM_JSON;
+#[cfg(feature = "tower")]
+pub(crate) use problem::SHARE_IS_SPENT;
 pub use response::Field;
 #[cfg(feature = "tower")]
 pub(crate) use response::FieldValue;

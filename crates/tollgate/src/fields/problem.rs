@@ -8,6 +8,10 @@ use crate::verdict::{Action, RuleState, Verdict};
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 const REGISTRY: &str = "https://iana.org/assignments/http-problem-types#";
+/// What a refusal says that was counted here, while the store that counts for all did not answer.
+pub(crate) const SHARE_IS_SPENT: &str =
+    "capacity is reduced for a time, and this instance's share of the limit is reached";
+
 const MS_NS: u64 = 1_000_000;
 const S_NS: u64 = 1_000_000_000;
 
@@ -55,13 +59,15 @@ impl Verdict {
         let what = match self.told.action {
             Action::Deny => return "requests from here are not accepted".to_owned(),
             Action::Block => "too many requests beyond the limit",
-            _ if self.is_trouble() => "the request could not be counted",
+            _ if self.is_uncounted() => "the request could not be counted",
+            _ if self.is_trouble() => SHARE_IS_SPENT,
             _ if self.is_impossible() => return self.never(),
             _ => "the limit is reached",
         };
+        let about = if self.estimated_retry_ns().is_some() { "about " } else { "" };
         match self.retry_after_s(jitter_ns) {
-            Some(1) => format!("{what}; try again in 1 second"),
-            Some(seconds) => format!("{what}; try again in {seconds} seconds"),
+            Some(1) => format!("{what}; try again in {about}1 second"),
+            Some(seconds) => format!("{what}; try again in {about}{seconds} seconds"),
             None => what.to_owned(),
         }
     }

@@ -176,9 +176,10 @@ impl Verdict {
         take(Field::XRateLimitWarning, FieldValue::Text(line.as_bytes()));
     }
 
-    /// Whole seconds, rounded up, at least 1, and never before `t`.
+    /// Whole seconds, rounded up, at least 1, and never before `t`; an estimate where a permit is missing.
     pub(super) fn retry_after_s(&self, jitter_ns: u64) -> Option<u64> {
         let retry_ns = if self.is_allowed() { None } else { self.retry_after_ns() };
+        let retry_ns = retry_ns.or_else(|| self.estimated_retry_ns());
         if retry_ns.is_none() && self.is_trouble() {
             return Some(1);
         }

@@ -31,6 +31,8 @@ pub(super) struct Graduated<L> {
     pub(super) warn_first: u64,
     /// Counts violations; what it refuses is too many of them.
     pub(super) violations: Option<L>,
+    /// Says which violations are remembered, where it is not all of them.
+    pub(super) pace: Option<L>,
     /// A bucket of one token that takes as long to come back as a block lasts: empty, it blocks.
     pub(super) block: Option<L>,
     pub(super) block_ns: u64,
@@ -70,6 +72,7 @@ impl<L: Clone> Active<L> {
             self.prepare_by_hand(planned, store).map(|limit| limits.push(limit)).is_ok()
         });
         let facts = Arc::new(Facts::new(Arc::clone(plan), quotas));
+        facts.go_on_from(&self.facts);
         Active { facts, limits, graduated: self.graduated.clone(), blocks: self.blocks, by_hand, board_version }
     }
 
@@ -102,15 +105,48 @@ impl<L> Graduated<L> {
             let quota = quota.map_err(|error| LimiterError::Limit { scope: scope.clone(), error: error.into() })?;
             limit(&scope, quota, options)
         };
-        let most = on_limit.block.map_or(on_limit.warn_first, |block| block.after.max(on_limit.warn_first));
+        let (Remembered { most, pace }, first) = (Remembered::under(on_limit), on_limit.warn_first);
         let violations = (most > 0).then(|| prepare("violations", violations(most, on_limit.span_ns), VIOLATIONS));
+        let pace = pace.map(|pace| prepare("violation-pace", paced(pace, first, on_limit.span_ns), VIOLATIONS));
         let block = on_limit.block.map(|block| prepare("block", one_in(block.duration_ns), BLOCK));
         Ok(Graduated {
             warn_first: on_limit.warn_first,
             violations: violations.transpose()?,
+            pace: pace.transpose()?,
             block: block.transpose()?,
             block_ns: on_limit.block.map_or(0, |block| block.duration_ns),
         })
+    }
+}
+
+/// A key that goes on is not warned again, so violations that are refused count too. Where none of them blocks, there is
+/// no end to them, and one in this many parts of the time they count for is as good as all: see [`Remembered`].
+const PARTS: u64 = 50;
+
+/// Which violations of a key are remembered.
+struct Remembered {
+    /// So many within the span.
+    most: u64,
+    /// Where more than these may come: at most `first` at once, and so many in a span.
+    pace: Option<u64>,
+}
+
+impl Remembered {
+    /// Those that lead to a block, as many as that takes. Else a bucket says which: it holds `first`, so that one which
+    /// is left out has `first` before it, all within a fiftieth of the span. What is warned by the rest is what would be
+    /// warned by all, had they counted for up to a fiftieth less.
+    fn under(on_limit: &OnLimit) -> Remembered {
+        let first = on_limit.warn_first;
+        match on_limit.block {
+            Some(block) => Remembered { most: block.after.max(first), pace: None },
+            None if first == 0 => Remembered { most: 0, pace: None },
+            None => {
+                // A log has an end, and so has a rate: one in a nanosecond.
+                let pace = first.saturating_mul(PARTS).min(Quota::MAX_LOG.saturating_sub(first)).min(on_limit.span_ns);
+                let most = first.saturating_add(pace).min(Quota::MAX_LOG).max(first);
+                Remembered { most, pace: Some(pace.max(1)) }
+            }
+        }
     }
 }
 
@@ -121,20 +157,30 @@ const VIOLATIONS: LimitOptions = LimitOptions { on_failure: OnFailure::Closed, r
 const BLOCK: LimitOptions = LimitOptions { on_failure: OnFailure::Open, refusals: Refusals::Final };
 
 fn options(rule: &PlannedRule, planned: &PlannedQuota) -> LimitOptions {
-    let is_counted = planned.quota.kind() == AlgorithmKind::Concurrency || rule.on_limit.is_some();
+    let refusals = match rule.on_limit {
+        _ if planned.quota.kind() == AlgorithmKind::Concurrency => Refusals::Counted,
+        // A shadow rule has no guard.
+        Some(on_limit) if on_limit.block.is_some() && !rule.shadow => Refusals::Guarded,
+        Some(_) => Refusals::Counted,
+        None => Refusals::Brief,
+    };
     LimitOptions {
         on_failure: match rule.on_failure {
             model::OnFailure::Open => OnFailure::Open,
             model::OnFailure::Closed => OnFailure::Closed,
             model::OnFailure::Local => OnFailure::Local { share: rule.fallback_share },
         },
-        refusals: if is_counted { Refusals::Counted } else { Refusals::Brief },
+        refusals,
     }
 }
 
 /// Exact, because people are told after how many violations what happens.
 fn violations(most: u64, span_ns: u64) -> Result<Quota, QuotaError> {
     Quota::sliding_window_log(Rate::new(most, Duration::from_nanos(span_ns))?)?.with_max_debt(0)
+}
+
+fn paced(count: u64, at_once: u64, span_ns: u64) -> Result<Quota, QuotaError> {
+    Quota::token_bucket(Rate::new(count, Duration::from_nanos(span_ns))?.with_burst(at_once)?)
 }
 
 fn one_in(duration_ns: u64) -> Result<Quota, QuotaError> {

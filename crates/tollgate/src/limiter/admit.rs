@@ -1,6 +1,7 @@
 //! The road of a request: what the policy says of it, one step in the store, the verdict.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::Decision;
@@ -12,6 +13,7 @@ use super::active::Active;
 use super::block;
 use super::immediate::immediately;
 use super::violations::Step;
+use crate::holding::Measured;
 use crate::receipt::{Held, Receipt};
 use crate::verdict::{Action, Draft, RuleState, Told, Verdict};
 
@@ -204,12 +206,18 @@ fn lay<'a, L>(
     if active.blocks {
         lay_guards(active, met, chosen(), &mut laid);
     }
+    let mut last: Option<&PlannedCharge> = None;
     for (at, charge) in chosen() {
+        let is_more_of_rule = last.replace(charge).is_some_and(|last| is_of_same(met, last, charge));
         laid.entries.push(KeyedCharge {
             limit: &active.limits[charge.quota as usize],
             key: met.key(charge),
             cost: charge.cost,
-            mode: mode(active, charge, asking),
+            mode: match mode(active, charge, asking) {
+                // Enforced, the limits of a rule are charged all or none: so they are as shadows.
+                Mode::Shadow if is_more_of_rule => Mode::ShadowJoined,
+                mode => mode,
+            },
             receipt: asking.wants_receipts(),
         });
         laid.charges.push(at);
@@ -262,12 +270,14 @@ fn passed<S: Store>(
     if outcome.receipts.is_empty() {
         return Receipt::nothing();
     }
+    let since_ns = verdict.now_ns;
     Receipt::new(outcome.receipts.into_iter().map(|(entry, receipt)| {
         let charge = &met.charges[laid.charges[entry]];
         let (rule, quota) = (&active.facts.rules[charge.rule as usize], &active.facts.quotas[charge.quota as usize]);
         Held {
             receipt,
             lease_ns: quota.is_concurrency.then_some(quota.lease_ns),
+            measured: quota.is_concurrency.then(|| Measured { since_ns, time: Arc::clone(&rule.holding) }),
             is_estimate: rule.variable_cost,
             follows_request: !rule.own_cost,
         }

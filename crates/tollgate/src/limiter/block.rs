@@ -18,7 +18,7 @@ pub(super) fn note<L>(active: &Active<L>, met: &Met, charge: usize, left_ns: u64
             is_told |= state.charge as usize == charge;
         }
     }
-    // Who remembers the block has not asked how its limits stand.
+    // Where the block answers and the servers of its limits do not, it is not known how they stand.
     if !is_told {
         verdict.states.push(unasked(active, of_rule, charge, left_ns));
         verdict.states.sort_by_key(|state| state.charge);

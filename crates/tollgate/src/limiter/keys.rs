@@ -65,7 +65,8 @@ impl<S: Store> Limiter<S> {
         let quotas = (0..).map_while(|quota| active.facts.try_quota(quota)).zip(&active.limits);
         let counters = quotas.filter(|(planned, _)| planned.rule == at).map(|(_, limit)| limit);
         let graduated = active.graduated[at as usize].iter();
-        let beside = graduated.flat_map(|graduated| graduated.violations.iter().chain(&graduated.block));
+        let beside = graduated
+            .flat_map(|graduated| [&graduated.violations, &graduated.pace, &graduated.block].into_iter().flatten());
         let keys: Vec<(&S::Limit, &[u8])> = counters.chain(beside).map(|limit| (limit, key.as_bytes())).collect();
         Ok(self.shared.store.reset(&keys).await?)
     }

@@ -170,6 +170,7 @@ impl<S: Store> Limiter<S> {
     pub fn set_policy(&self, policy: &CheckedPolicy) -> Result<(), LimiterError> {
         let _changing = self.changing();
         let active = Active::prepare(policy, &self.shared.store)?;
+        active.facts.go_on_from(&self.shared.active.load().facts);
         self.shared.active.store(Arc::new(active));
         Ok(())
     }
@@ -275,12 +276,14 @@ impl<S: Store> Limiter<S> {
 
     /// Lets go of permits; what was charged stays charged.
     pub fn release(&self, receipt: Receipt<S>) {
+        self.measure(&receipt);
         receipt.into_permits().for_each(|held| self.shared.store.give_back(held));
     }
 
     /// Replaces the estimated cost by the true one, and lets go of permits.
     /// Rules with a fixed cost of their own keep it.
     pub async fn settle_by(&self, receipt: Receipt<S>, true_cost: u64) -> Settled {
+        self.measure(&receipt);
         let (permits, estimates) = receipt.into_permits_and_estimates();
         permits.into_iter().for_each(|held| self.shared.store.give_back(held));
         let mut overrun = 0;
@@ -295,6 +298,14 @@ impl<S: Store> Limiter<S> {
         // Not `all`: those after a lost one are renewed too.
         let lost = receipt.permits().filter(|held| !self.shared.store.renew(held)).count();
         lost == 0
+    }
+
+    /// Notes how long permits were held that are let go of now.
+    fn measure(&self, receipt: &Receipt<S>) {
+        if receipt.holds_permits() {
+            let now_ns = self.shared.store.now_ns();
+            receipt.measured().for_each(|measured| measured.ends(now_ns));
+        }
     }
 
     /// What is in force now.

@@ -1,5 +1,6 @@
 //! What becomes of those who go on beyond a limit: warned, rejected, blocked.
 
+use smallvec::SmallVec;
 use tollgate_core::{Decision, Verdict};
 use tollgate_policy::{Met, PlannedCharge};
 use tollgate_store::{KeyedCharge, Mode, Store};
@@ -28,7 +29,15 @@ impl<S: Store> Limiter<S> {
         let Some(violations) = &graduated.violations else { return Step::Reject };
         let key = met.key(charge);
         let mode = if asking == Asking::Look { Mode::Guard } else { Mode::Enforce };
-        let counted = self.one(violations, key, mode).await;
+        let charge = |limit| KeyedCharge { limit, key, cost: 1, mode, receipt: false };
+        let charges: SmallVec<[_; 2]> =
+            [Some(violations), graduated.pace.as_ref()].into_iter().flatten().map(charge).collect();
+        let outcome = self.shared.store.decide(&charges).await;
+        if graduated.pace.is_some() && !outcome.passed {
+            // As many as are warned came a moment ago.
+            return Step::Reject;
+        }
+        let counted = outcome.decisions[0];
         match (counted.verdict, &graduated.block) {
             (Verdict::Allowed { .. }, _) => {
                 // One that is only looked at is not among those that were counted.

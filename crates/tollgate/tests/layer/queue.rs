@@ -10,7 +10,7 @@ use crate::support::{Client, Reply, Server, check_fields, clock, get, hello, hes
 
 /// One in a second, and two may wait.
 fn queue() -> tollgate::RuleBuilder {
-    rule("upstream").limit("1/s").queue(2, Duration::from_secs(10))
+    rule("upstream").limit("1/s").queue(3, Duration::from_secs(10))
 }
 
 /// What came back, and after how many whole seconds of tokio's time.
@@ -60,7 +60,7 @@ async fn whoever_goes_away_gives_the_place_back() {
 /// On a real server a client goes away by closing its connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_closes_while_it_waits_gives_its_place_back() {
-    let slow = rule("upstream").limit("1/min").queue(1, Duration::from_secs(120));
+    let slow = rule("upstream").limit("1/min").queue(2, Duration::from_secs(120));
     let limiter = Limiter::builder().rule(slow).build().unwrap();
     let server = Server::start(hello(&limiter)).await;
     assert_eq!(Client::connect(server.address).await.get("/").await.status, 200);

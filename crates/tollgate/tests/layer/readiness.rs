@@ -57,7 +57,7 @@ async fn at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_delay() {
-    let queue = rule("all").limit("1/s").queue(5, Duration::from_secs(9));
+    let queue = rule("all").limit("1/s").queue(6, Duration::from_secs(9));
     ask_three_times(&Limiter::builder().rule(queue).build_with_clock(clock()).unwrap()).await;
 }
 

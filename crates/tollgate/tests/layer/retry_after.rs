@@ -5,9 +5,9 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use tollgate::policy::model::CostSource;
-use tollgate::{AlgorithmKind, Limiter, rule};
+use tollgate::{AlgorithmKind, Limiter, PolicyBuilder, rule};
 
-use crate::support::{Client, S_NS, Server, ask_from, changed, check_fields, clock, get, hello, item};
+use crate::support::{App, Client, S_NS, Server, ask_from, changed, check_fields, clock, get, hello, item};
 
 const ALGORITHMS: [AlgorithmKind; 5] = [
     AlgorithmKind::TokenBucket,
@@ -107,4 +107,57 @@ async fn obeying_it_passes_on_a_real_server() {
     assert_eq!((refused.status, refused.number("retry-after")), (429, Some(1)));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(client.get("/").await.status, 200);
+}
+
+/// A permit that is held for so long, and then let go of.
+async fn hold(limiter: &App, clock: &tollgate::ManualClock, seconds: u64) {
+    let (_, permit) = limiter.admit(&tollgate::Request::from_peer(None)).await;
+    clock.advance(seconds * S_NS);
+    drop(permit.unwrap());
+}
+
+#[tokio::test]
+async fn refusal_for_want_of_a_permit_estimates_from_recent_holding_times() {
+    let clock = clock();
+    let limiter = Limiter::builder().rule(rule("reports").concurrency(1)).build_with_clock(clock.clone()).unwrap();
+    let app = hello(&limiter);
+    // Nothing was measured yet; then 7 s; then, after many of 3 s, 3 s and a bit of the past.
+    for (held_s, times, told_s, detail) in [
+        (0, 0, 1, "the limit is reached; try again in about 1 second"),
+        (7, 1, 7, "the limit is reached; try again in about 7 seconds"),
+        (3, 40, 4, "the limit is reached; try again in about 4 seconds"),
+    ] {
+        for _ in 0..times {
+            hold(&limiter, &clock, held_s).await;
+        }
+        let (_, permit) = limiter.admit(&tollgate::Request::from_peer(None)).await;
+        let reply = get(&app, "/").await;
+        check_fields(&reply);
+        assert_eq!((reply.status, reply.number("retry-after")), (429, Some(told_s)), "{reply:?}");
+        assert_eq!(reply.json()["detail"], detail);
+        assert_eq!(reply.json().get("retry_after_ms"), None, "nothing is known to the millisecond");
+        permit.unwrap().refund();
+    }
+}
+
+#[tokio::test]
+async fn estimate_is_no_shorter_than_what_another_limit_says() {
+    let clock = clock();
+    let rules = Limiter::builder().rule(rule("reports").concurrency(1)).rule(rule("slow").limit("1 per 90s"));
+    let limiter = rules.build_with_clock(clock.clone()).unwrap();
+    let (_, _permit) = limiter.admit(&tollgate::Request::from_peer(None)).await;
+    let reply = get(&hello(&limiter), "/").await;
+    assert_eq!((reply.status, reply.number("retry-after")), (429, Some(90)));
+    assert_eq!(reply.json().get("retry_after_ms"), None);
+}
+
+#[tokio::test]
+async fn holding_times_outlive_a_change_of_the_policy() {
+    let clock = clock();
+    let limiter = Limiter::builder().rule(rule("reports").concurrency(1)).build_with_clock(clock.clone()).unwrap();
+    hold(&limiter, &clock, 20).await;
+    let changed = PolicyBuilder::default().rule(rule("new").limit("9/s")).rule(rule("reports").concurrency(1));
+    limiter.set_policy(&changed.build().unwrap()).unwrap();
+    let (_, _permit) = limiter.admit(&tollgate::Request::from_peer(None)).await;
+    assert_eq!(get(&hello(&limiter), "/").await.number("retry-after"), Some(20));
 }

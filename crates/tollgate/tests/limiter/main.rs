@@ -9,6 +9,7 @@ mod graduated;
 mod keys;
 mod permits;
 mod policy_change;
+mod state_size;
 mod support;
 mod together;
 mod waiting;

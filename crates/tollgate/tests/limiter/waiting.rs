@@ -24,7 +24,7 @@ fn waiting<'a>(limiter: &'a Manual, max_wait: Duration, clock: &ManualClock) -> 
 #[test]
 fn a_queue_is_waited_for_in_order() {
     let clock = clock();
-    let limiter = one(rule("upstream").limit("1/s").queue(3, Duration::from_secs(9)), &clock);
+    let limiter = one(rule("upstream").limit("1/s").queue(4, Duration::from_secs(9)), &clock);
     let mut all: Vec<Waiting<'_>> = (0..4).map(|_| waiting(&limiter, LONG, &clock)).collect();
     let is_through: Vec<bool> = all.iter_mut().map(|turn| poll(turn).is_ready()).collect();
     // One goes at once, three wait, and one more would be too many.
@@ -40,7 +40,7 @@ fn a_queue_is_waited_for_in_order() {
 
 #[test]
 fn a_delay_is_told_to_those_who_wait_by_themselves() {
-    let limiter = one(rule("upstream").limit("1/s").queue(3, Duration::from_secs(9)), &clock());
+    let limiter = one(rule("upstream").limit("1/s").queue(4, Duration::from_secs(9)), &clock());
     let delays: Vec<_> = (0..3).map(|_| limiter.check(&any())).map(|told| (told.action(), told.delay())).collect();
     let seconds = Duration::from_secs;
     assert_eq!(delays, [(Action::Allow, seconds(0)), (Action::Delay, seconds(1)), (Action::Delay, seconds(2))]);
@@ -49,7 +49,7 @@ fn a_delay_is_told_to_those_who_wait_by_themselves() {
 #[test]
 fn whoever_stops_waiting_gives_the_place_back() {
     let clock = clock();
-    let limiter = one(rule("upstream").limit("1/s").queue(2, Duration::from_secs(9)), &clock);
+    let limiter = one(rule("upstream").limit("1/s").queue(3, Duration::from_secs(9)), &clock);
     assert!(limiter.check(&any()).is_allowed());
     for _ in 0..1_000 {
         let mut turn = waiting(&limiter, LONG, &clock);
@@ -96,7 +96,7 @@ fn a_wait_that_would_take_too_long_is_refused_at_once_and_costs_nothing() {
     let clock = clock();
     let limiter = built(
         Limiter::builder()
-            .rule(rule("upstream").limit("1/min").queue(5, Duration::from_secs(600)))
+            .rule(rule("upstream").limit("1/min").queue(6, Duration::from_secs(600)))
             .rule(rule("requests").limit("10/day")),
         &clock,
     );

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_core::{AlgorithmKind, Quota};
+use tollgate_core::{AlgorithmKind, Quota, SlidingLog, Tick};
 
 use super::super::nearest::nearest;
 use super::super::periods::{grants, quotas};
@@ -13,7 +13,7 @@ use super::limit_place;
 use crate::model::{Allowance, Rule};
 use crate::problem::Place;
 
-/// A log takes 8 bytes a request: from here on, 80 kB a key.
+/// A log takes 4 to 6 bytes a request: from here on, some 60 kB a key.
 const LARGE_LOG: u64 = 10_000;
 
 /// Parts of paths at which somebody guesses passwords or codes.
@@ -73,7 +73,7 @@ fn login(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
 fn large_log(all: &[&Quota], limit: &Place, problems: &mut Problems) {
     let is_large = |quota: &&&Quota| quota.kind() == AlgorithmKind::SlidingWindowLog && quota.amount() > LARGE_LOG;
     if let Some(quota) = all.iter().find(is_large) {
-        let kib = quota.amount() * 8 / 1024;
+        let kib = SlidingLog::new(quota, Tick::Nanosecond).map_or(0, |log| log.most_heap_bytes() / 1024);
         let message = format!("a log remembers every request: up to {kib} KiB for each key");
         let hint = "choose sliding-window-counter, which takes the same few bytes whatever the limit";
         problems.add(codes::LARGE_LOG, limit.clone(), message, hint);
@@ -82,14 +82,15 @@ fn large_log(all: &[&Quota], limit: &Place, problems: &mut Problems) {
 
 fn queue(all: &[&Quota], place: &Place, problems: &mut Problems) {
     for quota in all.iter().filter(|quota| quota.kind() == AlgorithmKind::LeakyQueue) {
-        let served = capacity::served_within_wait(quota);
-        if quota.queue_size() > served {
-            let size = quota.queue_size();
+        // The request that departs at once has a place too.
+        let (size, taken) = (quota.queue_size(), capacity::served_within_wait(quota).saturating_add(1));
+        if size > taken {
+            let are = if taken == 1 { "is" } else { "are" };
             let message = format!(
-                "of {size} places only {served} are ever taken: nobody further back is served within `max_wait`"
+                "of {size} places only {taken} {are} ever taken: nobody further back is served within `max_wait`"
             );
-            let hint = format!("lower `size` to {served}, or raise `max_wait`");
-            let hint = if served == 0 { "raise `max_wait`, or leave out `queue`".to_owned() } else { hint };
+            let hint = format!("lower `size` to {taken}, or raise `max_wait`");
+            let hint = if taken == 1 { "raise `max_wait`, or leave out `queue`".to_owned() } else { hint };
             problems.add(codes::QUEUE_LONGER_THAN_WAIT, place.member("queue"), message, hint);
             return;
         }

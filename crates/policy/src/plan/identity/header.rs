@@ -9,12 +9,22 @@ use crate::request::Headers;
 /// a header without a value is absent.
 #[inline]
 pub(crate) fn value<'a>(headers: &'a dyn Headers, name: &str) -> Option<Cow<'a, [u8]>> {
+    value_by(headers, name, <[u8]>::trim_ascii)
+}
+
+/// The same of a descriptor's entries: a value is what the gateway sends, to the last space.
+pub(crate) fn value_of_entry<'a>(headers: &'a dyn Headers, name: &str) -> Option<Cow<'a, [u8]>> {
+    value_by(headers, name, |line| line)
+}
+
+#[inline(always)]
+fn value_by<'a>(headers: &'a dyn Headers, name: &str, read: impl Fn(&'a [u8]) -> &'a [u8]) -> Option<Cow<'a, [u8]>> {
     let (first, more) = headers.first_line(name)?;
     if !more {
-        let first = first.trim_ascii();
+        let first = read(first);
         return (!first.is_empty()).then_some(Cow::Borrowed(first));
     }
-    let lines = (0..).map_while(|at| headers.line(name, at)).map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let lines = (0..).map_while(|at| headers.line(name, at)).map(read).filter(|line| !line.is_empty());
     let joined = lines.collect::<Vec<_>>().join(&b", "[..]);
     (!joined.is_empty()).then_some(Cow::Owned(joined))
 }

@@ -169,7 +169,9 @@ impl<'a> Look<'a> {
     /// What a caller set under a name.
     pub(crate) fn caller_says(&self, name: &str) -> Option<&'a [u8]> {
         let set = self.request.identities.iter().find(|(known, _)| *known == name)?;
-        Some(set.1.trim_ascii().as_bytes())
+        // An entry of a descriptor is what the gateway sends, to the last space.
+        let text = if self.request.descriptor.is_some() { set.1 } else { set.1.trim_ascii() };
+        Some(text.as_bytes())
     }
 
     fn look_for(&mut self, id: IdentityId, route: Option<&'a [u8]>) -> Option<Found<'a>> {
@@ -188,6 +190,7 @@ impl<'a> Look<'a> {
             Source::Host => Cow::Borrowed(seen.host.as_deref()?),
             Source::Path => Cow::Borrowed(&*seen.path.as_ref()?.bytes),
             Source::Route => Cow::Borrowed(route?),
+            Source::Header(name) if request.descriptor.is_some() => header::value_of_entry(request.headers, name)?,
             Source::Header(name) => header::value(request.headers, name)?,
             Source::Cookie(name) => Cow::Borrowed(cookie::value(request.headers, name)?),
             Source::PathSegment(at) => Cow::Borrowed(seen.path.as_ref()?.segments().nth(at.checked_sub(1)?)?),

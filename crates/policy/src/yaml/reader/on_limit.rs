@@ -80,7 +80,8 @@ impl Reader<'_> {
             Some(_) => {
                 let step = self.step_after(node);
                 steps.span_ns = step.and_then(|(span_ns, _)| span_ns);
-                steps.after = step.or(Some((None, Block { after: MAX_AMOUNT, duration_ns: 1 })));
+                // Where it cannot be read, one about which nothing more is to be said.
+                steps.after = step.or(Some((None, Block { after: steps.first.unwrap_or(1), duration_ns: 1 })));
             }
             None => {
                 let message = format!("expected a step with `first`, `then` or `after`, found {}", node.described());

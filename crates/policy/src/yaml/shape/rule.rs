@@ -116,7 +116,11 @@ pub(in crate::yaml) static QUEUE: Shape = shape(
     "queue",
     "How a leaky bucket lets requests wait.",
     &[
-        required("size", Kind::Number { min: 1, max: MOST - 1 }, "How many may wait at once."),
+        required(
+            "size",
+            Kind::Number { min: 1, max: MOST - 1 },
+            "How many requests it holds: those that wait, and the one that departed last.",
+        ),
         field("max_wait", Kind::Duration, "The longest that one may wait."),
     ],
 );

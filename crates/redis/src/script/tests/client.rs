@@ -8,15 +8,15 @@ use tollgate_testbed::RedisServer;
 
 use crate::call::{Call, Reply};
 use crate::resp_value::Value;
-use crate::script::{SOURCE, decode, encode};
+use crate::script::{Encoded, SOURCE, decode, encode};
 
-pub(super) struct Client {
+pub(crate) struct Client {
     reader: BufReader<TcpStream>,
     sha: Vec<u8>,
 }
 
 impl Client {
-    pub(super) fn connect(server: &RedisServer) -> Client {
+    pub(crate) fn connect(server: &RedisServer) -> Client {
         let stream = TcpStream::connect(server.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -28,15 +28,26 @@ impl Client {
         client
     }
 
-    pub(super) fn command(&mut self, parts: &[&[u8]]) -> Value {
+    pub(crate) fn command(&mut self, parts: &[&[u8]]) -> Value {
         let mut bytes = Vec::new();
         write_command(&mut bytes, parts);
         self.send(&bytes);
         self.receive()
     }
 
-    pub(super) fn write_call(&self, bytes: &mut Vec<u8>, call: &Call, now: Option<u64>) {
-        let encoded = encode(call, now);
+    pub(crate) fn write_call(&self, bytes: &mut Vec<u8>, call: &Call, now: Option<u64>) {
+        self.write_encoded(bytes, &encode(call, now));
+    }
+
+    /// Whatever the script answers.
+    pub(crate) fn evalsha(&mut self, encoded: &Encoded) -> Value {
+        let mut bytes = Vec::new();
+        self.write_encoded(&mut bytes, encoded);
+        self.send(&bytes);
+        self.receive()
+    }
+
+    fn write_encoded(&self, bytes: &mut Vec<u8>, encoded: &Encoded) {
         let count = encoded.keys.len().to_string();
         let mut parts: Vec<&[u8]> = vec![b"EVALSHA", &self.sha, count.as_bytes()];
         parts.extend(encoded.keys.iter().map(|key| &**key));
@@ -45,7 +56,7 @@ impl Client {
     }
 
     /// One call by the server's own clock, or by the given one.
-    pub(super) fn call(&mut self, call: &Call, now: Option<u64>) -> Reply {
+    pub(crate) fn call(&mut self, call: &Call, now: Option<u64>) -> Reply {
         let mut bytes = Vec::new();
         self.write_call(&mut bytes, call, now);
         self.send(&bytes);
@@ -53,11 +64,11 @@ impl Client {
         decode(call, value.clone()).unwrap_or_else(|error| panic!("{error}: {value:?}"))
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.reader.get_mut().write_all(bytes).unwrap();
     }
 
-    pub(super) fn receive(&mut self) -> Value {
+    pub(crate) fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.reader.read_line(&mut line).unwrap();
         let (kind, rest) = line.trim_end().split_at(1);
@@ -79,14 +90,14 @@ impl Client {
         }
     }
 
-    pub(super) fn integer(&mut self, parts: &[&[u8]]) -> i64 {
+    pub(crate) fn integer(&mut self, parts: &[&[u8]]) -> i64 {
         match self.command(parts) {
             Value::Integer(number) => number,
             other => panic!("no integer: {other:?}"),
         }
     }
 
-    pub(super) fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         match self.command(&[b"GET", key]) {
             Value::Bulk(value) => value,
             other => panic!("no value: {other:?}"),
@@ -94,7 +105,7 @@ impl Client {
     }
 }
 
-pub(super) fn write_command(bytes: &mut Vec<u8>, parts: &[&[u8]]) {
+pub(crate) fn write_command(bytes: &mut Vec<u8>, parts: &[&[u8]]) {
     write!(bytes, "*{}\r\n", parts.len()).unwrap();
     for part in parts {
         write!(bytes, "${}\r\n", part.len()).unwrap();

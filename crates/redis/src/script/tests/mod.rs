@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
-mod client;
+pub(crate) mod client;
 mod debt;
 mod differential;
 mod figures;

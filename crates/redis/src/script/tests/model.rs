@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
     Algorithm, Bucket, BucketState, Charged, CounterState, Decision, Leases, Log, Verdict, WindowState,
 };
-use tollgate_store::Mode;
+use tollgate_store::{Mode, shadow_groups};
 
 use crate::call::{Compiled, Line, SlotCharge, Target};
 use crate::script::Replayed;
@@ -18,6 +18,16 @@ pub(super) struct Model {
     /// What changed in the call under way: what was there before it, and
     /// whether what is there now is worth keeping.
     changes: HashMap<Arc<[u8]>, (Option<Stored>, bool)>,
+    /// The keys that were carried over from another family in the call under way.
+    carried: HashMap<Arc<[u8]>, Carried>,
+}
+
+#[derive(Clone, Debug)]
+struct Carried {
+    before: Stored,
+    /// Whether anything was in force, so that what is there now stands for it.
+    has_used: bool,
+    is_written: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -29,15 +39,71 @@ enum Stored {
     Leases(Leases),
 }
 
+impl Stored {
+    /// What is used by now, by the quota that it was counted under. Permits have holders: nothing of them is carried over.
+    fn used(&self, now: u64) -> u64 {
+        match self {
+            Stored::Bucket { by, state } => by.used_tokens(*state, now),
+            Stored::Window(state) => state.used_at(now),
+            Stored::Counter(state) => state.used_at(now),
+            Stored::Log(log) => log.used(),
+            Stored::Leases(_) => 0,
+        }
+    }
+
+    fn is_of(&self, algorithm: &Compiled) -> bool {
+        matches!(
+            (self, algorithm),
+            (Stored::Bucket { .. }, Compiled::Bucket(_))
+                | (Stored::Window(_), Compiled::FixedWindow(_))
+                | (Stored::Counter(_), Compiled::SlidingCounter(_))
+                | (Stored::Log(_), Compiled::SlidingLog(_))
+                | (Stored::Leases(_), Compiled::Concurrency(_))
+        )
+    }
+
+    /// What a key that has used so much by now is to another algorithm; `None` if it is as if untouched.
+    fn carried(algorithm: &Compiled, used: u64, now: u64) -> Option<Stored> {
+        if used == 0 {
+            return None;
+        }
+        match algorithm {
+            Compiled::Bucket(own) => Some(Stored::Bucket { by: *own, state: own.carried(used, now) }),
+            Compiled::FixedWindow(window) => Some(Stored::Window(window.carried(used, now))),
+            Compiled::SlidingCounter(counter) => Some(Stored::Counter(counter.carried(used, now))),
+            Compiled::SlidingLog(log) => Some(Stored::Log(log.carried(used, now))),
+            Compiled::Concurrency(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    Look { cost: u64 },
-    Check { cost: u64 },
-    Force { cost: u64 },
-    GiveBack { charged: Charged, amount: u64 },
-    Credit { cost: u64 },
-    Settle { charged: Charged, true_cost: u64 },
-    Renew { charged: Charged },
+    Look {
+        cost: u64,
+    },
+    Check {
+        cost: u64,
+    },
+    /// What a refusal writes: a state carried over, a clock followed.
+    Refuse,
+    Force {
+        cost: u64,
+    },
+    GiveBack {
+        charged: Charged,
+        amount: u64,
+    },
+    Credit {
+        cost: u64,
+    },
+    Settle {
+        charged: Charged,
+        true_cost: u64,
+    },
+    Renew {
+        charged: Charged,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,6 +127,11 @@ pub(super) enum Expected {
 impl Model {
     /// Ends a call: keys that are as if untouched are forgotten, unless they are another family's.
     pub(super) fn end_call(&mut self) {
+        for (key, carried) in std::mem::take(&mut self.carried) {
+            if !carried.is_written {
+                self.keys.insert(key, carried.before);
+            }
+        }
         for (key, (before, is_live)) in std::mem::take(&mut self.changes) {
             let is_other = |before: &Stored| {
                 let now = self.keys.get(&key);
@@ -105,19 +176,21 @@ impl Model {
             }
             Line::Reset { target } => {
                 self.keys.remove(&target.key);
+                self.carried.remove(&target.key);
                 self.changes.insert(Arc::clone(&target.key), (None, true));
                 Expected::Nothing
             }
         }
     }
 
-    pub(super) fn remaining(&mut self, target: &Target, now: u64) -> u64 {
-        self.look(target, now, 0).remaining
+    pub(super) fn remaining(&self, target: &Target, now: u64) -> u64 {
+        // On a copy: between calls nothing is carried over.
+        self.clone().look(target, now, 0).remaining
     }
 
     /// Until one more remains, and until the key is as if untouched.
-    pub(super) fn times_ahead(&mut self, target: &Target, now: u64) -> (u64, u64) {
-        let look = self.look(target, now, 0);
+    pub(super) fn times_ahead(&self, target: &Target, now: u64) -> (u64, u64) {
+        let look = self.clone().look(target, now, 0);
         (look.next_after, look.reset_after)
     }
 
@@ -143,11 +216,8 @@ impl Model {
             matches!(charge.mode, Mode::Enforce | Mode::Guard) && !look.is_allowed()
         };
         if charges.iter().zip(&decisions).any(stands_in_the_way) {
-            // What a refusal writes: a state carried over, a clock followed.
-            for charge in charges.iter().filter(|charge| charge.mode == Mode::Enforce && charge.cost > 0) {
-                if !self.look(&charge.target, now, charge.cost).is_allowed() {
-                    self.apply(&charge.target, now, Operation::Check { cost: charge.cost });
-                }
+            for charge in charges.iter().filter(|charge| charge.mode != Mode::Watch && charge.cost > 0) {
+                self.apply(&charge.target, now, Operation::Refuse);
             }
             return Replayed { passed: false, decisions, charged };
         }
@@ -163,20 +233,49 @@ impl Model {
             }
             charged[at] = Some(done.charged);
         }
-        for (at, charge) in charges.iter().enumerate().filter(|(_, c)| c.mode == Mode::Shadow && c.cost > 0) {
-            let done = self.apply(&charge.target, now, Operation::Check { cost: charge.cost });
-            decisions[at] = done.decision.unwrap();
-            charged[at] = decisions[at].is_allowed().then_some(done.charged);
+        for group in shadow_groups(charges.iter().map(|charge| (charge.cost, charge.mode))) {
+            let look = |model: &mut Model, at: usize| model.look(&charges[at].target, now, charges[at].cost);
+            let fits = group.clone().all(|at| look(self, at).is_allowed());
+            for at in group {
+                decisions[at] = look(self, at);
+                if fits || !decisions[at].is_allowed() {
+                    let done = self.apply(&charges[at].target, now, Operation::Check { cost: charges[at].cost });
+                    decisions[at] = done.decision.unwrap();
+                    charged[at] = decisions[at].is_allowed().then_some(done.charged);
+                }
+            }
         }
         Replayed { passed: true, decisions, charged }
     }
 
     fn apply(&mut self, target: &Target, now: u64, operation: Operation) -> Done {
-        let stored = self.keys.get(&target.key).cloned();
+        let found = self.keys.get(&target.key).cloned();
         let is_look = matches!(operation, Operation::Look { .. });
+        let other = found.as_ref().filter(|stored| !stored.is_of(&target.terms.algorithm));
+        let is_receipt = match operation {
+            Operation::GiveBack { .. } | Operation::Renew { .. } => true,
+            Operation::Settle { charged, true_cost } => true_cost <= charged.cost,
+            _ => false,
+        };
+        if other.is_some() && is_receipt {
+            // A receipt of an algorithm that is gone finds nothing to give back to.
+            return Done::default();
+        }
+        if let Some(other) = other.cloned() {
+            // The first charge to a key in a call carries it over, for all of them.
+            let carried = Stored::carried(&target.terms.algorithm, other.used(now), now);
+            let has_used = carried.is_some();
+            match carried {
+                Some(carried) => drop(self.keys.insert(Arc::clone(&target.key), carried)),
+                None => drop(self.keys.remove(&target.key)),
+            }
+            let carried = Carried { before: other, has_used, is_written: false };
+            self.carried.entry(Arc::clone(&target.key)).or_insert(carried);
+        }
+        let stored = self.keys.get(&target.key).cloned();
         let (done, changed) = match &target.terms.algorithm {
             Compiled::Bucket(own) => {
-                let known = match stored {
+                let known = match stored.clone() {
                     Some(Stored::Bucket { by, state }) => Some((by, state)),
                     _ => None,
                 };
@@ -199,21 +298,21 @@ impl Model {
                 (done, is_changed.then_some((is_live, Stored::Bucket { by: writer, state })))
             }
             Compiled::FixedWindow(window) => {
-                let known = if let Some(Stored::Window(state)) = stored { Some(state) } else { None };
+                let known = if let Some(Stored::Window(state)) = stored.clone() { Some(state) } else { None };
                 apply_to(window, known, now, operation, Stored::Window, |a, b| a == b)
             }
             Compiled::SlidingCounter(counter) => {
-                let known = if let Some(Stored::Counter(state)) = stored { Some(state) } else { None };
+                let known = if let Some(Stored::Counter(state)) = stored.clone() { Some(state) } else { None };
                 apply_to(counter, known, now, operation, Stored::Counter, |a, b| a == b)
             }
             Compiled::SlidingLog(log) => {
-                let known = if let Some(Stored::Log(state)) = stored { Some(state) } else { None };
+                let known = if let Some(Stored::Log(state)) = stored.clone() { Some(state) } else { None };
                 apply_to(log, known, now, operation, Stored::Log, |a, b| {
                     a.debt() == b.debt() && a.entries().eq(b.entries())
                 })
             }
             Compiled::Concurrency(permits) => {
-                let known = if let Some(Stored::Leases(state)) = stored { Some(state) } else { None };
+                let known = if let Some(Stored::Leases(state)) = stored.clone() { Some(state) } else { None };
                 let mut renewed = false;
                 let (mut done, changed) = if let Operation::Credit { .. } = operation {
                     (Done::default(), None)
@@ -231,8 +330,17 @@ impl Model {
                 (done, changed)
             }
         };
+        // A refusal writes down what was carried over, though nothing else about it changes.
+        let carried = self.carried.get_mut(&target.key);
+        let is_refusal = matches!(operation, Operation::Refuse | Operation::Check { .. });
+        let as_carried = stored.filter(|_| is_refusal && carried.as_ref().is_some_and(|carried| carried.has_used));
+        let changed = changed.or_else(|| as_carried.map(|state| (true, state)));
         if let Some((is_live, state)) = changed.filter(|_| !is_look) {
-            let before = self.keys.insert(Arc::clone(&target.key), state);
+            let mut before = self.keys.insert(Arc::clone(&target.key), state);
+            if let Some(carried) = carried {
+                carried.is_written = true;
+                before = Some(carried.before.clone()).filter(|_| !carried.has_used);
+            }
             self.changes.entry(Arc::clone(&target.key)).or_insert((before, is_live)).1 = is_live;
         }
         done
@@ -269,15 +377,17 @@ fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, operation: O
             let decision = Some(algorithm.check(state, now, cost));
             Done { decision, charged: algorithm.charged(state, now, cost), ..none }
         }
+        Operation::Refuse => {
+            algorithm.refresh(state, now);
+            none
+        }
         Operation::Force { cost } => Done { unpaid: algorithm.force(state, now, cost), ..none },
         Operation::GiveBack { charged, amount } => {
             algorithm.give_back(state, now, &charged, amount.min(charged.cost));
             none
         }
         Operation::Credit { cost } => {
-            // As the store in memory does it.
-            let newest = algorithm.charged(state, now, cost);
-            algorithm.give_back(state, now, &Charged { part: newest.part ^ 1, ..newest }, cost);
+            algorithm.credit(state, now, cost);
             none
         }
         Operation::Settle { charged, true_cost } => {

@@ -144,7 +144,8 @@ impl Trace {
             0 => 2 + self.random.below(3),
             _ => 1,
         };
-        let modes = [Mode::Enforce, Mode::Enforce, Mode::Enforce, Mode::Guard, Mode::Shadow, Mode::Watch];
+        let enforce = [Mode::Enforce; 3].into_iter();
+        let modes: Vec<Mode> = enforce.chain([Mode::Guard, Mode::Shadow, Mode::ShadowJoined, Mode::Watch]).collect();
         let charges = (0..charges)
             .map(|_| {
                 let other = self.random.below(self.families.len() as u64) as usize;

@@ -11,7 +11,7 @@ use tollgate_testbed::{Binary, RedisServer};
 use super::client::Client;
 use crate::call::{Answer, Call, Line, SlotCharge, Target, Terms, TermsError};
 use crate::resp_value::Value;
-use crate::script::SOURCE;
+use crate::script::{SOURCE, encode, stamp};
 
 pub(super) fn target(key: &str, quota: Quota) -> Target {
     Target { key: key.as_bytes().into(), terms: Arc::new(Terms::new(quota).unwrap()) }
@@ -232,6 +232,27 @@ fn a_key_of_another_type_is_an_error_and_nothing_is_written() {
 }
 
 #[test]
+fn a_call_that_has_expired_changes_nothing_and_says_the_time() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let rate = "5/day".parse().unwrap();
+    // Both ways through the script: the short one of plain buckets, and the long one.
+    for quota in [Quota::token_bucket(rate).unwrap(), Quota::fixed_window(rate).unwrap()] {
+        let target = target("key", quota);
+        let now = client.call(&Call { lines: Vec::new() }, None).now;
+        let mut until = |expiry: u64| {
+            let mut encoded = encode(&decide(&target, 1), None);
+            stamp(&mut encoded.args[0], expiry);
+            client.evalsha(&encoded)
+        };
+        assert!(matches!(until(now), Value::Integer(later) if later as u64 > now));
+        assert!(matches!(until(now + 60_000_000), Value::Array(Some(_))));
+        assert_eq!(passed(&client.call(&decide(&target, 4), None).answers[0]), 1, "{quota:?}");
+        client.command(&[b"DEL", b"key"]);
+    }
+}
+
+#[test]
 fn permits_without_a_lease_and_endless_promises_are_refused() {
     let endless = Quota::concurrency(3, None).unwrap();
     assert_eq!(Terms::new(endless), Err(TermsError::NoLease));
@@ -254,5 +275,18 @@ fn a_receipt_of_an_absent_key_gives_nothing_back() {
 #[test]
 fn the_script_is_small_enough_to_send() {
     // It travels only when a server does not know it; a few packets of it are no burden.
-    assert!(SOURCE.len() < 75_000, "{}", SOURCE.len());
+    assert!(SOURCE.len() < 80_000, "{}", SOURCE.len());
+}
+
+#[test]
+fn log_that_refuses_under_a_longer_window_lives_as_long_as_that_window() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let log = |rate: &str| target("log", Quota::sliding_window_log(rate.parse().unwrap()).unwrap());
+    let decide =
+        |target: &Target, times| Call { lines: vec![Line::Decide { times, charges: smallvec![charge(target, 1)] }] };
+    client.call(&decide(&log("3/min"), 3), None);
+    assert!(client.integer(&[b"PTTL", b"log"]) <= 60_000);
+    client.call(&decide(&log("3/h"), 1), None);
+    assert!(client.integer(&[b"PTTL", b"log"]) > 3_500_000, "all three count for an hour now");
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::client::Client;
 use super::super::options::RedisOptions;
-use super::super::script_call::{Script, ScriptCall};
+use super::super::script_call::{Script, ScriptCall, Timing};
 use crate::resp_value::Value;
 use crate::transport::{Cause, Executed, Trouble};
 
@@ -24,6 +24,7 @@ pub(super) fn call(source: &str, keys: &[&str], args: &[&str]) -> ScriptCall {
         script: Arc::new(Script::new(source)),
         keys: keys.iter().map(|key| Arc::from(key.as_bytes())).collect(),
         args: args.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
+        timing: Timing::None,
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod cluster;
+mod expiry;
 mod helpers;
 mod sentinel;
 mod standalone;

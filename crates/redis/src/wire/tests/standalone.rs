@@ -162,7 +162,7 @@ async fn an_error_in_a_script_leaves_the_outcome_open() {
     let server = RedisServer::start(&[]).unwrap();
     let client = Client::start(&options(server.address())).unwrap();
     let broken = call("redis.call('INCR', KEYS[1]) error('x')", &["n"], &[]);
-    assert_eq!(client.wait(broken, PLENTY).await, trouble(Cause::Protocol, Executed::Unknown));
+    assert_eq!(client.wait(broken, PLENTY).await, trouble(Cause::Unreadable, Executed::Unknown));
 }
 
 #[tokio::test]

@@ -1,0 +1,73 @@
+//! Which families of algorithms have counted in a scope.
+//!
+//! Each family keeps its states in a table of its own. When the algorithm of a
+//! limit changes, what a key has used is still in the table of the family
+//! before: the store has to look there, but only for scopes where that can be.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::limit::Rule;
+
+/// Algorithms that read each other's states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Bucket = 1,
+    FixedWindow = 2,
+    SlidingCounter = 4,
+    SlidingLog = 8,
+    /// Permits have holders: nothing is carried over from or to them.
+    Concurrency = 0,
+}
+
+impl Family {
+    /// Those between which counts are carried over.
+    pub(crate) const ALL: [Family; 4] =
+        [Family::Bucket, Family::FixedWindow, Family::SlidingCounter, Family::SlidingLog];
+
+    pub(crate) fn of(rule: &Rule) -> Family {
+        match rule {
+            Rule::Bucket(_) => Family::Bucket,
+            Rule::FixedWindow(_) => Family::FixedWindow,
+            Rule::SlidingCounter(_) => Family::SlidingCounter,
+            Rule::SlidingLog(_) => Family::SlidingLog,
+            Rule::Concurrency(_) => Family::Concurrency,
+        }
+    }
+}
+
+/// The families that have counted in one scope, a bit each.
+#[derive(Debug)]
+pub(crate) struct Families(AtomicU8);
+
+impl Families {
+    /// Those beside `own` that a key of `own` may have been counted by.
+    pub(crate) fn others(&self, own: Family) -> u8 {
+        if own == Family::Concurrency { 0 } else { self.0.load(Ordering::Relaxed) & !(own as u8) }
+    }
+}
+
+/// The families of all scopes of a store.
+#[derive(Debug, Default)]
+pub(crate) struct ScopeFamilies {
+    scopes: Mutex<HashMap<Box<str>, Arc<Families>>>,
+    /// The families of what was restored. A snapshot does not know scopes, so it may be any scope's.
+    restored: AtomicU8,
+}
+
+impl ScopeFamilies {
+    /// Notes that a family counts in a scope from now on.
+    pub(crate) fn note(&self, scope: &str, family: Family) -> Arc<Families> {
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let restored = || Arc::new(Families(AtomicU8::new(self.restored.load(Ordering::Relaxed))));
+        let families = scopes.entry(scope.into()).or_insert_with(restored);
+        families.0.fetch_or(family as u8, Ordering::Relaxed);
+        Arc::clone(families)
+    }
+
+    /// Notes that a family has counted in scopes which are not known yet.
+    pub(crate) fn note_restored(&self, family: Family) {
+        self.restored.fetch_or(family as u8, Ordering::Relaxed);
+    }
+}

@@ -77,7 +77,12 @@ fn crates_depend_only_on_those_below_them() {
     let names: Vec<&str> = packages.iter().map(name).collect();
     for package in packages.iter().filter(|package| name(package) != BENCH) {
         let allowed = allowed(package);
-        for dependency in dependencies(package).iter().map(name).filter(|dependency| names.contains(dependency)) {
+        // The tests of a store compare the limiter over it with the limiter in memory.
+        let is_compared = |dependency: &&Value| {
+            (name(package), name(dependency)) == ("tollgate-redis", "tollgate") && dependency["kind"] == "dev"
+        };
+        let known = dependencies(package).iter().filter(|dependency| !is_compared(dependency)).map(name);
+        for dependency in known.filter(|dependency| names.contains(dependency)) {
             assert!(allowed.contains(&dependency), "{} must not depend on {dependency}", name(package));
         }
     }

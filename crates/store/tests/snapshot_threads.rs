@@ -26,7 +26,7 @@ fn no_key_is_written_with_what_another_has_used() {
     const KEYS: u64 = 8_000;
     let options = MemoryOptions { capacity: Capacity::Entries(200), when_full: WhenFull::EvictFullest };
     let store = MemoryStore::restorable(options, ManualClock::at(START_NS)).unwrap();
-    let limits = quotas().map(|quota| store.limit("scope", quota).unwrap());
+    let limits = quotas().map(|quota| store.limit(&quota.kind().to_string(), quota).unwrap());
     let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let mut seen = 0;
     std::thread::scope(|scope| {
@@ -72,7 +72,7 @@ fn check_each(bytes: &[u8], keys: u64) -> usize {
     assert_eq!(restored.lost, 0);
     let mut found = 0;
     for quota in quotas() {
-        let limit = store.limit("scope", quota).unwrap();
+        let limit = store.limit(&quota.kind().to_string(), quota).unwrap();
         for key in 0..keys {
             let used = LIMIT - store.peek(&limit, &key).remaining;
             assert!(used == 0 || used == cost_of(key), "key {key} has used {used} of {quota:?}");
@@ -88,7 +88,7 @@ fn what_was_charged_before_is_written() {
     const KEYS: u64 = 500;
     let options = MemoryOptions { capacity: Capacity::Entries(4_000), when_full: WhenFull::RefuseNew };
     let store = MemoryStore::restorable(options, ManualClock::at(START_NS)).unwrap();
-    let limits = quotas().map(|quota| store.limit("scope", quota).unwrap());
+    let limits = quotas().map(|quota| store.limit(&quota.kind().to_string(), quota).unwrap());
     let charge_all = || {
         for key in 0..KEYS {
             limits.iter().for_each(|limit| assert!(store.check(limit, &key, 1).is_allowed()));
@@ -102,7 +102,7 @@ fn what_was_charged_before_is_written() {
     });
     let (store, _) = MemoryStore::restore(options, ManualClock::at(START_NS), START_NS, &mut &bytes[..]).unwrap();
     for quota in quotas() {
-        let limit = store.limit("scope", quota).unwrap();
+        let limit = store.limit(&quota.kind().to_string(), quota).unwrap();
         for key in 0..KEYS {
             assert!((1..=2).contains(&(LIMIT - store.peek(&limit, &key).remaining)));
         }

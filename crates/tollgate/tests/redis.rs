@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tollgate::redis::StoreEvent;
-use tollgate::{Action, Field, Limiter, LimiterError, RedisStore, Request, Source};
+use tollgate::{
+    Action, Field, KeyedCharge, LimitOptions, Limiter, LimiterError, Mode, Quota, RedisStore, Request, Source, Store,
+};
 use tollgate_testbed::{RedisServer, Reply};
 
 const RULES: &str = "
@@ -346,4 +348,43 @@ async fn the_documented_access_is_enough_and_the_password_comes_from_a_file() {
     assert_eq!(denied, Reply::Array(Vec::new()), "something was not allowed");
     let shown = format!("{limiter:?} {:?} {verdict:?}", limiter.store());
     assert!(!shown.contains("correct-horse"), "{shown}");
+}
+
+/// The version before named the first limit of a list by its period, too.
+#[tokio::test]
+async fn list_of_limits_counts_together_with_programs_of_the_version_before() {
+    let server = RedisServer::start(&[]).unwrap();
+    let list = "
+version: 1
+identity:
+  user: { header: X-User, trusted: true }
+rules:
+  - { name: api, key: user, limit: [10/h, 100/day] }
+";
+    let store = format!("store: {{ redis: {{ deadline: 2s, nodes: [\"{}\"] }} }}\n", server.address());
+    let (limiter, _) = connect(&format!("{list}{store}")).await;
+    let before = ["api/1h", "api/1day"].map(|scope| {
+        let rate = if scope == "api/1h" { "10/h" } else { "100/day" };
+        let quota = Quota::token_bucket(rate.parse().unwrap()).unwrap();
+        limiter.store().limit(scope, quota, LimitOptions::default()).unwrap()
+    });
+    let ask_before = async || {
+        let charge = |limit| KeyedCharge { limit, key: b"alice", cost: 1, mode: Mode::Enforce, receipt: false };
+        let outcome = limiter.store().decide(&[charge(&before[0]), charge(&before[1])]).await;
+        (outcome.passed, outcome.decisions[0].remaining)
+    };
+    let request = Request { identities: &[("user", "alice")], ..Request::from_peer(None) };
+    let ask_now = async || {
+        let verdict = limiter.decide(&request).await;
+        (verdict.is_allowed(), verdict.states()[0].decision.remaining)
+    };
+    for remaining in (0..10).rev() {
+        let asked = if remaining % 3 == 0 { ask_now().await } else { ask_before().await };
+        assert_eq!(asked, (true, remaining));
+    }
+    assert_eq!(ask_now().await, (false, 0), "the limit is spent for both");
+    assert_eq!(ask_before().await, (false, 0), "the limit is spent for both");
+    assert_eq!(limiter.decide(&request).await.states().len(), 2, "one state for each limit of the list");
+    limiter.reset_key("api", "alice").await.unwrap();
+    assert_eq!(ask_now().await, (true, 9));
 }

@@ -71,7 +71,9 @@ fn too_large(quota: &Quota, holds: u64, place: &Place, problems: &mut Problems) 
 
 /// Violations are counted in a log as well.
 fn violations(steps: &OnLimit, holds: Option<u64>, place: &Place, problems: &mut Problems) {
-    let most = steps.block.map_or(steps.warn_first, |block| block.after.max(steps.warn_first));
+    // Where no step blocks, the limiter remembers violations at a pace of fifty times those that are warned of.
+    let without_block = || steps.warn_first.saturating_mul(51).min(Quota::MAX_LOG.max(steps.warn_first));
+    let most = steps.block.map_or_else(without_block, |block| block.after.max(steps.warn_first));
     if most > Quota::MAX_LOG {
         let message = format!("at most {} violations are counted, and this asks for {most}", Quota::MAX_LOG);
         return problems.add(codes::TOO_LARGE_FOR_STORE, place.clone(), message, "lower the number");

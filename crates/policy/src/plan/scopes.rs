@@ -39,7 +39,11 @@ impl Scopes {
             self.owners.insert(scope.clone(), rule);
             taken.push(scope);
         }
-        taken.into_iter().zip(quotas).map(|(scope, quota)| self.position(rule, scope, *quota)).collect()
+        let former = quotas.first().filter(|_| quotas.len() > 1).map(|first| format!("{name}/{}", shape(first)));
+        // Two limits over one period: the name is the second one's now.
+        let mut former = former.filter(|scope| !taken.contains(scope));
+        let position = |(scope, quota)| self.position(rule, scope, quota, former.take());
+        taken.into_iter().zip(quotas.iter().copied()).map(position).collect()
     }
 
     /// The scope itself, or with a number behind it where this grant or another rule has it already.
@@ -50,11 +54,13 @@ impl Scopes {
         std::iter::once(wanted.clone()).chain(numbered).find(is_free).unwrap_or(wanted)
     }
 
-    fn position(&mut self, rule: u32, scope: String, quota: Quota) -> u32 {
+    fn position(&mut self, rule: u32, scope: String, quota: Quota, former_scope: Option<String>) -> u32 {
         let next = u32::try_from(self.quotas.len()).unwrap_or(u32::MAX);
         let position = *self.known.entry((scope.clone(), quota)).or_insert(next);
         if position == next {
-            self.quotas.push(PlannedQuota { rule, scope, quota });
+            self.quotas.push(PlannedQuota { rule, scope, quota, former_scope });
+        } else if former_scope.is_some() {
+            self.quotas[position as usize].former_scope = former_scope;
         }
         position
     }
@@ -89,6 +95,8 @@ mod tests {
         assert_eq!(all.add(0, "a", &Grant::Unlimited), [0; 0]);
         assert_eq!(all.add(1, "b", &limited(&["5/s", "10 per 90s", "100/h"])), [1, 2, 3]);
         assert_eq!(scopes(&all), ["a", "b", "b/90s", "b/1h"]);
+        let former: Vec<_> = all.quotas.iter().map(|quota| quota.former_scope.as_deref()).collect();
+        assert_eq!(former, [None, Some("b/1s"), None, None]);
     }
 
     #[test]

@@ -56,7 +56,13 @@ impl<C: Clock> MemoryStore<C> {
         let now = self.clock.now_ns();
         // Look first: a refusal then charges nothing, and no other request meets a charge that is taken back.
         if !charges.iter().all(|charge| !charge.binds() || self.passes(charge, now)) {
-            charges.iter().zip(decisions).for_each(|(charge, decision)| *decision = self.refuse(charge, now));
+            // Peeks first: they say what remained before anything was written.
+            for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost == 0) {
+                *decision = self.look(charge, now);
+            }
+            for (charge, decision) in charges.iter().zip(decisions).filter(|(charge, _)| charge.cost > 0) {
+                *decision = self.refuse(charge, now);
+            }
             return false;
         }
         // A peek says what remained before.

@@ -309,10 +309,9 @@ impl<C: Clock> MemoryStore<C> {
         self.apply(limit, hash, &Look { cost }).unwrap_or_else(|Full| self.no_room(limit))
     }
 
-    /// What is said of a charge where the whole is refused. A peek writes nothing.
+    /// What is said of a charge of more than 0 where the whole is refused.
     fn refuse(&self, charge: &Charge<'_>, now: u64) -> Decision {
         let common = match &charge.limit.0.rule {
-            _ if charge.cost == 0 => Some(self.look(charge, now)),
             Rule::Bucket(rule) => {
                 self.tables.buckets().look_common(Place { hash: charge.hash, rule }, now, charge.cost)
             }

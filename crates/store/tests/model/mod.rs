@@ -23,6 +23,8 @@ pub(crate) struct Model {
     windows: HashMap<Who, WindowState>,
     counters: HashMap<Who, CounterState>,
     logs: HashMap<Who, Log>,
+    /// From when on a log is as if untouched, by the quota that wrote it.
+    log_ends: HashMap<Who, u64>,
     leases: HashMap<Who, Leases>,
 }
 
@@ -35,14 +37,34 @@ struct Written {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
-    Look { cost: u64 },
-    Check { cost: u64 },
-    Reserve { cost: u64, patience: u64 },
-    GiveBack { charged: Charged },
-    Settle { charged: Charged, true_cost: u64 },
-    Force { cost: u64 },
+    Look {
+        cost: u64,
+    },
+    Check {
+        cost: u64,
+    },
+    /// A charge of a whole that is refused.
+    Refuse {
+        cost: u64,
+    },
+    Reserve {
+        cost: u64,
+        patience: u64,
+    },
+    GiveBack {
+        charged: Charged,
+    },
+    Settle {
+        charged: Charged,
+        true_cost: u64,
+    },
+    Force {
+        cost: u64,
+    },
     Reset,
-    Renew { charged: Charged },
+    Renew {
+        charged: Charged,
+    },
 }
 
 /// What an operation returned; a part of it for each operation.
@@ -79,7 +101,20 @@ impl Model {
                 apply_to(&mut self.counters, &SlidingCounter::new(quota, tick).unwrap(), who, now, operation)
             }
             AlgorithmKind::SlidingWindowLog => {
-                apply_to(&mut self.logs, &SlidingLog::new(quota, tick).unwrap(), who, now, operation)
+                let log = SlidingLog::new(quota, tick).unwrap();
+                let is_look = matches!(operation, Operation::Look { .. });
+                // Under a longer window what has left the window before does not count again.
+                if self.log_ends.get(&who).is_some_and(|end| *end <= now) {
+                    if is_look {
+                        return run(&log, &mut Log::default(), now, operation);
+                    }
+                    self.logs.remove(&who);
+                }
+                let answer = apply_to(&mut self.logs, &log, who, now, operation);
+                if let Some(state) = self.logs.get(&who).filter(|_| !is_look) {
+                    self.log_ends.insert(who, log.untouched_at(state));
+                }
+                answer
             }
             AlgorithmKind::Concurrency => {
                 let permits = Concurrency::new(quota, tick).unwrap();
@@ -99,6 +134,7 @@ impl Model {
         copy.windows.extend(self.windows.get(&who).map(|state| (who, *state)));
         copy.counters.extend(self.counters.get(&who).map(|state| (who, *state)));
         copy.logs.extend(self.logs.get(&who).map(|state| (who, state.clone())));
+        copy.log_ends.extend(self.log_ends.get(&who).map(|end| (who, *end)));
         copy.leases.extend(self.leases.get(&who).map(|state| (who, state.clone())));
         copy.apply(quota, who, now, Operation::Look { cost }).decision.unwrap()
     }
@@ -150,6 +186,12 @@ fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, operation: O
     let none = Answer::default();
     match operation {
         Operation::Look { cost } => Answer { decision: Some(algorithm.look(state, now, cost)), ..none },
+        Operation::Refuse { cost } => {
+            algorithm.refresh(state, now);
+            let asked = algorithm.look(state, now, cost);
+            let remains = if asked.is_allowed() { algorithm.look(state, now, 0) } else { asked };
+            Answer { decision: Some(Decision { verdict: asked.verdict, ..remains }), ..none }
+        }
         Operation::Check { cost } => {
             let decision = algorithm.check(state, now, cost);
             noted(decision, algorithm.charged(state, now, cost))

@@ -200,6 +200,15 @@ impl Pair {
                 return (decisions, Some(made.into_iter().map(|(_, _, charged)| charged).collect()));
             }
         }
+        if made.is_empty() {
+            for (((limit, who), cost), decision) in
+                charges.iter().zip(&mut decisions).filter(|((_, cost), _)| *cost > 0)
+            {
+                let refused = self.model.apply(limit.quota(), *who, now, Operation::Refuse { cost: *cost });
+                *decision = refused.decision.unwrap();
+            }
+            return (decisions, None);
+        }
         let stood_in_the_way = decisions.iter().position(|decision| !decision.is_allowed());
         let was_looked_at_only = made.is_empty();
         for (limit, who, charged) in made.into_iter().rev() {

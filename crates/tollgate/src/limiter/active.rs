@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Quota, QuotaError, Rate};
-use tollgate_policy::model::{self, OnLimit};
+use tollgate_policy::model::{self, OnLimit, StoreSettings};
 use tollgate_policy::{CheckedPolicy, Met, Plan, PlannedQuota, PlannedRule, Request};
 use tollgate_store::{LimitOptions, Notice, OnFailure, Refusals, Store};
 
@@ -15,6 +15,10 @@ pub(super) struct Active<L> {
     pub(super) facts: Arc<Facts>,
     /// For each quota of the plan, and behind them those set by hand, its limit.
     pub(super) limits: Vec<L>,
+    /// For each of these the limit under which programs of the version before count it, where that is another. It is
+    /// charged together with its own, so that both versions may run beside each other. Empty where no other program
+    /// can have counted.
+    pub(super) former: Vec<Option<L>>,
     /// For each rule of the plan, how it deals with violations.
     pub(super) graduated: Vec<Option<Graduated<L>>>,
     /// Whether any rule can block.
@@ -45,7 +49,7 @@ impl<L: Clone> Active<L> {
             let limit = store.limit(scope, quota, options);
             limit.map_err(|error| LimiterError::Limit { scope: scope.to_owned(), error })
         };
-        let limits = plan
+        let limits: Vec<L> = plan
             .quotas()
             .iter()
             .map(|planned| limit(&planned.scope, planned.quota, options(&plan.rules()[planned.rule as usize], planned)))
@@ -57,7 +61,18 @@ impl<L: Clone> Active<L> {
             .collect::<Result<Vec<_>, _>>()?;
         let blocks = graduated.iter().flatten().any(|graduated| graduated.block.is_some());
         let facts = Arc::new(Facts::new(Arc::new(plan), Vec::new()));
-        let active = Active { facts, limits, graduated, blocks, by_hand: ByHand::default(), board_version: 0 };
+        let is_kept = match &policy.store {
+            StoreSettings::Memory(memory) => memory.snapshot.is_some(),
+            StoreSettings::Redis(_) => true,
+        };
+        let has_former = is_kept && facts.plan.quotas().iter().any(|planned| planned.former_scope.is_some());
+        let former = if has_former { Vec::with_capacity(limits.len()) } else { Vec::new() };
+        let mut active =
+            Active { facts, limits, former, graduated, blocks, by_hand: ByHand::default(), board_version: 0 };
+        if has_former {
+            let plan = Arc::clone(&active.facts.plan);
+            active.former = plan.quotas().iter().map(|planned| active.prepare_former(planned, store)).collect();
+        }
         Ok(active.with_board(store))
     }
 
@@ -73,7 +88,9 @@ impl<L: Clone> Active<L> {
         });
         let facts = Arc::new(Facts::new(Arc::clone(plan), quotas));
         facts.go_on_from(&self.facts);
-        Active { facts, limits, graduated: self.graduated.clone(), blocks: self.blocks, by_hand, board_version }
+        let mut former = self.former.clone();
+        former.truncate(plan.quotas().len());
+        Active { facts, limits, former, graduated: self.graduated.clone(), blocks: self.blocks, by_hand, board_version }
     }
 
     pub(super) fn prepare_by_hand<S: Store<Limit = L>>(
@@ -83,6 +100,12 @@ impl<L: Clone> Active<L> {
     ) -> Result<L, Box<dyn std::error::Error + Send + Sync>> {
         let rule = &self.facts.plan.rules()[planned.rule as usize];
         store.limit(&planned.scope, planned.quota, options(rule, planned))
+    }
+
+    /// What a store does not take was never counted there.
+    fn prepare_former<S: Store<Limit = L>>(&self, planned: &PlannedQuota, store: &S) -> Option<L> {
+        let rule = &self.facts.plan.rules()[planned.rule as usize];
+        store.limit(planned.former_scope.as_ref()?, planned.quota, options(rule, planned)).ok()
     }
 
     /// What a request meets.

@@ -1,5 +1,6 @@
 //! The road of a request: what the policy says of it, one step in the store, the verdict.
 
+use std::cmp::Reverse;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -208,19 +209,19 @@ fn lay<'a, L>(
     }
     let mut last: Option<&PlannedCharge> = None;
     for (at, charge) in chosen() {
+        let former = active.former.get(charge.quota as usize).and_then(Option::as_ref);
         let is_more_of_rule = last.replace(charge).is_some_and(|last| is_of_same(met, last, charge));
-        laid.entries.push(KeyedCharge {
-            limit: &active.limits[charge.quota as usize],
-            key: met.key(charge),
-            cost: charge.cost,
-            mode: match mode(active, charge, asking) {
-                // Enforced, the limits of a rule are charged all or none: so they are as shadows.
-                Mode::Shadow if is_more_of_rule => Mode::ShadowJoined,
-                mode => mode,
-            },
-            receipt: asking.wants_receipts(),
-        });
-        laid.charges.push(at);
+        let mode = match mode(active, charge, asking) {
+            // Enforced, the limits of a rule are charged all or none: so they are as shadows.
+            Mode::Shadow if is_more_of_rule => Mode::ShadowJoined,
+            mode => mode,
+        };
+        let former = former.filter(|_| matches!(mode, Mode::Enforce | Mode::Guard));
+        for limit in std::iter::once(&active.limits[charge.quota as usize]).chain(former) {
+            let receipt = asking.wants_receipts();
+            laid.entries.push(KeyedCharge { limit, key: met.key(charge), cost: charge.cost, mode, receipt });
+            laid.charges.push(at);
+        }
     }
     laid.entries.extend(besides.iter().map(|charge| KeyedCharge { ..*charge }));
     laid
@@ -295,6 +296,11 @@ fn note_states<L, R>(active: &Active<L>, met: &Met, laid: &Laid<'_, L>, outcome:
         let shadow = active.facts.rules[charge.rule as usize].shadow;
         let position = u32::try_from(*at).unwrap_or(u32::MAX);
         let (rule, quota) = (charge.rule, charge.quota);
+        if let Some(last) = verdict.states.last_mut().filter(|last| last.charge == position) {
+            // The same limit as a program of the version before counts it: the tighter of both holds.
+            last.decision = tighter(last.decision, *decision);
+            continue;
+        }
         verdict.states.push(RuleState { rule, quota, charge: position, decision: *decision, shadow });
     }
     if has_warned {
@@ -305,6 +311,13 @@ fn note_states<L, R>(active: &Active<L>, met: &Met, laid: &Laid<'_, L>, outcome:
     if !besides.is_empty() {
         verdict.besides = besides.to_vec();
     }
+}
+
+/// Which of two answers under one quota leaves less.
+fn tighter(one: Decision, other: Decision) -> Decision {
+    let rank = |decision: &Decision| (!decision.is_allowed(), decision.retry_after(), Reverse(decision.remaining));
+    let reset_after = one.reset_after.max(other.reset_after);
+    Decision { reset_after, ..if rank(&other) > rank(&one) { other } else { one } }
 }
 
 /// The blocks that are in force: the charge that each stands before, and how long it lasts.

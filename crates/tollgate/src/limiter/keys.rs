@@ -64,6 +64,8 @@ impl<S: Store> Limiter<S> {
         let key = key.as_str();
         let quotas = (0..).map_while(|quota| active.facts.try_quota(quota)).zip(&active.limits);
         let counters = quotas.filter(|(planned, _)| planned.rule == at).map(|(_, limit)| limit);
+        let former = active.facts.plan.quotas().iter().zip(&active.former).filter(|(planned, _)| planned.rule == at);
+        let counters = counters.chain(former.filter_map(|(_, limit)| limit.as_ref()));
         let graduated = active.graduated[at as usize].iter();
         let beside = graduated
             .flat_map(|graduated| [&graduated.violations, &graduated.pace, &graduated.block].into_iter().flatten());

@@ -107,7 +107,11 @@ impl<S: Store> Limiter<S> {
     async fn given_back(&self, active: &Active<S::Limit>, met: &Met, is_given: bool) -> Verdict {
         if is_given {
             for charge in &met.charges {
-                self.shared.store.credit(&active.limits[charge.quota as usize], met.key(charge), charge.cost);
+                let (quota, key) = (charge.quota as usize, met.key(charge));
+                let former = active.former.get(quota).and_then(Option::as_ref);
+                for limit in std::iter::once(&active.limits[quota]).chain(former) {
+                    self.shared.store.credit(limit, key, charge.cost);
+                }
             }
         }
         let mut look = met.clone();

@@ -244,7 +244,7 @@ fn key_that_goes_on_beyond_its_limit_is_warned_first_times_and_not_again() {
 /// However many come at once, a key that comes again within the span is not warned again.
 #[test]
 fn bursts_of_violations_are_warned_first_times_and_not_again() {
-    for first in [1, 3, 200] {
+    for first in [1, 3, 100] {
         let clock = clock();
         let steps = Steps { warn_first: first, span_ms: 60_000, block: None };
         let limiter = built(graduated(rule("limited").per("user").limit("1/day"), &steps), &clock);

@@ -25,9 +25,14 @@ pub trait Algorithm {
     }
 
     /// Charges as much of `cost` as fits, whatever the answer would be, and
-    /// returns what did not fit. For settling above an estimate, and for
-    /// penalising a refusal where that is wanted.
+    /// returns what did not fit. For penalising a refusal where that is wanted,
+    /// and for what was counted elsewhere.
     fn force(&self, state: &mut Self::State, now: u64, cost: u64) -> u64;
+
+    /// Like [`force`](Algorithm::force), but what does not fit is owed, as far
+    /// as the quota lets a key owe: later requests wait for it. Returns what
+    /// does not fit even so. For settling above an estimate.
+    fn owe(&self, state: &mut Self::State, now: u64, cost: u64) -> u64;
 
     /// Gives back `amount` of the charge that `charged` describes, as far as
     /// that mints nothing. The caller sees to it that a charge is given back
@@ -78,7 +83,7 @@ pub trait Algorithm {
             self.give_back(state, now, charged, charged.cost - true_cost);
             return Settled { overrun: 0 };
         }
-        Settled { overrun: self.force(state, now, true_cost - charged.cost) }
+        Settled { overrun: self.owe(state, now, true_cost - charged.cost) }
     }
 }
 
@@ -99,6 +104,6 @@ pub struct Charged {
 /// What became of a settled charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// How much of the true cost could not be charged any more.
+    /// How much of the true cost could not even be owed.
     pub overrun: u64,
 }

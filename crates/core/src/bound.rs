@@ -2,7 +2,8 @@ use crate::quota::{AlgorithmKind, Quota};
 
 /// The most that `quota` can admit in any half-open span of `span_ns`, in
 /// process, with nothing given back; `None` where there is no such bound
-/// (concurrency limits an instant, not a span).
+/// (concurrency limits an instant, not a span). What is charged by settling
+/// above estimates adds at most the quota's debt, in a span of any length.
 ///
 /// For a queue it counts departures, not answers, of requests that cost 1: a
 /// larger one departs whole. For a bucket with reservations likewise: what was

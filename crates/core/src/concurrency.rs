@@ -169,6 +169,11 @@ impl Algorithm for Concurrency {
         cost
     }
 
+    /// Nor can it be owed.
+    fn owe(&self, _: &mut Leases, _: u64, cost: u64) -> u64 {
+        cost
+    }
+
     fn give_back(&self, leases: &mut Leases, now: u64, charged: &Charged, amount: u64) {
         self.tidy(leases, now);
         if let Some(at) = leases.holders.iter().position(|holder| holder.id == charged.mark) {

@@ -37,6 +37,7 @@ mod concurrency;
 mod decision;
 mod fixed_window;
 mod fraction;
+mod owed;
 mod quota;
 mod rate;
 mod rate_parser;

@@ -14,6 +14,8 @@ pub struct Quota {
     /// How far ahead a bucket may promise: a queue's places or a reservation's horizon.
     ahead_ns: u64,
     queue_size: u64,
+    /// How much may be owed beyond what the limit holds, by settling above an estimate.
+    max_debt: u64,
 }
 
 /// The algorithms.
@@ -70,6 +72,12 @@ pub enum QuotaError {
     TooFarAhead,
     /// Only token and leaky buckets can promise tokens ahead of time.
     AheadOnWindow,
+    /// A debt of more than [`MAX_AMOUNT`].
+    DebtTooLarge,
+    /// The debt would take longer than 36 years to pay.
+    DebtTooSlow,
+    /// A permit that is not there cannot be owed.
+    DebtOnConcurrency,
 }
 
 impl Quota {
@@ -99,14 +107,16 @@ impl Quota {
         }
         rate.with_burst(queue.size + 1).map_err(|_| QuotaError::TooFarAhead)?;
         let ahead_ns = queue.max_wait.map_or(MAX_SPAN_NS, |wait| saturating_ns(wait).min(MAX_SPAN_NS));
-        Ok(Quota {
+        let quota = Quota {
             kind: AlgorithmKind::LeakyQueue,
             amount: rate.count(),
             period_ns: rate.period_ns(),
             burst: 1,
             ahead_ns,
             queue_size: queue.size,
-        })
+            max_debt: 0,
+        };
+        Ok(quota.owing_at_most(queue.size))
     }
 
     /// At most the rate's count in each window of its period, aligned to the clock.
@@ -137,7 +147,8 @@ impl Quota {
         if period_ns == 0 || period_ns > MAX_SPAN_NS {
             return Err(QuotaError::Lease);
         }
-        Ok(Quota { kind: AlgorithmKind::Concurrency, amount: permits, period_ns, burst: 0, ahead_ns: 0, queue_size: 0 })
+        let kind = AlgorithmKind::Concurrency;
+        Ok(Quota { kind, amount: permits, period_ns, burst: 0, ahead_ns: 0, queue_size: 0, max_debt: 0 })
     }
 
     /// Lets a token or leaky bucket promise tokens up to `ahead` before they
@@ -151,7 +162,73 @@ impl Quota {
         if refill_ns + u128::from(self.burst) + u128::from(ahead_ns) > u128::from(MAX_SPAN_NS) {
             return Err(QuotaError::TooFarAhead);
         }
-        Ok(Quota { ahead_ns, ..self })
+        Ok(Quota { ahead_ns, ..self }.owing_at_most(self.max_debt))
+    }
+
+    /// Lets a key owe up to `max_debt` more than its limit holds, by settling
+    /// above an estimate; 0 for none. Without this it is the burst, the
+    /// window's limit or the places of a queue, as far as that is within range:
+    /// one mistaken settlement then takes one more refill to pay, and no longer.
+    pub fn with_max_debt(self, max_debt: u64) -> Result<Quota, QuotaError> {
+        if self.kind == AlgorithmKind::Concurrency {
+            return Err(QuotaError::DebtOnConcurrency);
+        }
+        if max_debt > MAX_AMOUNT {
+            return Err(QuotaError::DebtTooLarge);
+        }
+        if !self.can_owe(max_debt) {
+            return Err(QuotaError::DebtTooSlow);
+        }
+        Ok(Quota { max_debt, ..self })
+    }
+
+    /// Whether it may owe what it would without [`with_max_debt`](Quota::with_max_debt).
+    #[must_use]
+    pub fn owes_by_default(&self) -> bool {
+        let default = match self.kind {
+            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => self.burst,
+            AlgorithmKind::LeakyQueue => self.queue_size,
+            AlgorithmKind::Concurrency => 0,
+            _ => self.amount,
+        };
+        self.max_debt == self.owing_at_most(default).max_debt
+    }
+
+    /// With a debt of `max_debt`, or of as much as lies within range.
+    fn owing_at_most(self, max_debt: u64) -> Quota {
+        let max_debt = if self.can_owe(max_debt) { max_debt } else { self.longest_debt().min(max_debt) };
+        Quota { max_debt, ..self }
+    }
+
+    /// Whether all that a key can hold and so much debt come back within the range of a state.
+    fn can_owe(&self, debt: u64) -> bool {
+        let (debt, period_ns, amount) = (u128::from(debt), u128::from(self.period_ns), u128::from(self.amount));
+        let span_ns = match self.kind {
+            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
+                let tokens = u128::from(self.held_tokens()) + debt;
+                tokens * period_ns / amount + tokens + u128::from(self.reserved_ns())
+            }
+            _ => debt.div_ceil(amount) * period_ns,
+        };
+        debt <= u128::from(MAX_AMOUNT) && span_ns <= u128::from(MAX_SPAN_NS)
+    }
+
+    /// No more than what lies within range, and near to it.
+    fn longest_debt(&self) -> u64 {
+        (0..=MAX_AMOUNT.ilog2()).rev().fold(0, |debt, bit| {
+            let more = debt | 1 << bit;
+            if self.can_owe(more) { more } else { debt }
+        })
+    }
+
+    /// What a bucket can hold, apart from what it promises for a time ahead.
+    fn held_tokens(&self) -> u64 {
+        if self.kind == AlgorithmKind::LeakyQueue { self.queue_size + 1 } else { self.burst }
+    }
+
+    /// What a bucket promises for a time ahead. The time of a queue is bounded by its places.
+    fn reserved_ns(&self) -> u64 {
+        if self.kind == AlgorithmKind::LeakyQueue { 0 } else { self.ahead_ns }
     }
 
     /// A share of it, for an instance that counts on its own: rate, burst and
@@ -169,26 +246,32 @@ impl Quota {
             let refill_ns = u128::from(tokens) * u128::from(self.period_ns) / u128::from(share.amount);
             refill_ns + u128::from(tokens) + u128::from(self.ahead_ns) <= u128::from(MAX_SPAN_NS)
         };
-        match self.kind {
+        let share = match self.kind {
             AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket => {
                 Quota { burst: Some(scaled(self.burst)).filter(|burst| refills_in_time(*burst)).unwrap_or(1), ..share }
             }
             AlgorithmKind::LeakyQueue if !refills_in_time(self.queue_size + 1) => Quota { queue_size: 1, ..share },
             _ => share,
-        }
+        };
+        let debt = if self.max_debt == 0 { 0 } else { scaled(self.max_debt) };
+        share.owing_at_most(debt)
     }
 
     fn bucket(kind: AlgorithmKind, rate: Rate) -> Result<Quota, QuotaError> {
         let burst = rate.burst_or_default();
         rate.with_burst(burst).map_err(QuotaError::Rate)?;
-        Ok(Quota { kind, amount: rate.count(), period_ns: rate.period_ns(), burst, ahead_ns: 0, queue_size: 0 })
+        let (amount, period_ns) = (rate.count(), rate.period_ns());
+        let quota = Quota { kind, amount, period_ns, burst, ahead_ns: 0, queue_size: 0, max_debt: 0 };
+        Ok(quota.owing_at_most(burst))
     }
 
     fn window(kind: AlgorithmKind, rate: Rate) -> Result<Quota, QuotaError> {
         if rate.burst().is_some() {
             return Err(QuotaError::BurstOnWindow);
         }
-        Ok(Quota { kind, amount: rate.count(), period_ns: rate.period_ns(), burst: 0, ahead_ns: 0, queue_size: 0 })
+        let (amount, period_ns) = (rate.count(), rate.period_ns());
+        let quota = Quota { kind, amount, period_ns, burst: 0, ahead_ns: 0, queue_size: 0, max_debt: 0 };
+        Ok(quota.owing_at_most(amount))
     }
 
     /// Which algorithm.
@@ -225,6 +308,12 @@ impl Quota {
     #[must_use]
     pub const fn queue_size(&self) -> u64 {
         self.queue_size
+    }
+
+    /// How much a key may owe beyond what its limit holds.
+    #[must_use]
+    pub const fn max_debt(&self) -> u64 {
+        self.max_debt
     }
 }
 
@@ -264,6 +353,13 @@ impl fmt::Display for QuotaError {
             QuotaError::Lease => f.write_str("a lease must be longer than 0 and at most 36 years"),
             QuotaError::TooFarAhead => {
                 f.write_str("burst, queue and reservations together must lie within 36 years at this rate")
+            }
+            QuotaError::DebtTooLarge => f.write_str("`max_debt` must be at most 1000000000000 (10^12)"),
+            QuotaError::DebtTooSlow => {
+                f.write_str("limit and `max_debt` together must come back within 36 years at this rate")
+            }
+            QuotaError::DebtOnConcurrency => {
+                f.write_str("concurrency has no `max_debt`: a permit that is not there cannot be owed")
             }
             QuotaError::AheadOnWindow => f.write_str("only a token bucket or a leaky bucket can promise tokens ahead of time"),
         }

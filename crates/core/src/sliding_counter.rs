@@ -1,5 +1,6 @@
 use crate::algorithm::{Algorithm, Charged};
 use crate::decision::{Decision, Verdict};
+use crate::owed::Owed;
 use crate::quota::{AlgorithmKind, Quota};
 use crate::tick::Tick;
 
@@ -13,6 +14,7 @@ use crate::tick::Tick;
 pub struct SlidingCounter {
     limit: u64,
     window: u64,
+    max_debt: u64,
 }
 
 /// One key's two counts.
@@ -26,6 +28,8 @@ pub struct CounterState {
     pub previous: u64,
     /// What was charged in the current one.
     pub current: u64,
+    /// What is owed beyond it, and charged to later windows. Where there is any, `current` is the whole limit.
+    pub debt: u64,
 }
 
 impl CounterState {
@@ -37,21 +41,29 @@ impl CounterState {
         // It is never further away than the next boundary.
         let start = self.start.min(begun.saturating_add(window));
         if start >= begun {
-            CounterState { start, ..self }
-        } else if begun - start == window {
-            CounterState { start: begun, previous: self.current, current: 0, ..self }
-        } else {
-            CounterState { start: begun, previous: 0, current: 0, ..self }
+            return CounterState { start, ..self };
         }
+        let (previous, owed) = self.owed().later((begun - start) / window);
+        CounterState { start: begun, window, previous, current: owed.used, debt: owed.debt }
     }
 
-    /// What is used at `now`, rounded up, by the windows that it was counted in.
+    fn owed(&self) -> Owed {
+        Owed { used: self.current, debt: self.debt }
+    }
+
+    fn with(self, owed: Owed) -> CounterState {
+        CounterState { current: owed.used, debt: owed.debt, ..self }
+    }
+
+    /// What is used at `now`, rounded up, by the windows that it was counted in
+    /// or that pay for it. What is owed beyond that is not among it.
     #[must_use]
     pub fn used_at(&self, now: u64) -> u64 {
         if self.window == 0 {
             return 0;
         }
-        self.rotated(now).weight(now).div_ceil(u128::from(self.window)).min(u128::from(u64::MAX)) as u64
+        let used = CounterState { debt: 0, ..self.rotated(now) };
+        used.weight(now).div_ceil(u128::from(self.window)).min(u128::from(u64::MAX)) as u64
     }
 
     /// How far `now` is into the current window; 0 if the clock is before it.
@@ -62,7 +74,7 @@ impl CounterState {
     /// What counts at `now`, in units of `1/window`.
     fn weight(&self, now: u64) -> u128 {
         let overlap = self.window - self.offset(now);
-        u128::from(self.previous) * u128::from(overlap) + u128::from(self.current) * u128::from(self.window)
+        u128::from(self.previous) * u128::from(overlap) + u128::from(self.owed().all()) * u128::from(self.window)
     }
 }
 
@@ -70,21 +82,24 @@ impl SlidingCounter {
     /// Compiles a sliding window counter; `None` for other quotas.
     #[must_use]
     pub fn new(quota: &Quota, tick: Tick) -> Option<SlidingCounter> {
-        (quota.kind() == AlgorithmKind::SlidingWindowCounter)
-            .then(|| SlidingCounter { limit: quota.amount(), window: quota.period_ns() / tick.ns() })
+        let (limit, window, max_debt) = (quota.amount(), quota.period_ns() / tick.ns(), quota.max_debt());
+        (quota.kind() == AlgorithmKind::SlidingWindowCounter).then_some(SlidingCounter { limit, window, max_debt })
     }
 
     /// The state as it counts at `now`, in windows of this quota's length.
     fn view(&self, state: &CounterState, now: u64) -> CounterState {
-        let fresh = CounterState { start: now - now % self.window, window: self.window, previous: 0, current: 0 };
+        let start = now - now % self.window;
+        let fresh = CounterState { start, window: self.window, previous: 0, current: 0, debt: 0 };
         if state.window == 0 {
             return fresh;
         }
-        if state.window != self.window {
-            return CounterState { current: state.used_at(now).min(self.limit), ..fresh };
-        }
         let rotated = state.rotated(now);
-        CounterState { previous: rotated.previous.min(self.limit), current: rotated.current.min(self.limit), ..rotated }
+        let under_own = |owed: Owed| owed.under(self.limit, self.max_debt);
+        if state.window != self.window {
+            let used = state.used_at(now).min(self.limit);
+            return fresh.with(under_own(Owed { used, debt: rotated.debt }));
+        }
+        CounterState { previous: rotated.previous.min(self.limit), ..rotated }.with(under_own(rotated.owed()))
     }
 
     /// Room for more, in units of `1/window`.
@@ -102,20 +117,20 @@ impl SlidingCounter {
         }
     }
 
-    /// The first time at which the weighed counts leave room for `cost ≤ limit`.
+    /// The first time at which the weighed counts leave room for `cost ≤ limit`, which they do not now.
     fn retry_after(&self, view: &CounterState, now: u64, cost: u64) -> u64 {
         let (window, offset) = (self.window, view.offset(now));
         let until_start = view.start.saturating_sub(now);
         // Where a count of `c` is weighed down to `room`: the last `room/c` of a window.
-        let last_part = |room: u64, c: u64| (u128::from(room) * u128::from(window) / u128::from(c)) as u64;
-        if view.current + cost <= self.limit {
-            let room = self.limit - view.current - cost;
-            // Refused although it fits beside `current`, so `previous` is not 0.
-            return until_start + (window - last_part(room, view.previous).min(window)).saturating_sub(offset);
-        }
-        // The current window must become the previous one and fade in turn.
-        let fading = window - last_part(self.limit - cost, view.current).min(window);
-        until_start + (window - offset) + fading
+        let last_part = |room: u64, c: u64| (u128::from(room) * u128::from(window)).checked_div(u128::from(c));
+        // The first window in which it fits beside what that window has to pay, and what fades there.
+        let windows = (view.owed().all() + cost).saturating_sub(self.limit).div_ceil(self.limit);
+        let (before, owed) = view.owed().later(windows);
+        let previous = if windows == 0 { view.previous } else { before };
+        // Where nothing fades it fits from the start.
+        let fits_for = last_part(self.limit - owed.used - cost, previous).unwrap_or(u128::MAX);
+        let fading = window - fits_for.min(u128::from(window)) as u64;
+        until_start.saturating_add((windows.saturating_mul(window) + fading).saturating_sub(offset))
     }
 
     fn answer(&self, view: &CounterState, now: u64, verdict: Verdict) -> Decision {
@@ -165,11 +180,20 @@ impl Algorithm for SlidingCounter {
         cost - fits
     }
 
+    fn owe(&self, state: &mut CounterState, now: u64, cost: u64) -> u64 {
+        let view = self.view(state, now);
+        let most = u128::from(self.limit + self.max_debt) * u128::from(self.window);
+        let room = most.saturating_sub(view.weight(now)) / u128::from(self.window);
+        let fits = u128::from(cost).min(room) as u64;
+        *state = view.with(Owed::of(view.owed().all() + fits, self.limit));
+        cost - fits
+    }
+
     fn give_back(&self, state: &mut CounterState, now: u64, charged: &Charged, amount: u64) {
         let mut view = self.view(state, now);
         let amount = amount.min(charged.cost);
         if view.start == charged.mark {
-            view.current = view.current.saturating_sub(amount);
+            view = view.with(Owed::of(view.owed().all().saturating_sub(amount), self.limit));
         } else if view.start.checked_sub(view.window) == Some(charged.mark) {
             view.previous = view.previous.saturating_sub(amount);
         } else {
@@ -181,9 +205,10 @@ impl Algorithm for SlidingCounter {
     fn credit(&self, state: &mut CounterState, now: u64, amount: u64) {
         let view = self.view(state, now);
         if view.current > 0 || view.previous > 0 {
-            let older = amount.saturating_sub(view.current);
-            let (previous, current) = (view.previous.saturating_sub(older), view.current.saturating_sub(amount));
-            *state = CounterState { previous, current, ..view };
+            // The newest is what is owed, and the oldest the previous window.
+            let all = view.owed().all();
+            let previous = view.previous.saturating_sub(amount.saturating_sub(all));
+            *state = CounterState { previous, ..view }.with(Owed::of(all.saturating_sub(amount), self.limit));
         }
     }
 
@@ -192,11 +217,11 @@ impl Algorithm for SlidingCounter {
     }
 
     fn untouched_at(&self, state: &CounterState) -> u64 {
-        match (state.current, state.previous) {
-            (0, 0) => 0,
-            (0, _) => state.start.saturating_add(state.window),
-            _ => state.start.saturating_add(2 * state.window),
-        }
+        let windows = match (state.owed().windows(), state.previous) {
+            (0, 0) => return 0,
+            (windows, _) => windows.saturating_add(1),
+        };
+        state.start.saturating_add(windows.saturating_mul(state.window))
     }
 
     fn refresh(&self, state: &mut CounterState, now: u64) {

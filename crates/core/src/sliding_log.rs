@@ -8,6 +8,7 @@ use crate::tick::Tick;
 pub struct SlidingLog {
     limit: u64,
     window: u64,
+    max_debt: u64,
 }
 
 /// One key's charges, oldest first, packed small.
@@ -25,14 +26,16 @@ pub struct Log {
     oldest: u64,
     newest: u64,
     used: u64,
+    /// What is owed beyond the entries. As soon as one of them leaves, it becomes an entry of that moment.
+    debt: u64,
 }
 
 impl SlidingLog {
     /// Compiles a sliding window log; `None` for other quotas.
     #[must_use]
     pub fn new(quota: &Quota, tick: Tick) -> Option<SlidingLog> {
-        (quota.kind() == AlgorithmKind::SlidingWindowLog)
-            .then(|| SlidingLog { limit: quota.amount(), window: quota.period_ns() / tick.ns() })
+        let (limit, window, max_debt) = (quota.amount(), quota.period_ns() / tick.ns(), quota.max_debt());
+        (quota.kind() == AlgorithmKind::SlidingWindowLog).then_some(SlidingLog { limit, window, max_debt })
     }
 
     /// The most bytes of heap that one key's log takes, whatever comes when.
@@ -81,16 +84,19 @@ impl SlidingLog {
         if cost <= room {
             return Verdict::Allowed { delay: 0 };
         }
-        let retry_after = self.until_freed(entries, used + cost - self.limit, now);
+        let retry_after = self.until_freed(entries, used, used + log.debt + cost - self.limit, now);
         Verdict::Refused { retry_after: Some(retry_after) }
     }
 
-    /// Until the entries, oldest first, have freed `missing`, which is no more than all of them hold.
-    fn until_freed(&self, entries: impl Iterator<Item = (u64, u64)>, mut missing: u64, now: u64) -> u64 {
+    /// Until the entries, oldest first and `used` in all, have freed `missing`, which is no more than
+    /// all of them and the debt. What is owed takes the place of what leaves, one limit later each time.
+    fn until_freed(&self, entries: impl Iterator<Item = (u64, u64)>, used: u64, missing: u64, now: u64) -> u64 {
+        let turns = missing.saturating_sub(used).div_ceil(self.limit);
+        let mut missing = missing.saturating_sub(turns.saturating_mul(self.limit)).max(1);
         for (at, freed) in entries {
             missing = missing.saturating_sub(freed);
             if missing == 0 {
-                return at.saturating_add(self.window) - now;
+                return at.saturating_add((turns + 1).saturating_mul(self.window)) - now;
             }
         }
         unreachable!("all entries together free the whole limit, and nobody misses more than that")
@@ -101,25 +107,82 @@ impl SlidingLog {
         let (entries, held) = self.in_force(log, now);
         let used = held + added;
         let newest = if added > 0 { now } else { log.newest - log.ahead_of(now) };
-        let missing = used.saturating_sub(self.limit) + 1;
+        let missing = used.saturating_sub(self.limit) + log.debt + 1;
         let entries = entries.chain((added > 0).then_some((now, added)));
         Decision {
             verdict,
             limit: self.limit,
             remaining: self.limit.saturating_sub(used),
-            next_after: if used == 0 { 0 } else { self.until_freed(entries, missing, now) },
-            reset_after: if used == 0 { 0 } else { newest.saturating_add(self.window) - now },
+            next_after: if used == 0 { 0 } else { self.until_freed(entries, used, missing, now) },
+            reset_after: if log.debt > 0 {
+                self.untouched_at(log).saturating_sub(now)
+            } else if used > 0 {
+                newest.saturating_add(self.window) - now
+            } else {
+                0
+            },
         }
     }
 
-    /// Follows a clock that went back and forgets what has left the window.
+    /// Follows a clock that went back, forgets what has left the window, and pays what is owed with it.
     fn tidy(&self, log: &mut Log, now: u64) {
         let back = log.ahead_of(now);
         log.oldest -= back;
         log.newest -= back;
+        log.debt = log.debt.min(self.max_debt);
         while log.used > 0 && self.has_left(log.oldest, now) {
-            log.pop();
+            self.skip_turns(log, now);
+            let left_at = log.oldest.saturating_add(self.window);
+            if left_at <= now {
+                log.pop();
+                self.pay(log, left_at);
+            }
         }
+        self.pay(log, now);
+    }
+
+    /// The answer of a log that has nothing to pay.
+    fn look_tidied(&self, log: &Log, now: u64, cost: u64) -> Decision {
+        let verdict = if cost == 0 { Verdict::Allowed { delay: 0 } } else { self.verdict(log, now, cost) };
+        let added = if matches!(verdict, Verdict::Allowed { .. }) { cost } else { 0 };
+        self.answer(verdict, log, added, now)
+    }
+
+    /// Whether a log that owes has nothing to pay at `now`, and no clock to follow.
+    fn is_tidy(&self, log: &Log, now: u64) -> bool {
+        let is_in_time = log.newest <= now && !self.has_left(log.oldest, now);
+        is_in_time && log.used >= self.limit && log.debt <= self.max_debt
+    }
+
+    /// Makes entries of what is owed, as far as there is room.
+    fn pay(&self, log: &mut Log, at: u64) {
+        let paid = log.debt.min(self.limit.saturating_sub(log.used));
+        if paid > 0 {
+            log.push(at, paid);
+            log.debt -= paid;
+        }
+    }
+
+    /// Where more is owed than a full log holds, and all of it has left, the same entries come again a
+    /// window later: as often as that is so they move at once, which bounds the work by their number.
+    fn skip_turns(&self, log: &mut Log, now: u64) {
+        if log.newest.checked_add(self.window).is_none() && self.has_left(log.newest, now) {
+            // At the end of time all windows have passed.
+            log.debt = 0;
+        }
+        if log.used != self.limit || log.debt < log.used {
+            return;
+        }
+        let turns = (now.saturating_sub(log.newest) / self.window).min(log.debt / log.used);
+        log.debt -= turns * log.used;
+        log.oldest += turns * self.window;
+        log.newest += turns * self.window;
+    }
+
+    /// When the last of what is owed has left in its turn.
+    fn paid_at(&self, log: &Log) -> u64 {
+        let missing = log.used + log.debt;
+        self.until_freed(log.entries(), log.used, missing, 0)
     }
 }
 
@@ -134,7 +197,19 @@ impl Log {
         log
     }
 
-    /// What the entries hold together. One that has left the window since the
+    /// The same log with so much owed beyond its entries.
+    #[must_use]
+    pub fn owing(self, debt: u64) -> Log {
+        Log { debt, ..self }
+    }
+
+    /// What is owed beyond the entries.
+    #[must_use]
+    pub fn debt(&self) -> u64 {
+        self.debt
+    }
+
+    /// What the entries hold together, without what is owed. One that has left the window since the
     /// log was last written to is among them: a log does not know its window.
     #[must_use]
     pub fn used(&self) -> u64 {
@@ -170,7 +245,8 @@ impl Log {
 
     fn push(&mut self, now: u64, cost: u64) {
         if self.used == 0 {
-            *self = Log { bytes: std::mem::take(&mut self.bytes), oldest: now, newest: now, ..Log::default() };
+            let bytes = std::mem::take(&mut self.bytes);
+            *self = Log { bytes, oldest: now, newest: now, debt: self.debt, ..Log::default() };
             self.bytes.clear();
         }
         // Room at the front is used up before the buffer grows, once it is worth moving the
@@ -217,7 +293,7 @@ impl Log {
                 rebuilt.push(time, cost - taken);
             }
         }
-        *self = rebuilt;
+        *self = rebuilt.owing(self.debt);
     }
 
     /// Takes `amount` off, the newest entries first.
@@ -231,7 +307,7 @@ impl Log {
             left -= kept;
             (kept > 0).then_some((at, kept))
         });
-        *self = Log::of(kept);
+        *self = Log::of(kept).owing(self.debt);
     }
 
     /// The gap, the cost and where the next entry begins.
@@ -250,9 +326,13 @@ impl Algorithm for SlidingLog {
     type State = Log;
 
     fn look(&self, log: &Log, now: u64, cost: u64) -> Decision {
-        let verdict = if cost == 0 { Verdict::Allowed { delay: 0 } } else { self.verdict(log, now, cost) };
-        let added = if matches!(verdict, Verdict::Allowed { .. }) { cost } else { 0 };
-        self.answer(verdict, log, added, now)
+        if log.debt > 0 && !self.is_tidy(log, now) {
+            // What has been paid meanwhile is seen on a copy: it is rare that anything is owed.
+            let mut paid = log.clone();
+            self.tidy(&mut paid, now);
+            return self.look_tidied(&paid, now, cost);
+        }
+        self.look_tidied(log, now, cost)
     }
 
     fn check(&self, log: &mut Log, now: u64, cost: u64) -> Decision {
@@ -276,14 +356,27 @@ impl Algorithm for SlidingLog {
         cost - fits
     }
 
+    fn owe(&self, log: &mut Log, now: u64, cost: u64) -> u64 {
+        self.tidy(log, now);
+        let fits = cost.min((self.limit + self.max_debt).saturating_sub(log.used + log.debt));
+        log.debt += fits;
+        self.pay(log, now);
+        cost - fits
+    }
+
     fn give_back(&self, log: &mut Log, now: u64, charged: &Charged, amount: u64) {
         self.tidy(log, now);
         log.take_off(charged.mark, amount.min(charged.cost));
+        // What is given back is room, which belongs first to what is owed.
+        self.pay(log, now);
     }
 
     fn credit(&self, log: &mut Log, now: u64, amount: u64) {
         self.tidy(log, now);
-        log.take_newest(amount);
+        // The newest is what is owed.
+        let forgiven = log.debt.min(amount);
+        log.debt -= forgiven;
+        log.take_newest(amount - forgiven);
     }
 
     fn charged(&self, log: &Log, now: u64, cost: u64) -> Charged {
@@ -291,7 +384,11 @@ impl Algorithm for SlidingLog {
     }
 
     fn untouched_at(&self, log: &Log) -> u64 {
-        if log.used == 0 { 0 } else { log.newest.saturating_add(self.window) }
+        match (log.used, log.debt) {
+            (0, _) => 0,
+            (_, 0) => log.newest.saturating_add(self.window),
+            _ => self.paid_at(log),
+        }
     }
 
     fn refresh(&self, log: &mut Log, now: u64) {

@@ -74,7 +74,9 @@ fn tight_window() -> impl Strategy<Value = Quota> + Clone {
 }
 
 fn tight_quota() -> impl Strategy<Value = Quota> + Clone {
-    prop_oneof![tight_bucket(), tight_reserving_bucket(), tight_queue(), tight_window(), tight_window()]
+    let quota = prop_oneof![tight_bucket(), tight_reserving_bucket(), tight_queue(), tight_window(), tight_window()];
+    let debt = prop_oneof![Just(0), 1_u64..=4, 20_u64..=40];
+    (quota, debt).prop_map(|(quota, debt)| quota.with_max_debt(debt).unwrap())
 }
 
 /// A charge that its caller may still give back.
@@ -160,7 +162,8 @@ impl Property for BoundHolds<'_> {
             let mut sum = 0;
             for (at, amount) in &admitted[i..] {
                 sum += amount;
-                let most = most_admitted(&self.quota, at - first + 1).unwrap();
+                // What is owed is waited for afterwards.
+                let most = most_admitted(&self.quota, at - first + 1).unwrap() + self.quota.max_debt();
                 prop_assert!(sum <= most + given_back_late, "{sum} in {} ticks, at most {most}", at - first + 1);
             }
         }
@@ -227,10 +230,10 @@ impl Property for LockOutIsBounded<'_> {
             // Its counts stay for one window more, fading.
             AlgorithmKind::SlidingWindowCounter => 3 * period,
             AlgorithmKind::SlidingWindowLog => period,
-            // All that it can hold and promise.
+            // All that it can hold, promise and owe.
             _ => {
                 let mut full = A::State::default();
-                algorithm.force(&mut full, now, u64::MAX);
+                algorithm.owe(&mut full, now, u64::MAX);
                 algorithm.look(&full, now, 0).reset_after + self.quota.ahead_ns() / self.tick.ns()
             }
         };

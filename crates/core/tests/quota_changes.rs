@@ -45,7 +45,10 @@ proptest! {
             if reader != writer {
                 // A store does the same on the first check under another quota.
                 state = buckets[reader].adopt(&buckets[writer], state, now);
-                oracle = oracle.hand_over(&full[reader], now);
+                // What is the same but for the debt reads it as it is.
+                if !buckets[reader].is_like(&buckets[writer]) {
+                    oracle = oracle.hand_over(&full[reader], now);
+                }
                 writer = reader;
             }
             let decision = buckets[reader].reserve(&mut state, now, cost, u64::MAX);
@@ -63,6 +66,7 @@ proptest! {
         now in any::<u64>(),
     ) {
         let (from, to) = (Bucket::new(&from, tick).unwrap(), Bucket::new(&to, tick).unwrap());
+        prop_assume!(!to.is_like(&from));
         let written = BucketState { tat, part: 0 };
         let adopted = to.adopt(&from, written, now);
         prop_assert!(adopted.tat >= now);

@@ -127,7 +127,7 @@ fn a_log_entry_at_five_a_minute_takes_few_bytes() {
 #[test]
 fn states_have_the_sizes_that_are_stated() {
     assert_eq!(size_of::<BucketState>(), 16);
-    assert_eq!(size_of::<tollgate_core::WindowState>(), 3 * 8);
-    assert_eq!(size_of::<tollgate_core::CounterState>(), 4 * 8);
+    assert_eq!(size_of::<tollgate_core::WindowState>(), 4 * 8);
+    assert_eq!(size_of::<tollgate_core::CounterState>(), 5 * 8);
     assert!(size_of::<Leases>() <= 4 * 8);
 }

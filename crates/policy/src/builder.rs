@@ -29,6 +29,7 @@ pub fn rule(name: &str) -> RuleBuilder {
         permits: None,
         algorithm: AlgorithmKind::TokenBucket,
         queue: None,
+        max_debt: None,
     }
 }
 
@@ -42,6 +43,7 @@ pub struct RuleBuilder {
     permits: Option<(u64, Option<Duration>)>,
     algorithm: AlgorithmKind,
     queue: Option<Queue>,
+    max_debt: Option<u64>,
 }
 
 /// How long a permit is held without being renewed, where nothing else is said.
@@ -118,6 +120,13 @@ impl RuleBuilder {
         self
     }
 
+    /// How much a key may owe when costs are settled above their estimate; 0
+    /// for none. As much as its limit holds where nothing is said.
+    pub fn max_debt(mut self, max_debt: u64) -> RuleBuilder {
+        self.max_debt = Some(max_debt);
+        self
+    }
+
     /// Lets so many violations within `span` pass with a warning, and blocks
     /// for `block`, if given, whoever goes on after so many.
     pub fn on_limit(mut self, warn_first: u64, span: Duration, block: Option<(u64, Duration)>) -> RuleBuilder {
@@ -158,7 +167,8 @@ impl RuleBuilder {
             });
             allowance = Allowance::Tiers(tiers.collect());
         } else if let Some((permits, lease)) = self.permits {
-            match Quota::concurrency(permits, lease) {
+            let quota = Quota::concurrency(permits, lease);
+            match quota.and_then(|quota| self.max_debt.map_or(Ok(quota), |max_debt| quota.with_max_debt(max_debt))) {
                 Ok(quota) => allowance = Allowance::Same(Grant::Limited(vec![quota])),
                 Err(error) => problems.push(Problem {
                     code: "bad-quota",
@@ -188,7 +198,8 @@ impl RuleBuilder {
             (AlgorithmKind::SlidingWindowLog, _) => Quota::sliding_window_log(rate),
             (AlgorithmKind::TokenBucket | AlgorithmKind::Concurrency, _) => Quota::token_bucket(rate),
         };
-        quota.map_err(|error| error.to_string())
+        let owing = |quota: Quota| self.max_debt.map_or(Ok(quota), |max_debt| quota.with_max_debt(max_debt));
+        quota.and_then(owing).map_err(|error| error.to_string())
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod bound;
 mod costs;
+mod debt;
 mod display;
 pub(crate) mod words;
 
@@ -17,6 +18,7 @@ use crate::model::{Allowance, Cost, CostSource, Grant, OnFailure, Policy, Rule, 
 use costs::Costs;
 
 pub use bound::{Bound, Most};
+pub use debt::Debt;
 pub use words::{ANY_SPAN, algorithm as algorithm_words, limit as limit_words, most as most_words};
 
 #[cfg(doc)]
@@ -91,6 +93,8 @@ pub struct LimitPromise {
     /// A request that costs more than this is refused for ever; `None` where
     /// the rule charges no such cost.
     pub never_above: Option<u64>,
+    /// What is added where costs are settled above their estimate; `None` where none are.
+    pub debt: Option<Debt>,
     /// What each instance grants on its own while the store fails.
     pub share: Option<Share>,
 }
@@ -156,7 +160,7 @@ impl Promise {
             (StoreSettings::Redis(redis), Some(OnFailure::Local)) => Some(redis.fallback_share),
             _ => None,
         };
-        let terms = Terms { warned, share, cost: &rule.cost };
+        let terms = Terms { rule, warned, share, cost: &rule.cost };
         Promise {
             rule: rule.name.clone(),
             key: rule.key.clone(),
@@ -178,8 +182,17 @@ impl Promise {
             return None;
         }
         let limits = self.grants.iter().flat_map(|grant| &grant.limits);
-        let longest = limits.map(|limit| limit.longest_refusal_ns).collect::<Option<Vec<u64>>>()?.into_iter().max()?;
+        let longest =
+            limits.map(LimitPromise::longest_with_debt_ns).collect::<Option<Vec<u64>>>()?.into_iter().max()?;
         Some(longest.max(self.blocked.map_or(0, |blocked| blocked.for_ns)))
+    }
+}
+
+impl LimitPromise {
+    /// How long a request of its `refusal_cost` can be refused, also where all is owed that may be.
+    fn longest_with_debt_ns(&self) -> Option<u64> {
+        let owing_ns = self.debt.and_then(|debt| debt.longest_refusal_ns);
+        self.longest_refusal_ns.map(|longest_ns| longest_ns.max(owing_ns.unwrap_or(0)))
     }
 }
 
@@ -193,6 +206,7 @@ impl GrantPromise {
 
 /// What the promises of a rule's quotas depend on besides the quotas.
 struct Terms<'a> {
+    rule: &'a Rule,
     warned: Option<Warned>,
     share: Option<(u32, u32)>,
     cost: &'a Cost,
@@ -214,8 +228,15 @@ impl Terms<'_> {
 
     fn limit(&self, quota: &Quota, costs: Costs, share: Option<Share>) -> LimitPromise {
         let (longest_refusal_ns, refusal_cost) = longest_refusal(quota, costs);
-        let bound = Bound::of(quota, self.warned, refusal_cost);
-        LimitPromise { quota: *quota, bound, longest_refusal_ns, refusal_cost, never_above: costs.never_above, share }
+        LimitPromise {
+            quota: *quota,
+            bound: Bound::of(quota, self.warned, refusal_cost),
+            longest_refusal_ns,
+            refusal_cost,
+            never_above: costs.never_above,
+            debt: Debt::of(self.rule, quota, refusal_cost),
+            share,
+        }
     }
 
     /// For each quota what an instance grants on its own, if it does.

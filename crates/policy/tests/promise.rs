@@ -259,7 +259,17 @@ fn a_promise_reads_as_plain_words() {
   60/min burst 60, token-bucket
     at most a cost of 120 and 1 request with a warning in any minute, a cost of 61 and 1 request with a warning in any second
     60 at once, and 60 more as the bucket refills; sliding-window-log admits 60 in any minute
-    a refusal lasts at most 5s, at a cost of 5",
+    a refusal lasts at most 5s, at a cost of 5
+    what is settled above its estimate is owed, at most 60: with it a cost of at most 180 is charged in any minute, a refusal then lasts at most 1min 5s; what cannot be owed is lost",
+        ),
+        (
+            rule("tokens").per("user").limit("60/min").estimate(5).max_debt(0),
+            "tokens: for each user
+  60/min burst 60, token-bucket
+    at most a cost of 120 in any minute, 61 in any second
+    60 at once, and 60 more as the bucket refills; sliding-window-log admits 60 in any minute
+    a refusal lasts at most 5s, at a cost of 5
+    what is settled above its estimate is charged as far as it fits; the rest is lost",
         ),
         (rule("open").per("user").limit("unlimited"), "open: for each user\n  unlimited"),
     ] {
@@ -387,4 +397,22 @@ proptest! {
         };
         prop_assert!(refused_ns <= limit.longest_refusal_ns, "{refused_ns:?} at {cost}, {limit:?}");
     }
+}
+
+#[test]
+fn what_may_be_owed_is_read_from_the_rule() {
+    let built = |rule| promise(rule).grants[0].limits[0].clone();
+    let by_default = built(rule("r").per("user").limit("1000/h").estimate(100));
+    assert_eq!(by_default.quota.max_debt(), 1_000);
+    let debt = by_default.debt.unwrap();
+    assert_eq!((debt.most, debt.charged_in_period), (1_000, 3_000));
+    // All of the burst is used and as much owed: 100 come back after 1,100 have.
+    assert_eq!(debt.longest_refusal_ns, Some(3_960 * S_NS));
+    let said = built(rule("r").per("user").limit("1000/h").estimate(100).max_debt(50));
+    assert_eq!(said.debt.unwrap().most, 50);
+    assert_eq!(built(rule("r").per("user").limit("1000/h")).debt, None, "nothing is settled");
+    assert_eq!(built(rule("r").per("user").limit("1000/h").max_debt(7)).debt.unwrap().most, 7);
+    assert_eq!(built(rule("r").per("user").limit("1000/h").cost(3).max_debt(7)).debt, None, "its cost is fixed");
+    let refused = PolicyBuilder::default().rule(rule("r").per("user").concurrency(3).max_debt(1)).build();
+    assert!(refused.unwrap_err().to_string().contains("concurrency has no `max_debt`"));
 }

@@ -130,7 +130,7 @@ impl Terms {
         };
         let algorithm = compiled.unwrap_or_else(|| unreachable!("every kind compiles by its own constructor"));
         if let Compiled::Bucket(bucket) = &algorithm
-            && bucket.shape().tokens_below_ceiling() >= u128::from(EXACT)
+            && bucket.shape().tokens_below_ceiling() + u128::from(quota.max_debt()) >= u128::from(EXACT)
         {
             return Err(TermsError::TooManyTokens);
         }
@@ -157,6 +157,7 @@ pub(crate) struct Reply {
     pub(crate) answers: Vec<Answer>,
 }
 
+#[allow(clippy::large_enum_variant, reason = "nearly all answers are decisions")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// How many of the `times` passed, and what each charge's key looked like
@@ -193,6 +194,8 @@ pub(crate) enum View {
         used: u64,
         /// When the newest was made; 0 if there is none.
         newest: u64,
+        /// What is owed beyond them.
+        debt: u64,
         /// The oldest in force as (time, cost), oldest first: as many as an answer can depend on.
         front: SmallVec<[(u64, u64); 1]>,
     },

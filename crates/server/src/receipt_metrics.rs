@@ -48,7 +48,7 @@ impl ReceiptMetrics {
         registry.register("receipt_uses", "Receipts brought back, and whether they were known", self.all.clone());
         registry.register(
             "settle_overrun",
-            "What requests truly cost beyond what there was to charge when they were settled",
+            "What requests truly cost beyond what could be charged or owed when they were settled",
             self.overrun.clone(),
         );
     }

@@ -201,7 +201,8 @@ impl Operation for Settle<'_> {
 
     fn run_as_writer(&self, own: &Bucket, writer: &Bucket, state: &mut BucketState, now: u64) -> Option<Settled> {
         if self.true_cost > self.charged.cost {
-            return Some(writer.settle(state, now, self.charged, self.true_cost));
+            let overrun = writer.owe_for(own, state, now, self.true_cost - self.charged.cost);
+            return Some(Settled { overrun });
         }
         let (charged, worth) = taken_over(self.charged, own, now);
         writer.give_back(state, now, &charged, worth.min(self.charged.cost - self.true_cost));

@@ -3,6 +3,7 @@
 //! A bucket is held as the time at which it will be full again. See
 //! `docs/state.md` for why that is exact and cannot overflow.
 
+mod debt;
 mod shape;
 mod steps;
 
@@ -24,8 +25,12 @@ pub struct Bucket {
     den: u32,
     /// `X` up to which a request passes at once. Zero for a queue, which delays all but an idle one.
     free: Span,
-    /// `X` is never above this: the burst or queue, and what may be promised ahead.
+    /// Nothing is admitted above this: the burst or queue, and what may be promised ahead.
     ceiling: Span,
+    /// `X` is never above this: the ceiling, or all that it holds and what may be owed beyond it.
+    depth: Span,
+    /// How many tokens may be owed beyond what it holds, with what is promised there.
+    max_debt: u64,
     /// `X` from which nothing remains: all places of a queue, the burst of the others.
     brim: Span,
     /// The largest `remaining`.
@@ -33,7 +38,7 @@ pub struct Bucket {
     /// One token in units of `1/den` ticks, and `2^64 / token_units`, rounded down.
     token_units: u64,
     reciprocal: u64,
-    /// Whether every span up to the ceiling fits 64 bits in units of `1/den` ticks.
+    /// Whether every span up to the depth fits 64 bits in units of `1/den` ticks.
     narrow: bool,
     queues: bool,
     /// A plain bucket whose token takes whole ticks, so that no state of it has a fraction.
@@ -84,6 +89,8 @@ impl Bucket {
             den: den as u32,
             free: Span::ZERO,
             ceiling: Span::ZERO,
+            depth: Span::ZERO,
+            max_debt: quota.max_debt(),
             brim: Span::ZERO,
             limit: quota.burst(),
             token_units: num,
@@ -107,7 +114,8 @@ impl Bucket {
             bucket.brim = bucket.free;
             bucket.ceiling = bucket.plus(bucket.free, ahead);
         }
-        bucket.narrow = bucket.units(bucket.ceiling) < 1 << 64;
+        bucket.depth = bucket.ceiling.max(bucket.indebted(bucket.max_debt));
+        bucket.narrow = bucket.units(bucket.depth) < 1 << 64;
         bucket.is_whole = den == 1 && !queues && bucket.narrow;
         Some(bucket)
     }
@@ -125,21 +133,52 @@ impl Bucket {
     }
 
     /// Reads a state that another bucket wrote: as whole used tokens, rounded
-    /// up, and no more than this bucket can hold.
+    /// up, and no more than this bucket can hold; and what is owed beyond them,
+    /// likewise, no more than may be owed here.
     #[must_use]
     pub fn adopt(&self, writer: &Bucket, state: BucketState, now: u64) -> BucketState {
-        let tokens = u128::from(writer.used_tokens(state, now));
+        if self.is_like(writer) {
+            return state;
+        }
+        let found = writer.used(state, now);
+        let used = writer.tokens_up(found.min(writer.ceiling));
+        let owed = writer.tokens_up(writer.minus(found, writer.ceiling)).min(u128::from(self.max_debt));
         // What is promised ahead can be more tokens than any burst, so `times` would not do.
-        let carried = tokens.saturating_mul(u128::from(self.token_units)).min(self.units(self.ceiling));
+        let token_units = u128::from(self.token_units);
+        let carried = used.saturating_mul(token_units).min(self.units(self.ceiling)) + owed * token_units;
         let den = u128::from(self.den);
         state_at(now, Span { ticks: (carried / den) as u64, part: (carried % den) as u32 })
     }
 
-    /// How many tokens of this bucket are used, rounded up.
+    /// Whether it differs from `other` in nothing that a state depends on, only
+    /// in what may be owed or in a queue's last place: then either reads what
+    /// the other wrote as it is.
+    #[must_use]
+    pub fn is_like(&self, other: &Bucket) -> bool {
+        (self.token, self.den, self.queues) == (other.token, other.den, other.queues)
+            && (self.free, self.ceiling) == (other.free, other.ceiling)
+    }
+
+    /// How many tokens of this bucket are used, rounded up. What is owed beyond all that it admits is not among them.
     #[must_use]
     pub fn used_tokens(&self, state: BucketState, now: u64) -> u64 {
         let used = self.used(state, now).min(self.ceiling);
-        self.units(used).div_ceil(u128::from(self.token_units)) as u64
+        u64::try_from(self.tokens_up(used)).unwrap_or(u64::MAX)
+    }
+
+    fn tokens_up(&self, span: Span) -> u128 {
+        self.units(span).div_ceil(u128::from(self.token_units))
+    }
+
+    /// `X` up to where what has happened already is charged without owing it: it
+    /// may take a queue's last place, which no request is given.
+    fn full(&self) -> Span {
+        if self.queues { self.ceiling } else { self.brim }
+    }
+
+    /// How many tokens that is.
+    fn most_held(&self) -> u64 {
+        if self.queues { self.tokens_wide(self.ceiling) } else { self.limit }
     }
 
     /// How many whole tokens of a charge time has not refilled yet. A receipt
@@ -225,9 +264,9 @@ impl Bucket {
     #[inline(never)]
     fn decide_within(&self, state: BucketState, now: u64, cost: u64, patience: u64) -> (Decision, BucketState) {
         let found = self.used(state, now);
-        // Beyond the ceiling lies only what a clock that went back has left there.
-        let used = found.min(self.ceiling);
-        let kept = if found > self.ceiling { state_at(now, used) } else { state };
+        // Beyond the depth lies only what a clock that went back has left there.
+        let used = found.min(self.depth);
+        let kept = if found > self.depth { state_at(now, used) } else { state };
         let Some(price) = self.price(cost) else {
             return (self.answer(Verdict::Impossible, used), kept);
         };
@@ -276,11 +315,11 @@ impl Bucket {
         if cost <= self.limit { Some(self.times(cost)) } else { None }
     }
 
-    /// `n` tokens, for `n ≤ 10^12` and where that lies within 2^61 ticks.
+    /// `n` tokens, for `n ≤ 2·10^12` (a burst and a debt) and where that lies within 2^61 ticks.
     #[inline]
     fn times(&self, n: u64) -> Span {
-        debug_assert!(n <= MAX_AMOUNT);
-        // n * part < 10^12 * 2^20 < 2^60
+        debug_assert!(n <= 2 * MAX_AMOUNT);
+        // n * part < 2 * 10^12 * 2^20 < 2^61
         let parts = n * u64::from(self.token.part);
         let den = u64::from(self.den);
         Span { ticks: n.saturating_mul(self.token.ticks) + parts / den, part: (parts % den) as u32 }
@@ -290,7 +329,7 @@ impl Bucket {
     fn plus(&self, a: Span, b: Span) -> Span {
         let part = a.part + b.part;
         let carry = part >= self.den;
-        // Beyond the ceiling a sum may saturate: a clock that went back leaves any `a` there.
+        // Beyond the depth a sum may saturate: a clock that went back leaves any `a` there.
         let ticks = a.ticks.saturating_add(b.ticks).saturating_add(u64::from(carry));
         Span { ticks, part: if carry { part - self.den } else { part } }
     }
@@ -313,7 +352,7 @@ impl Bucket {
         u128::from(span.ticks) * u128::from(self.den) + u128::from(span.part)
     }
 
-    /// Whole tokens in a span of at most the ceiling.
+    /// Whole tokens in a span of at most the depth.
     #[inline(always)]
     fn tokens(&self, span: Span) -> u64 {
         if !self.narrow {
@@ -348,7 +387,7 @@ impl Algorithm for Bucket {
     #[inline]
     fn look(&self, state: &BucketState, now: u64, cost: u64) -> Decision {
         if cost == 0 {
-            let used = self.used(*state, now).min(self.ceiling);
+            let used = self.used(*state, now).min(self.depth);
             return self.answer(Verdict::Allowed { delay: 0 }, used);
         }
         self.decide(*state, now, cost).0
@@ -369,35 +408,42 @@ impl Algorithm for Bucket {
     }
 
     fn force(&self, state: &mut BucketState, now: u64, cost: u64) -> u64 {
-        let used = self.used(*state, now).min(self.ceiling);
-        // What has happened already may take a queue's last place, which no request is given.
-        let brim = if self.queues { self.ceiling } else { self.brim };
-        let room = self.tokens(self.minus(brim, used));
+        let used = self.used(*state, now).min(self.depth);
+        let full = self.full();
+        let room = self.tokens(self.minus(full, used));
         if cost == 0 {
             return 0;
         }
-        let after = if cost <= room { self.plus(used, self.times(cost)) } else { used.max(brim) };
+        let after = if cost <= room { self.plus(used, self.times(cost)) } else { used.max(full) };
         *state = state_at(now, after);
         cost.saturating_sub(room)
     }
 
+    fn owe(&self, state: &mut BucketState, now: u64, cost: u64) -> u64 {
+        self.owe_at_most(state, now, cost, self.max_debt)
+    }
+
     fn give_back(&self, state: &mut BucketState, now: u64, charged: &Charged, amount: u64) {
         let used = self.used(*state, now);
-        let worth = self.times(amount.min(charged.cost).min(self.limit));
-        let is_ahead = now < charged.at || used > self.free;
+        let worth = self.times(amount.min(charged.cost).min(self.most_held()));
+        let elapsed = Span { ticks: now.saturating_sub(charged.at), part: 0 };
+        // Where nothing can be promised, what lies beyond the burst is owed.
+        let promises = self.ceiling > self.free;
+        let is_ahead = now < charged.at || promises && used > self.free;
         let given = if !is_ahead {
             // What time has refilled since is not given twice. That the state is still the one
             // this charge left does not prove that nothing came after it: what was given back
             // and charged since can add up to the same.
-            self.minus(worth, Span { ticks: now - charged.at, part: 0 })
+            self.minus(worth, elapsed)
         } else if (state.tat, state.part) == (charged.mark, charged.part) && (self.queues || amount >= charged.cost) {
             // The last place promised can be undone. A bucket's only as a whole: the rest would
             // still depart later, and the state not know it.
             worth
         } else {
             // Somebody was promised a place behind it. Giving this one back would give that
-            // place twice: to them, and to whoever comes next.
-            Span::ZERO
+            // place twice: to them, and to whoever comes next. Only what lies beyond all
+            // that can be promised is surely owed, and is paid with it.
+            self.minus(worth, elapsed).min(self.minus(used, self.ceiling))
         };
         if given > Span::ZERO {
             *state = state_at(now, self.minus(used, given));
@@ -415,7 +461,7 @@ impl Algorithm for Bucket {
 
     #[inline]
     fn charged(&self, state: &BucketState, now: u64, cost: u64) -> Charged {
-        let used = self.used(*state, now);
+        let used = self.used(*state, now).min(self.ceiling);
         let free = if self.queues { self.times(cost.min(self.limit)) } else { self.free };
         // A promised one departs within the tick that begins there; counting from its
         // beginning gives back a part of a tick too little, never too much.
@@ -427,14 +473,14 @@ impl Algorithm for Bucket {
     }
 
     fn refresh(&self, state: &mut BucketState, now: u64) {
-        if self.used(*state, now) > self.ceiling {
-            *state = state_at(now, self.ceiling);
+        if self.used(*state, now) > self.depth {
+            *state = state_at(now, self.depth);
         }
     }
 
     fn carried(&self, used: u64, now: u64) -> BucketState {
         // A queue's state holds one more than the queue takes.
-        let most = if self.queues { self.tokens_wide(self.ceiling) } else { self.limit };
-        if used == 0 { BucketState::default() } else { state_at(now, self.times(used.min(most))) }
+        let used = used.min(self.most_held());
+        if used == 0 { BucketState::default() } else { state_at(now, self.times(used)) }
     }
 }

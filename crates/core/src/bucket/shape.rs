@@ -12,8 +12,10 @@ pub struct BucketShape {
     pub denominator: u32,
     /// What may be used while a request passes at once; nothing for a queue.
     pub free: Span,
-    /// What may be used at most, with all that is promised ahead.
+    /// Up to where anything is admitted, with all that is promised ahead.
     pub ceiling: Span,
+    /// How many tokens may be owed beyond the burst or queue, with what is promised there.
+    pub max_debt: u64,
     /// Up to where requests may use it: a queue's places, the burst of the others.
     pub brim: Span,
     /// The largest `remaining`.
@@ -55,6 +57,7 @@ impl Bucket {
             denominator: self.den,
             free: self.free,
             ceiling: self.ceiling,
+            max_debt: self.max_debt,
             brim: self.brim,
             limit: self.limit,
             queues: self.queues,

@@ -44,7 +44,7 @@ impl CheckSteps for AnySteps<'_> {
     #[inline(always)]
     fn untouched(self, state: BucketState, now: u64) -> Option<Decision> {
         let used = self.bucket.used(state, now);
-        if used > self.bucket.ceiling {
+        if used > self.bucket.depth {
             return None;
         }
         Some(self.bucket.answer(Verdict::Allowed { delay: 0 }, used))
@@ -55,7 +55,7 @@ impl CheckSteps for AnySteps<'_> {
         let bucket = self.bucket;
         let used = bucket.used(state, now);
         let after = bucket.plus(used, bucket.price(self.cost)?);
-        if bucket.queues || used > bucket.ceiling {
+        if bucket.queues || used > bucket.depth {
             return None;
         }
         let retry_after = Some(bucket.minus(after, bucket.free).ceil());
@@ -99,7 +99,7 @@ impl CheckSteps for WholeSteps<'_> {
     #[inline(always)]
     fn untouched(self, state: BucketState, now: u64) -> Option<Decision> {
         let used = state.tat.saturating_sub(now);
-        if used > self.bucket.ceiling.ticks {
+        if used > self.bucket.depth.ticks {
             return None;
         }
         Some(self.answer(Verdict::Allowed { delay: 0 }, used))
@@ -108,7 +108,7 @@ impl CheckSteps for WholeSteps<'_> {
     #[inline(always)]
     fn refused(self, state: BucketState, now: u64) -> Option<Decision> {
         let used = state.tat.saturating_sub(now);
-        if used > self.bucket.ceiling.ticks {
+        if used > self.bucket.depth.ticks {
             return None;
         }
         let retry_after = Some(used + self.bucket.token.ticks - self.bucket.free.ticks);

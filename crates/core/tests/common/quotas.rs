@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{MAX_AMOUNT, MAX_SPAN_NS, Queue, Quota, Rate, Tick};
+use tollgate_core::{MAX_AMOUNT, MAX_SPAN_NS, Queue, Quota, QuotaError, Rate, Tick};
 
 const MS_NS: u64 = 1_000_000;
 const DAY_MS: u64 = 86_400_000;
@@ -115,4 +115,17 @@ pub(crate) fn any_timed_quota() -> impl Strategy<Value = Quota> + Clone {
 
 pub(crate) fn any_quota() -> impl Strategy<Value = Quota> + Clone {
     prop_oneof![6 => any_timed_quota(), 1 => any_concurrency()]
+}
+
+/// Quotas of a millisecond or two, in microseconds, that owe a little or a lot.
+pub(crate) fn any_small_owing_quota() -> impl Strategy<Value = Quota> + Clone {
+    let kinds = prop_oneof![
+        Just(Quota::token_bucket as fn(Rate) -> Result<Quota, QuotaError>),
+        Just(Quota::fixed_window as fn(Rate) -> Result<Quota, QuotaError>),
+        Just(Quota::sliding_window_counter as fn(Rate) -> Result<Quota, QuotaError>),
+        Just(Quota::sliding_window_log as fn(Rate) -> Result<Quota, QuotaError>),
+    ];
+    (kinds, 1_u64..=7, 1_u64..=2, 0_u64..=25).prop_map(|(make, limit, ms, debt)| {
+        make(format!("{limit} per {ms}ms").parse().unwrap()).unwrap().with_max_debt(debt).unwrap()
+    })
 }

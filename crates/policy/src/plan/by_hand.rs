@@ -98,7 +98,10 @@ fn read_quota(text: &str, own: Option<Quota>) -> Result<Quota, NotALimit> {
         (AlgorithmKind::SlidingWindowCounter, _) => Quota::sliding_window_counter(rate),
         _ => Quota::token_bucket(rate),
     };
-    quota.map_err(not_built)
+    // A rule that says how much may be owed says so of this limit, too.
+    let max_debt = own.filter(|own| !own.owes_by_default()).map(|own| own.max_debt());
+    let owing = |quota: Quota| max_debt.map_or(Ok(quota), |max_debt| quota.with_max_debt(max_debt));
+    quota.and_then(owing).map_err(not_built)
 }
 
 fn not_built(error: QuotaError) -> NotALimit {
@@ -140,6 +143,17 @@ mod tests {
         assert_eq!(plan.read_grant(0, " Unlimited "), Ok(Grant::Unlimited));
         let several = plan.quotas_by_hand(0, &plan.read_grant(0, "5/s, 100/h").unwrap());
         assert_eq!(several.iter().map(|quota| quota.scope.as_str()).collect::<Vec<_>>(), ["per-user", "per-user/1h"]);
+    }
+
+    #[test]
+    fn a_limit_by_hand_owes_what_the_rule_says() {
+        let of = |built| Plan::compile(&PolicyBuilder::default().rule(built).build().unwrap()).unwrap();
+        let owes = |plan: &Plan| match plan.read_grant(0, "50/min").unwrap() {
+            Grant::Limited(quotas) => quotas[0].max_debt(),
+            Grant::Unlimited => panic!("not limited"),
+        };
+        assert_eq!(owes(&of(rule("r").per("user").limit("5/min"))), 50);
+        assert_eq!(owes(&of(rule("r").per("user").limit("5/min").max_debt(7))), 7);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::words::{algorithm, beyond_limit, limit, list, number, requests, span, time};
-use super::{Blocked, Bound, GrantPromise, LimitPromise, Most, Promise, Share, Unit, Warned, Whose};
+use super::{Blocked, Bound, Debt, GrantPromise, LimitPromise, Most, Promise, Share, Unit, Warned, Whose};
 use crate::model::OnFailure;
 
 const S_NS: u64 = 1_000_000_000;
@@ -32,6 +32,22 @@ impl fmt::Display for Promise {
             None => Ok(()),
         }
     }
+}
+
+/// What settling above the estimate adds.
+fn owed(debt: Debt, period_ns: u64) -> String {
+    if debt.most == 0 {
+        return "what is settled above its estimate is charged as far as it fits; the rest is lost".to_owned();
+    }
+    let within = span(period_ns);
+    let wait =
+        debt.longest_refusal_ns.map_or_else(String::new, |ns| format!(", a refusal then lasts at most {}", time(ns)));
+    format!(
+        "what is settled above its estimate is owed, at most {}: with it a cost of at most {} is charged in any {within}{wait}; \
+         what cannot be owed is lost",
+        number(debt.most),
+        number(debt.charged_in_period),
+    )
 }
 
 impl Promise {
@@ -72,6 +88,9 @@ impl Promise {
         }
         if let Some(largest) = promised.never_above {
             write!(f, "\n    a request that costs more than {} never passes", number(largest))?;
+        }
+        if let Some(debt) = promised.debt {
+            write!(f, "\n    {}", owed(debt, promised.quota.period_ns()))?;
         }
         match &promised.share {
             Some(share) => write!(f, "\n    {}", self.share(share)),

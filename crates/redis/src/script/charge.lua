@@ -63,7 +63,7 @@ if families == PLAIN then
     local from, shown = first, 2
     for place = 1, count do
       local _, prefix, price, bound, is_wide
-      _, _, _, prefix, price, bound, is_wide, from = unpack('<BBI4Bc0ddB', argument, from)
+      _, _, _, prefix, price, bound, _, is_wide, from = unpack('<BBI4Bc0dddB', argument, from)
       local raw
       if raws then
         raw = raws[place]
@@ -301,7 +301,38 @@ local function exactly()
   end
   exact.tokens = tokens
 
-  -- How many tokens are used, rounded up.
+  local function plus(quota, ticks, part, more, more_part)
+    part = part + more_part
+    if part >= quota.den then
+      return ticks + more + 1, part - quota.den
+    end
+    return ticks + more, part
+  end
+  exact.plus = plus
+
+  -- Where so much is owed. Places that are promised count as well: a state does not tell them from debt.
+  local function indebted(quota, max_debt)
+    return plus(quota, quota.brim, quota.brim_part, times(quota, max_debt))
+  end
+  exact.indebted = indebted
+
+  -- The most that may be used: the ceiling, or what may be owed.
+  function exact.depth(quota, max_debt)
+    local ticks, part = indebted(quota, max_debt)
+    if is_less(ticks, part, quota.ceiling, quota.ceiling_part) then
+      return quota.ceiling, quota.ceiling_part
+    end
+    return ticks, part
+  end
+
+  -- Whole tokens in a span, rounded up.
+  local function tokens_up(quota, ticks, part)
+    local n = tokens(quota, ticks, part)
+    local whole, whole_part = times(quota, n)
+    return is_less(whole, whole_part, ticks, part) and n + 1 or n
+  end
+
+  -- How many tokens are used, rounded up. What is owed beyond the ceiling is not among them.
   function exact.used_tokens(quota, tat, part)
     local ticks = 0
     if tat >= now then
@@ -312,24 +343,38 @@ local function exactly()
     if is_less(quota.ceiling, quota.ceiling_part, ticks, part) then
       ticks, part = quota.ceiling, quota.ceiling_part
     end
-    local n = tokens(quota, ticks, part)
-    local whole, whole_part = times(quota, n)
-    return is_less(whole, whole_part, ticks, part) and n + 1 or n
+    return tokens_up(quota, ticks, part)
   end
 
   -- What `key` holds, read by another quota: whole used tokens, rounded up,
-  -- and no more than that can hold itself.
-  function exact.adopt(key, prefix)
-    local own = quota_of(prefix)
-    local n, ticks, part = exact.used_tokens(quota_of(key.prefix), key.tat, key.part), 0, 0
-    -- Where the product is no longer exact it is far above any ceiling.
-    if n * (own.token + 1) < 4503599627370496 then
-      ticks, part = times(own, n)
-      if is_less(ticks, part, own.ceiling, own.ceiling_part) then
-        return now + ticks, part
+  -- and no more than that can hold itself; and what is owed beyond them,
+  -- likewise, no more than may be owed there.
+  function exact.adopt(key, prefix, max_debt)
+    local writer, own = quota_of(key.prefix), quota_of(prefix)
+    local n, owed = exact.used_tokens(writer, key.tat, key.part), 0
+    if key.tat >= now and is_less(writer.ceiling, writer.ceiling_part, key.tat - now, key.part) then
+      local beyond, beyond_part = minus(writer, key.tat - now, key.part, writer.ceiling, writer.ceiling_part)
+      -- What a clock that went back left there may be more tokens than can be counted.
+      owed = max_debt
+      if beyond < (max_debt + 2) * (writer.token + 1) then
+        local token = writer.token + writer.token_part / writer.den
+        if beyond / token < max_debt + 2 then
+          owed = math.min(tokens_up(writer, beyond, beyond_part), max_debt)
+        end
       end
     end
-    return now + own.ceiling, own.ceiling_part
+    local ticks, part = own.ceiling, own.ceiling_part
+    -- Where the product is no longer exact it is far above any ceiling.
+    if n * (own.token + 1) < 4503599627370496 then
+      local held, held_part = times(own, n)
+      if is_less(held, held_part, ticks, part) then
+        ticks, part = held, held_part
+      end
+    end
+    if owed > 0 then
+      ticks, part = plus(own, ticks, part, times(own, owed))
+    end
+    return now + ticks, part
   end
 
   return exact
@@ -372,12 +417,12 @@ if families % 2 == 1 then
     if key.prefix == charge.prefix or not key.prefix then
       return key.tat, key.part
     end
-    return exactly().adopt(key, charge.prefix)
+    return exactly().adopt(key, charge.prefix, charge.max_debt)
   end
 
   function bucket.read(charge, from)
     local is_wide
-    charge.prefix, charge.price, charge.bound, is_wide, from = unpack('<Bc0ddB', argument, from)
+    charge.prefix, charge.price, charge.bound, charge.max_debt, is_wide, from = unpack('<Bc0dddB', argument, from)
     charge.price_part, charge.bound_part, charge.den = 0, 0, 1
     if is_wide == 1 then
       charge.price_part, charge.bound_part, charge.den, from = unpack('<I3I3I3', argument, from)
@@ -426,8 +471,9 @@ if families % 2 == 1 then
     local used = tat - now
     if used > charge.bound or used == charge.bound and part > charge.bound_part then
       local own = exactly().quota_of(charge.prefix)
-      if exact.is_less(own.ceiling, own.ceiling_part, used, part) then
-        tat, part = now + own.ceiling, own.ceiling_part
+      local depth, depth_part = exact.depth(own, charge.max_debt)
+      if exact.is_less(depth, depth_part, used, part) then
+        tat, part = now + depth, depth_part
       end
     end
     set(key, charge, tat, part)
@@ -453,7 +499,7 @@ if families % 2 == 1 then
 
   if has_orders then
     function bucket.read_order(order, from)
-      order.prefix, order.cost, from = unpack('<Bc0d', argument, from)
+      order.prefix, order.cost, order.max_debt, from = unpack('<Bc0dd', argument, from)
       return from
     end
 
@@ -465,8 +511,9 @@ if families % 2 == 1 then
       if tat >= now then
         used, used_part = tat - now, part
       end
-      if exact.is_less(quota.ceiling, quota.ceiling_part, used, used_part) then
-        used, used_part = quota.ceiling, quota.ceiling_part
+      local depth, depth_part = exact.depth(quota, order.max_debt)
+      if exact.is_less(depth, depth_part, used, used_part) then
+        used, used_part = depth, depth_part
       end
       if cost == 0 then
         if key.prefix then
@@ -498,10 +545,46 @@ if families % 2 == 1 then
     end
 
     -- Of a settled charge, in the terms of the quota that holds the key now, so that the key keeps it.
+    -- What does not fit is owed.
     function bucket.force_as_writer(key, order)
       exactly()
-      order.prefix = key.prefix or order.prefix
-      return force(key, order, exact.quota_of(order.prefix), key.tat, key.part)
+      local quota = exact.quota_of(key.prefix or order.prefix)
+      local max_debt = order.max_debt
+      if key.prefix and key.prefix ~= order.prefix then
+        max_debt = math.min(max_debt, quota.limit)
+        order.prefix = key.prefix
+      end
+      order.den = quota.den
+      local used, used_part = 0, 0
+      if key.tat >= now then
+        used, used_part = key.tat - now, key.part
+      end
+      local most, most_part = exact.indebted(quota, max_debt)
+      if not exact.is_less(used, used_part, most, most_part) then
+        return 0
+      end
+      local room = exact.tokens(quota, exact.minus(quota, most, most_part, used, used_part))
+      local fits = math.min(order.cost, room)
+      if order.cost <= room then
+        most, most_part = exact.plus(quota, used, used_part, exact.times(quota, fits))
+      end
+      set(key, order, now + most, most_part)
+      return fits
+    end
+
+    -- Whether some of it may be places that somebody was promised. Where nothing can be, it is owed.
+    local function is_promised(quota, used, used_part)
+      return exact.is_less(quota.free, quota.free_part, quota.ceiling, quota.ceiling_part)
+        and exact.is_less(quota.free, quota.free_part, used, used_part)
+    end
+
+    -- As much of a span as lies beyond all that can be promised.
+    local function surely_owed(quota, ticks, part, used, used_part)
+      local owed, owed_part = exact.minus(quota, used, used_part, quota.ceiling, quota.ceiling_part)
+      if exact.is_less(owed, owed_part, ticks, part) then
+        return owed, owed_part
+      end
+      return ticks, part
     end
 
     function bucket.give_back(key, order, from)
@@ -523,13 +606,14 @@ if families % 2 == 1 then
         used, used_part = key.tat - now, key.part
       end
       local given, given_part = exact.times(quota, math.min(amount, charged_cost, quota.limit))
-      if now < charged_at or exact.is_less(quota.free, quota.free_part, used, used_part) then
+      local rest, rest_part = exact.minus(quota, given, given_part, math.max(now - charged_at, 0), 0)
+      if now < charged_at or is_promised(quota, used, used_part) then
         local is_last = not is_foreign and key.tat == mark and key.part == mark_part
         if not (is_last and (quota.queues or amount >= charged_cost)) then
-          given, given_part = 0, 0
+          given, given_part = surely_owed(quota, rest, rest_part, used, used_part)
         end
       else
-        given, given_part = exact.minus(quota, given, given_part, now - charged_at, 0)
+        given, given_part = rest, rest_part
       end
       if given > 0 or given_part > 0 then
         used, used_part = exact.minus(quota, used, used_part, given, given_part)
@@ -554,8 +638,10 @@ if families % 2 == 1 then
         used, used_part = tat - now, part
       end
       local given, given_part = exact.times(quota, math.min(order.cost, quota.limit))
-      local is_promised = exact.is_less(quota.free, quota.free_part, used, used_part)
-      if (given > 0 or given_part > 0) and not is_promised then
+      if is_promised(quota, used, used_part) then
+        given, given_part = surely_owed(quota, given, given_part, used, used_part)
+      end
+      if given > 0 or given_part > 0 then
         used, used_part = exact.minus(quota, used, used_part, given, given_part)
         tat, part = now + used, used_part
       end
@@ -566,9 +652,49 @@ end
 
 -- What windows, counters, logs and leases are told: a prefix, a length of time, a limit and a cost.
 local function read_common(charge, from)
-  charge.prefix, charge.window, charge.limit, charge.cost, charge.code, charge.width, from =
-    unpack('<Bc0dddI2B', argument, from)
+  charge.prefix, charge.window, charge.limit, charge.max_debt, charge.cost, charge.code, charge.width, from =
+    unpack('<Bc0ddddI2B', argument, from)
   return from
+end
+
+-- What a window has used and owes beyond that, so many windows later, and what
+-- the window before that one had used. Where anything is owed, `used` is the
+-- whole limit of the quota that wrote it.
+local function later(used, debt, windows)
+  if windows == 0 then
+    return used, debt, 0
+  end
+  local all = used + debt
+  if debt == 0 or windows > floor(all / used) + 1 then
+    return 0, 0, windows == 1 and used or 0
+  end
+  local before, left = all - (windows - 1) * used, math.max(all - windows * used, 0)
+  return math.min(left, used), math.max(left - used, 0), math.min(before, used)
+end
+
+-- What is owed stands behind the counts, where programs that know no debt do not look.
+local function debt_at(raw, from)
+  return from <= #raw and read_varint(raw, from) or 0
+end
+
+local under, with_debt
+if families % 8 >= 2 then
+  -- The same under a quota's own limit: what is owed fills it, and no more than may be owed stays.
+  function under(used, debt, charge)
+    local limit = charge.limit
+    if used > limit then
+      used = limit
+    end
+    if debt > 0 then
+      local filled = math.min(debt, limit - used)
+      used, debt = used + filled, math.min(debt - filled, charge.max_debt)
+    end
+    return used, debt
+  end
+
+  function with_debt(value, debt)
+    return debt > 0 and value .. varint(debt) or value
+  end
 end
 
 -- Windows of usual lengths are written as 19 decimal digits if their counts
@@ -597,7 +723,7 @@ if families % 4 >= 2 then
   function window.open(raw, charge)
     if byte(raw, 1) >= 48 then
       local length, number, width = read_digits(raw, charge)
-      return { window = length, start = number * length, used = tonumber(sub(raw, 4 + width)) }
+      return { window = length, start = number * length, used = tonumber(sub(raw, 4 + width)), debt = 0 }
     end
     local length, from = charge.window, #charge.prefix + 1
     if sub(raw, 1, from - 1) ~= charge.prefix then
@@ -606,17 +732,17 @@ if families % 4 >= 2 then
     end
     local number, used
     number, from = read_varint(raw, from)
-    used = read_varint(raw, from)
-    return { window = length, start = number * length, used = used }
+    used, from = read_varint(raw, from)
+    return { window = length, start = number * length, used = used, debt = debt_at(raw, from) }
   end
 
   function window.blank()
-    return { used = 0 }
+    return { used = 0, debt = 0 }
   end
 
   function window.carry(charge, used)
     return {
-      window = charge.window, start = now - now % charge.window, used = math.min(used, charge.limit),
+      window = charge.window, start = now - now % charge.window, used = math.min(used, charge.limit), debt = 0,
       prefix = charge.prefix, code = charge.code, width = charge.width,
     }
   end
@@ -625,29 +751,27 @@ if families % 4 >= 2 then
     local length = charge.window
     local begun = now - now % length
     if not key.window then
-      return begun, 0
+      return begun, 0, 0
     end
-    local used = key.used
-    if used > charge.limit then
-      used = charge.limit
-    end
+    local start, used, debt = key.start, key.used, key.debt
     if key.window ~= length then
-      return begun, now < key.start + key.window and used or 0
+      used, debt = later(used, debt, now > start and floor((now - start) / key.window) or 0)
+      return begun, under(used, debt, charge)
     end
     -- A window that has not begun yet stays in force, but no further away than the next boundary.
-    local start = key.start
     if start > begun + length then
       start = begun + length
     end
     if start < begun then
-      return begun, 0
+      used, debt = later(used, debt, (begun - start) / length)
+      start = begun
     end
-    return start, used
+    return start, under(used, debt, charge)
   end
 
-  local function set(key, charge, start, used)
-    if key.start ~= start or key.used ~= used or key.window ~= charge.window then
-      key.start, key.used, key.window = start, used, charge.window
+  local function set(key, charge, start, used, debt)
+    if key.start ~= start or key.used ~= used or key.debt ~= debt or key.window ~= charge.window then
+      key.start, key.used, key.debt, key.window = start, used, debt, charge.window
       key.prefix, key.code, key.width = charge.prefix, charge.code, charge.width
       key.is_changed = true
     end
@@ -658,50 +782,64 @@ if families % 4 >= 2 then
     return charge.used + charge.cost <= charge.limit
   end
 
+  -- What passes finds nothing owed.
   function window.put(key, charge)
-    set(key, charge, charge.start, charge.used + charge.cost)
+    set(key, charge, charge.start, charge.used + charge.cost, 0)
   end
 
   function window.refuse(key, charge)
-    local start, used = seen(key, charge)
+    local start, used, debt = seen(key, charge)
     if used > 0 then
-      set(key, charge, start, used)
+      set(key, charge, start, used, debt)
     end
   end
 
   function window.note(key, charge)
-    charge.seen_start, charge.seen_used = seen(key, charge)
+    charge.seen_start, charge.seen_used, charge.seen_debt = seen(key, charge)
   end
 
   function window.show(charge, out, n)
-    out[n + 1], out[n + 2] = charge.seen_start, charge.seen_used
-    return n + 2
+    out[n + 1], out[n + 2], out[n + 3] = charge.seen_start, charge.seen_used, charge.seen_debt
+    return n + 3
   end
 
   function window.pack(key)
     if key.used == 0 then
       return '', 0
     end
-    local number, width, used, till = key.start / key.window, key.width, key.used, key.start + key.window
-    if key.code > 0 and number < 10 ^ width and used < 10 ^ (16 - width) then
+    local number, width, used, debt = key.start / key.window, key.width, key.used, key.debt
+    local till = key.start + math.ceil((used + debt) / used) * key.window
+    if key.code > 0 and debt == 0 and number < 10 ^ width and used < 10 ^ (16 - width) then
       return key.code .. digits(number, width) .. digits(used, 16 - width), till
     end
-    return key.prefix .. varint(number) .. varint(used), till
+    return with_debt(key.prefix .. varint(number) .. varint(used), debt), till
   end
 
   if has_orders then
     function window.force(key, order)
-      local start, used = seen(key, order)
+      local start, used, debt = seen(key, order)
       local fits = math.min(order.cost, order.limit - used)
-      set(key, order, start, used + fits)
+      set(key, order, start, used + fits, debt)
       return fits
     end
-    window.force_as_writer = window.force
+
+    local function set_all(key, order, start, all)
+      local used = math.min(all, order.limit)
+      set(key, order, start, used, all - used)
+    end
+
+    -- What does not fit is owed.
+    function window.force_as_writer(key, order)
+      local start, used, debt = seen(key, order)
+      local fits = math.min(order.cost, order.limit + order.max_debt - used - debt)
+      set_all(key, order, start, used + debt + fits)
+      return fits
+    end
 
     local function take_off(key, order, mark)
-      local start, used = seen(key, order)
+      local start, used, debt = seen(key, order)
       if start == mark and used > 0 then
-        set(key, order, start, math.max(used - order.cost, 0))
+        set_all(key, order, start, math.max(used + debt - order.cost, 0))
       end
     end
 
@@ -712,10 +850,11 @@ if families % 4 >= 2 then
       return from
     end
 
+    -- The newest is what is owed.
     function window.credit(key, order)
-      local start, used = seen(key, order)
+      local start, used, debt = seen(key, order)
       if used > 0 then
-        set(key, order, start, math.max(used - order.cost, 0))
+        set_all(key, order, start, math.max(used + debt - order.cost, 0))
       end
     end
   end
@@ -760,7 +899,7 @@ if families % 8 >= 4 then
       -- The larger half of what is left is the previous window's.
       local from = 4 + width + floor((17 - width) / 2)
       local previous, current = tonumber(sub(raw, 4 + width, from - 1)), tonumber(sub(raw, from))
-      return { window = length, start = number * length, previous = previous, current = current }
+      return { window = length, start = number * length, previous = previous, current = current, debt = 0 }
     end
     local length, from = charge.window, #charge.prefix + 1
     if sub(raw, 1, from - 1) ~= charge.prefix then
@@ -770,18 +909,19 @@ if families % 8 >= 4 then
     local number, previous, current
     number, from = read_varint(raw, from)
     previous, from = read_varint(raw, from)
-    current = read_varint(raw, from)
-    return { window = length, start = number * length, previous = previous, current = current }
+    current, from = read_varint(raw, from)
+    local debt = debt_at(raw, from)
+    return { window = length, start = number * length, previous = previous, current = current, debt = debt }
   end
 
   function counter.blank()
-    return { previous = 0, current = 0 }
+    return { previous = 0, current = 0, debt = 0 }
   end
 
   function counter.carry(charge, used)
     return {
       window = charge.window, start = now - now % charge.window, previous = 0, current = math.min(used, charge.limit),
-      prefix = charge.prefix, code = charge.code, width = charge.width,
+      debt = 0, prefix = charge.prefix, code = charge.code, width = charge.width,
     }
   end
 
@@ -796,29 +936,32 @@ if families % 8 >= 4 then
   local function seen(key, charge)
     local length, limit = charge.window, charge.limit
     if not key.window then
-      return now - now % length, 0, 0
+      return now - now % length, 0, 0, 0
     end
     local written = key.window
     local begun = now - now % written
-    local start, previous, current = key.start, key.previous, key.current
+    local start, previous, current, debt = key.start, key.previous, key.current, key.debt
     -- A window that has not begun yet stays in force, but no further away than the next boundary.
     if start > begun + written then
       start = begun + written
     end
     if start < begun then
-      previous = begun - start == written and current or 0
-      start, current = begun, 0
+      current, debt, previous = later(current, debt, (begun - start) / written)
+      start = begun
     end
     if written ~= length then
-      local used = current + fading(start, previous, written)
-      return now - now % length, 0, used < limit and used or limit
+      return now - now % length, 0, under(current + fading(start, previous, written), debt, charge)
     end
-    return start, previous < limit and previous or limit, current < limit and current or limit
+    return start, previous < limit and previous or limit, under(current, debt, charge)
   end
 
-  local function set(key, charge, start, previous, current)
-    if key.start ~= start or key.previous ~= previous or key.current ~= current or key.window ~= charge.window then
+  local function set(key, charge, start, previous, current, debt)
+    if
+      key.start ~= start or key.previous ~= previous or key.current ~= current or key.debt ~= debt
+      or key.window ~= charge.window
+    then
       key.start, key.previous, key.current, key.window = start, previous, current, charge.window
+      key.debt = debt
       key.prefix, key.code, key.width = charge.prefix, charge.code, charge.width
       key.is_changed = true
     end
@@ -830,58 +973,74 @@ if families % 8 >= 4 then
     return charge.cost + current + fading(start, previous, charge.window) <= charge.limit
   end
 
+  -- What passes finds nothing owed.
   function counter.put(key, charge)
-    set(key, charge, charge.start, charge.previous, charge.current + charge.cost)
+    set(key, charge, charge.start, charge.previous, charge.current + charge.cost, 0)
   end
 
   function counter.refuse(key, charge)
-    local start, previous, current = seen(key, charge)
+    local start, previous, current, debt = seen(key, charge)
     if previous > 0 or current > 0 then
-      set(key, charge, start, previous, current)
+      set(key, charge, start, previous, current, debt)
     end
   end
 
   function counter.note(key, charge)
-    charge.seen_start, charge.seen_previous, charge.seen_current = seen(key, charge)
+    charge.seen_start, charge.seen_previous, charge.seen_current, charge.seen_debt = seen(key, charge)
   end
 
   function counter.show(charge, out, n)
     out[n + 1], out[n + 2], out[n + 3] = charge.seen_start, charge.seen_previous, charge.seen_current
-    return n + 3
+    out[n + 4] = charge.seen_debt
+    return n + 4
   end
 
   function counter.pack(key)
     local number, width, previous, current = key.start / key.window, key.width, key.previous, key.current
     local half = floor((17 - width) / 2)
     local rest = 16 - width - half
-    local value
-    if key.code > 0 and number < 10 ^ width and previous < 10 ^ half and current < 10 ^ rest then
+    local value, debt = nil, key.debt
+    if key.code > 0 and debt == 0 and number < 10 ^ width and previous < 10 ^ half and current < 10 ^ rest then
       value = key.code .. digits(number, width) .. digits(previous, half) .. digits(current, rest)
     else
-      value = key.prefix .. varint(number) .. varint(previous) .. varint(current)
+      value = with_debt(key.prefix .. varint(number) .. varint(previous) .. varint(current), debt)
     end
     if current > 0 then
-      return value, key.start + 2 * key.window
+      return value, key.start + (1 + math.ceil((current + debt) / current)) * key.window
     end
     return value, previous > 0 and key.start + key.window or 0
   end
 
   if has_orders then
     function counter.force(key, order)
-      local start, previous, current = seen(key, order)
+      local start, previous, current, debt = seen(key, order)
       local room = order.limit - current - fading(start, previous, order.window)
       local fits = math.max(math.min(order.cost, room), 0)
-      set(key, order, start, previous, current + fits)
+      set(key, order, start, previous, current + fits, debt)
       return fits
     end
-    counter.force_as_writer = counter.force
+
+    local function set_all(key, order, start, previous, all)
+      local current = math.min(all, order.limit)
+      set(key, order, start, previous, current, all - current)
+    end
+
+    -- What does not fit is owed.
+    function counter.force_as_writer(key, order)
+      local start, previous, current, debt = seen(key, order)
+      local all = current + debt
+      local room = order.limit + order.max_debt - all - fading(start, previous, order.window)
+      local fits = math.max(math.min(order.cost, room), 0)
+      set_all(key, order, start, previous, all + fits)
+      return fits
+    end
 
     local function take_off(key, order, mark)
-      local start, previous, current = seen(key, order)
+      local start, previous, current, debt = seen(key, order)
       if start == mark then
-        set(key, order, start, previous, math.max(current - order.cost, 0))
+        set_all(key, order, start, previous, math.max(current + debt - order.cost, 0))
       elseif start - order.window == mark then
-        set(key, order, start, math.max(previous - order.cost, 0), current)
+        set(key, order, start, math.max(previous - order.cost, 0), current, debt)
       end
     end
 
@@ -892,12 +1051,13 @@ if families % 8 >= 4 then
       return from
     end
 
-    -- The newest first: what the current window does not hold, the previous one gives back.
+    -- The newest first, which is what is owed: what the current window does not hold, the previous one gives back.
     function counter.credit(key, order)
-      local start, previous, current = seen(key, order)
+      local start, previous, current, debt = seen(key, order)
       if previous > 0 or current > 0 then
-        local older = math.max(order.cost - current, 0)
-        set(key, order, start, math.max(previous - older, 0), math.max(current - order.cost, 0))
+        local all = current + debt
+        local older = math.max(order.cost - all, 0)
+        set_all(key, order, start, math.max(previous - older, 0), math.max(all - order.cost, 0))
       end
     end
   end
@@ -906,27 +1066,16 @@ end
 -- A sliding window log: packed entries from `head` on in `body`, more of them
 -- in `tail`, and when the oldest and the newest were made. An entry is the gap
 -- to the one before it, shifted by a bit that says whether a cost other than 1
--- follows. The gap of the first one is void.
+-- follows. The gap of the first one is void. What is owed beyond the entries is
+-- in `debt`: as soon as one of them leaves, it becomes an entry of that moment.
 if families % 16 >= 8 then
   log = family()
   log.read_order = read_common
 
   function log.read(charge, from)
     from = read_common(charge, from)
-    charge.most, charge.least, charge.dearest, from = unpack('<ddd', argument, from)
+    charge.most, charge.least, charge.dearest, charge.is_alone, from = unpack('<dddB', argument, from)
     return from
-  end
-
-  function log.open(raw)
-    local newest, from = unpack('<I7', raw, 2)
-    local span, used
-    span, from = read_varint(raw, from)
-    used, from = read_varint(raw, from)
-    return { body = raw, head = from, oldest = newest - span, newest = newest, used = used, version = 0 }
-  end
-
-  function log.blank()
-    return { body = '', head = 1, oldest = 0, newest = 0, used = 0, version = 0 }
   end
 
   local function read_entry(body, from)
@@ -945,6 +1094,70 @@ if families % 16 >= 8 then
     return varint(gap * 2 + 1) .. varint(cost)
   end
 
+  -- A log that owes has the debt as the gap of its first entry, which is void to everybody else. That it
+  -- has, a group too many in `used` says, which is 0 and changes nothing for programs that know no debt.
+  function log.open(raw)
+    local newest, from = unpack('<I7', raw, 2)
+    local span, used, head
+    span, from = read_varint(raw, from)
+    used, head = read_varint(raw, from)
+    local debt = head - from > 1 and byte(raw, head - 1) == 0 and read_entry(raw, head) or 0
+    return { body = raw, head = head, oldest = newest - span, newest = newest, used = used, debt = debt, version = 0 }
+  end
+
+  function log.blank()
+    return { body = '', head = 1, oldest = 0, newest = 0, used = 0, debt = 0, version = 0 }
+  end
+
+  -- What time has paid of what `charge` holds, whose entries are in `body`.
+  local function repay(charge, body)
+    local times, costs, first, last = {}, {}, 1, 0
+    local head, time, counted = charge.head, charge.oldest, 0
+    local limit, length, used = charge.limit, charge.window, charge.used
+    local debt = math.min(charge.debt, charge.max_debt)
+    while counted < used do
+      local gap, cost
+      gap, cost, head = read_entry(body, head)
+      time = last > 0 and time + gap or time
+      last, counted = last + 1, counted + cost
+      times[last], costs[last] = time, cost
+    end
+    local function pay(at)
+      local paid = math.min(debt, limit - used)
+      if paid > 0 then
+        if first <= last and at < times[last] then
+          at = times[last]
+        end
+        last = last + 1
+        times[last], costs[last] = at, paid
+        used, debt = used + paid, debt - paid
+      end
+    end
+    while used > 0 and times[first] + length <= now do
+      -- Where a full log has left and as much is owed, the same entries come again a window later.
+      if used == limit and debt >= used and now > times[last] then
+        local turns = math.min(floor((now - times[last]) / length), floor(debt / used))
+        debt = debt - turns * used
+        for place = first, last do
+          times[place] = times[place] + turns * length
+        end
+      end
+      local left_at = times[first] + length
+      if left_at <= now then
+        used = used - costs[first]
+        first = first + 1
+        pay(left_at)
+      end
+    end
+    pay(now)
+    local packed = {}
+    for place = first, last do
+      packed[#packed + 1] = entry(place > first and times[place] - times[place - 1] or 0, costs[place])
+    end
+    charge.body, charge.head, charge.used, charge.debt = concat(packed), 1, used, debt
+    charge.oldest, charge.newest = used > 0 and times[first] or 0, used > 0 and times[last] or 0
+  end
+
   -- The log without what has left the charge's window, following a clock that
   -- went back. It is noted in the charge, and holds until the log changes.
   local function tidy(key, charge)
@@ -956,6 +1169,7 @@ if families % 16 >= 8 then
       key.tail = nil
     end
     local head, oldest, newest, used = key.head, key.oldest, key.newest, key.used
+    charge.body, charge.debt = key.body, key.debt
     if used > 0 then
       if newest > now then
         local back = newest - now
@@ -963,6 +1177,11 @@ if families % 16 >= 8 then
           back = oldest
         end
         oldest, newest = oldest - back, newest - back
+      end
+      if key.debt > 0 then
+        charge.head, charge.oldest, charge.newest, charge.used = head, oldest, newest, used
+        charge.version = key.version
+        return repay(charge, key.body)
       end
       local left = now - charge.window
       if newest <= left then
@@ -983,13 +1202,16 @@ if families % 16 >= 8 then
 
   local function install(key, charge)
     tidy(key, charge)
-    if key.oldest ~= charge.oldest or key.newest ~= charge.newest or key.used ~= charge.used then
+    if
+      key.oldest ~= charge.oldest or key.newest ~= charge.newest or key.used ~= charge.used or key.debt ~= charge.debt
+    then
       key.head, key.oldest, key.newest, key.used = charge.head, charge.oldest, charge.newest, charge.used
+      key.body, key.debt = charge.body, charge.debt
       key.version = key.version + 1
       key.is_changed = true
       charge.version = key.version
     end
-    key.window = charge.window
+    key.window, key.limit = charge.window, charge.limit
   end
 
   local function push(key, time, cost)
@@ -1015,13 +1237,13 @@ if families % 16 >= 8 then
     local key = log.blank()
     push(key, now, math.min(used, charge.limit))
     key.body, key.tail = concat(key.tail), nil
-    key.window, key.is_changed = charge.window, nil
+    key.window, key.limit, key.is_changed = charge.window, charge.limit, nil
     return key
   end
 
   function log.fits(key, charge)
     tidy(key, charge)
-    return charge.used + charge.cost <= charge.limit
+    return charge.used + charge.debt + charge.cost <= charge.limit
   end
 
   function log.put(key, charge)
@@ -1032,30 +1254,76 @@ if families % 16 >= 8 then
     charge.head, charge.oldest, charge.newest, charge.used = key.head, key.oldest, key.newest, key.used
   end
 
+  -- When the last of it has left: what is owed leaves a window later for each limit of it.
+  local function last_leaves(key)
+    local till = key.newest + key.window
+    return key.debt > 0 and till + math.ceil(key.debt / key.limit) * key.window or till
+  end
+
   -- A log does not say which window it was written under, but the key's time to live does: under another one it
   -- must live for another time, though nothing in it changes. (Without the right to ask, it is written each time.)
   function log.refuse(key, charge)
     install(key, charge)
     if key.used > 0 and not key.is_changed then
       local left = redis.pcall('PTTL', KEYS[key.number])
-      local needed = floor((key.newest + charge.window - now + 999) / 1000) + grace
+      local needed = floor((last_leaves(key) - now + 999) / 1000) + grace
       key.is_changed = type(left) ~= 'number' or left < needed - 1 or left > needed + 1
     end
   end
 
   function log.note(key, charge)
     tidy(key, charge)
-    charge.seen = { key.body, charge.head, charge.oldest, charge.newest, charge.used }
+    charge.seen = { charge.body, charge.head, charge.oldest, charge.newest, charge.used, charge.debt }
+  end
+
+  -- Of a log that owes, when that is free which the answers to a charge depend on: one more, its own
+  -- cost, and everything. Each is the end of an entry that stands for all before it.
+  local function show_owing(charge, out, n)
+    local body, head, time, used, debt =
+      charge.seen[1], charge.seen[2], charge.seen[3], charge.seen[5], charge.seen[6]
+    local wanted = {}
+    local function want(missing)
+      if missing > used then
+        missing = missing - math.ceil((missing - used) / charge.limit) * charge.limit
+      end
+      wanted[#wanted + 1] = missing
+    end
+    want(used - charge.limit + debt + 1)
+    if charge.cost >= 1 and charge.cost <= charge.limit then
+      want(used - charge.limit + debt + charge.cost)
+    end
+    want(used + debt)
+    table.sort(wanted)
+    local counted, shown, count = 0, 0, 0
+    local is_first = true
+    for place = 1, #wanted do
+      while counted < wanted[place] do
+        local gap, cost
+        gap, cost, head = read_entry(body, head)
+        time = is_first and time or time + gap
+        is_first = false
+        counted = counted + cost
+      end
+      if wanted[place] > shown then
+        out[n + 2], out[n + 3] = time, wanted[place] - shown
+        n, count, shown = n + 2, count + 1, wanted[place]
+      end
+    end
+    return n + 1, count
   end
 
   -- As many entries from the front as the answers can depend on.
   function log.show(charge, out, n, is_deep)
     local body, head, time, newest, used = charge.seen[1], charge.seen[2], charge.seen[3], charge.seen[4], charge.seen[5]
     local wanted = (used > charge.most and used or charge.most) - charge.least + (is_deep and charge.dearest or 1)
-    local counted = n + 3
-    out[n + 1], out[n + 2], out[counted] = used, newest, 0
+    local debt, counted = charge.seen[6], n + 4
+    out[n + 1], out[n + 2], out[n + 3], out[counted] = used, newest, debt, 0
+    if debt > 0 and charge.is_alone == 1 then
+      n, out[counted] = show_owing(charge, out, n + 3)
+      return n
+    end
     n = counted
-    if wanted > used then
+    if wanted > used or debt > 0 then
       wanted = used
     end
     local gap, cost
@@ -1080,11 +1348,25 @@ if families % 16 >= 8 then
     if key.tail then
       entries = entries .. concat(key.tail)
     end
-    local newest = key.newest
-    return '\5' .. pack('<I7', newest) .. varint(newest - key.oldest) .. varint(key.used) .. entries, newest + key.window
+    local newest, used, till = key.newest, varint(key.used), last_leaves(key)
+    if key.debt > 0 then
+      local _, cost, rest = read_entry(entries, 1)
+      entries = entry(key.debt, cost) .. sub(entries, rest)
+      used = sub(used, 1, -2) .. char(byte(used, -1) + 128, 0)
+    end
+    return '\5' .. pack('<I7', newest) .. varint(newest - key.oldest) .. used .. entries, till
   end
 
   if has_orders then
+    -- Makes an entry of what is owed, as far as there is room.
+    local function pay(key, order)
+      local paid = math.min(key.debt, order.limit - key.used)
+      if paid > 0 then
+        key.debt = key.debt - paid
+        push(key, now, paid)
+      end
+    end
+
     function log.force(key, order)
       install(key, order)
       local fits = math.max(math.min(order.cost, order.limit - key.used), 0)
@@ -1093,7 +1375,19 @@ if families % 16 >= 8 then
       end
       return fits
     end
-    log.force_as_writer = log.force
+
+    -- What does not fit is owed.
+    function log.force_as_writer(key, order)
+      install(key, order)
+      local fits = math.max(math.min(order.cost, order.limit + order.max_debt - key.used - key.debt), 0)
+      if fits > 0 then
+        key.debt = key.debt + fits
+        key.version = key.version + 1
+        key.is_changed = true
+        pay(key, order)
+      end
+      return fits
+    end
 
     local function take_off(key, order, mark)
       install(key, order)
@@ -1130,6 +1424,8 @@ if families % 16 >= 8 then
         end
         key.version = key.version + 1
         key.is_changed = true
+        -- What is given back is room, which belongs first to what is owed.
+        pay(key, order)
       end
     end
 
@@ -1143,7 +1439,14 @@ if families % 16 >= 8 then
     -- The newest first: the oldest entries that hold what is left are kept.
     function log.credit(key, order)
       install(key, order)
-      local left = math.max(key.used - order.cost, 0)
+      -- The newest is what is owed.
+      local forgiven = math.min(key.debt, order.cost)
+      if forgiven > 0 then
+        key.debt = key.debt - forgiven
+        key.version = key.version + 1
+        key.is_changed = true
+      end
+      local left = math.max(key.used - (order.cost - forgiven), 0)
       if left == key.used then
         return
       end
@@ -1349,7 +1652,7 @@ end
 local FAMILIES = { [BUCKET] = bucket, [WINDOW] = window, [COUNTER] = counter, [LOG] = log, [LEASES] = leases }
 
 -- What a value of any family says is used by now, rounded up, by the quota that it
--- was counted under. (A log does not know its window: all its entries count.
+-- was counted under. What is owed is not carried over. (A log does not know its window: all its entries count.
 -- Permits have holders, and are counted apart.)
 local function used_of(raw, family)
   if family == BUCKET then
@@ -1372,21 +1675,29 @@ local function used_of(raw, family)
     number, from = read_varint(raw, from)
   end
   if family == WINDOW then
-    local used = is_digits and tonumber(sub(raw, 4 + width)) or read_varint(raw, from)
-    return now < (number + 1) * length and used or 0
+    local used, debt = nil, 0
+    if is_digits then
+      used = tonumber(sub(raw, 4 + width))
+    else
+      used, from = read_varint(raw, from)
+      debt = debt_at(raw, from)
+    end
+    local start = number * length
+    return (later(used, debt, now > start and floor((now - start) / length) or 0))
   end
-  local previous, current
+  local previous, current, debt = nil, nil, 0
   if is_digits then
     from = 4 + width + floor((17 - width) / 2)
     previous, current = tonumber(sub(raw, 4 + width, from - 1)), tonumber(sub(raw, from))
   else
     previous, from = read_varint(raw, from)
-    current = read_varint(raw, from)
+    current, from = read_varint(raw, from)
+    debt = debt_at(raw, from)
   end
   local start, begun = number * length, now - now % length
   if start < begun then
-    previous = begun - start == length and current or 0
-    start, current = begun, 0
+    current, debt, previous = later(current, debt, (begun - start) / length)
+    start = begun
   end
   return current + (previous > 0 and share(previous, now > start and length - (now - start) or length, length) or 0)
 end

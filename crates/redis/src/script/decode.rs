@@ -73,20 +73,25 @@ fn view(target: &Target, numbers: &mut Numbers) -> Result<View, ProtocolError> {
             tat: numbers.next()?,
             part: u32::try_from(numbers.next()?).map_err(|_| ProtocolError("a part is too large"))?,
         }),
-        Compiled::FixedWindow(_) => View::Window(WindowState { start: numbers.next()?, window, used: numbers.next()? }),
+        Compiled::FixedWindow(_) => {
+            let (start, used, debt) = (numbers.next()?, numbers.next()?, numbers.next()?);
+            View::Window(WindowState { start, window, used, debt })
+        }
         Compiled::SlidingCounter(_) => View::Counter(CounterState {
             start: numbers.next()?,
             window,
             previous: numbers.next()?,
             current: numbers.next()?,
+            debt: numbers.next()?,
         }),
         Compiled::SlidingLog(_) => {
-            let (used, newest, count) = (numbers.next()?, numbers.next()?, numbers.next()?);
+            let (used, newest, debt) = (numbers.next()?, numbers.next()?, numbers.next()?);
+            let count = numbers.next()?;
             let mut front = SmallVec::new();
             for _ in 0..count {
                 front.push((numbers.next()?, numbers.next()?));
             }
-            View::Log { used, newest, front }
+            View::Log { used, newest, debt, front }
         }
         Compiled::Concurrency(_) => {
             View::Leases { used: numbers.next()?, until: numbers.next()?, last_id: numbers.next()? }

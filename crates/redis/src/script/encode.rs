@@ -144,6 +144,7 @@ impl Writer {
             self.prefix(terms);
             self.number(price.ticks);
             self.number(bound.ticks);
+            self.number(shape.max_debt);
             self.bytes.push(u8::from(shape.denominator > 1));
             if shape.denominator > 1 {
                 for part in [price.part, bound.part, shape.denominator] {
@@ -159,7 +160,7 @@ impl Writer {
     }
 
     /// How far into a log the answers to a line may look: the largest and the
-    /// smallest limit, and the dearest possible charge, of all those on the key.
+    /// smallest limit, and the dearest possible charge, of all those on the key; and whether this is the only one.
     fn reach(&mut self, charge: &SlotCharge, all: &[SlotCharge]) {
         let same = || all.iter().filter(|other| other.target.key == charge.target.key);
         let limits = || same().map(|other| other.target.terms.quota.amount());
@@ -167,6 +168,7 @@ impl Writer {
         self.number(limits().max().unwrap_or(0));
         self.number(limits().min().unwrap_or(0));
         self.number(possible.map(|other| other.cost).max().unwrap_or(0).max(1));
+        self.bytes.push(u8::from(same().count() == 1));
     }
 
     fn order(&mut self, kind: u8, target: &Target, cost: u64) {
@@ -177,6 +179,7 @@ impl Writer {
         if Family::of(&target.terms) == Family::Bucket {
             self.prefix(&target.terms);
             self.number(cost);
+            self.number(target.terms.quota.max_debt());
         } else {
             self.common(&target.terms, cost);
         }
@@ -200,6 +203,7 @@ impl Writer {
         // A window is whole in microseconds; a lease may not be, and is rounded up.
         self.number(period_ns.div_ceil(1_000));
         self.number(terms.quota.amount());
+        self.number(terms.quota.max_debt());
         self.number(cost);
         let digits = digits(terms);
         self.bytes.extend_from_slice(&digits.code.to_le_bytes());

@@ -30,15 +30,18 @@
 //! | family | after the prefix |
 //! | --- | --- |
 //! | bucket, queue | when it is full again: 7 bytes, and 3 for its part of a microsecond if the denominator is not 1 |
-//! | fixed window | number of the window, used: varints |
-//! | sliding counter | number of the window, previous, current: varints |
-//! | log | newest (7 bytes), newest - oldest, used (varints), entries |
+//! | fixed window | number of the window, used, and if anything is owed, that: varints |
+//! | sliding counter | number of the window, previous, current, and if anything is owed, that: varints |
+//! | log | newest (7 bytes), newest - oldest, used (varints), entries; if anything is owed, `used` ends with a group of 0, and the gap of the first entry is what is owed |
 //! | leases | last id (7 bytes), earliest end (7 bytes), for each holder last id - id, end - earliest end, permits (varints) |
 //!
 //! The server keeps a number of up to 19 digits without a string, in 16 bytes
 //! less. So windows and counters of usual lengths with counts that are not too
 //! large are written as 19 decimal digits instead: a code for the length, the
-//! number of the window, and the counts.
+//! number of the window, and the counts. Those that owe are not.
+//!
+//! A program that knows no debt reads any of these as a key that is fully used,
+//! and writes it without the debt.
 //!
 //! A key lives until it is as if untouched, rounded up to a millisecond.
 //!

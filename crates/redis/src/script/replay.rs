@@ -146,11 +146,11 @@ impl State {
             View::Bucket(state) => State::Bucket(*state),
             View::Window(state) => State::Window(*state),
             View::Counter(state) => State::Counter(*state),
-            View::Log { used, newest, front } => {
+            View::Log { used, newest, debt, front } => {
                 // What lies behind the front matters only by its sum and its end.
                 let in_front: u64 = front.iter().map(|(_, cost)| cost).sum();
                 let behind = (*newest, used.saturating_sub(in_front));
-                State::Log(Log::of(front.iter().copied().chain([behind])))
+                State::Log(Log::of(front.iter().copied().chain([behind])).owing(*debt))
             }
             View::Leases { used, until, last_id } => State::Leases(Leases::summed(*used, *until, *last_id)),
         }

@@ -37,7 +37,11 @@ pub(crate) fn standings(
 }
 
 fn known_up_to(terms: &Terms, view: &View, state: &State) -> u64 {
-    let (View::Log { used, front, .. }, State::Log(log)) = (view, state) else { return u64::MAX };
+    let (View::Log { used, front, debt, .. }, State::Log(log)) = (view, state) else { return u64::MAX };
+    // Of a log that owes, the front stands for sums that answer this charge at this moment, and nothing later.
+    if *debt > 0 {
+        return 0;
+    }
     let in_front: u64 = front.iter().map(|(_, cost)| cost).sum();
     if in_front >= *used {
         return u64::MAX;
@@ -114,7 +118,7 @@ mod tests {
     fn log_of_which_only_the_front_is_known_does_not_tell_of_larger_costs() {
         let charge = charge(Quota::sliding_window_log("5/s".parse().unwrap()).unwrap());
         let terms = Arc::clone(&charge.target.terms);
-        let view = |front| View::Log { used: 5, newest: 4_900_000, front };
+        let view = |front| View::Log { used: 5, newest: 4_900_000, debt: 0, front };
         let known = |front| standings(std::slice::from_ref(&charge), 5_000_000, 0, &[view(front)]).unwrap().remove(0);
         let short = known(smallvec![(4_100_000, 1), (4_200_000, 1)]);
         assert_eq!(short.look(&terms, 5_000_000, 2).unwrap().retry_after(), Some(200_000_000));
@@ -122,6 +126,14 @@ mod tests {
         assert_eq!(short.look(&terms, 5_000_000, 6).unwrap().verdict, Verdict::Impossible);
         let whole = known(smallvec![(4_100_000, 1), (4_200_000, 3), (4_900_000, 1)]);
         assert_eq!(whole.look(&terms, 5_000_000, 5).unwrap().retry_after(), Some(900_000_000));
+    }
+
+    #[test]
+    fn log_that_owes_is_not_kept() {
+        let charge = charge(Quota::sliding_window_log("5/s".parse().unwrap()).unwrap());
+        let views = [View::Log { used: 5, newest: 4_900_000, debt: 2, front: smallvec![(4_900_000, 5)] }];
+        let standing = standings(std::slice::from_ref(&charge), 5_000_000, 0, &views).unwrap().remove(0);
+        assert_eq!(standing.is_full_for(&charge.target.terms, 5_000_000), None);
     }
 
     #[test]

@@ -29,6 +29,11 @@ impl Caller {
                         continue;
                     }
                     self.take_off(plan, &receipt, receipt.cost().saturating_sub(true_cost));
+                    let more = true_cost.saturating_sub(receipt.cost());
+                    if more > 0 && !matches!(receipt.seen(), SeenReceipt::Server(_)) {
+                        let key = receipt.target().key.clone();
+                        locked(&self.world).books.passed_uncounted(plan.instance, &key, more);
+                    }
                     let began = Instant::now();
                     store.settle(receipt, true_cost).await;
                     if began.elapsed() > self.deadline + Duration::from_millis(2) {

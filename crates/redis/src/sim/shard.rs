@@ -157,11 +157,15 @@ impl Shard {
             (_, KeyState::Bucket(state)) => View::Bucket(*state),
             (_, KeyState::Window(state)) => View::Window(*state),
             (_, KeyState::Counter(state)) => View::Counter(*state),
-            (_, KeyState::Log(log)) => {
-                let in_force: Vec<_> = log.entries().filter(|(at, _)| at + ticks(&terms) > now).collect();
+            (Compiled::SlidingLog(rule), KeyState::Log(log)) => {
+                // Giving nothing back forgets what has left, and pays what is owed.
+                let mut log = log.clone();
+                rule.give_back(&mut log, now, &Charged::default(), 0);
+                let in_force: Vec<_> = log.entries().collect();
                 View::Log {
                     used: in_force.iter().map(|(_, cost)| cost).sum(),
                     newest: in_force.last().map_or(0, |(at, _)| *at),
+                    debt: log.debt(),
                     front: in_force.into_iter().collect(),
                 }
             }
@@ -173,7 +177,7 @@ impl Shard {
                     last_id: permits.charged(leases, now, 0).mark,
                 }
             }
-            (_, KeyState::Leases(_)) => panic!("only permits have leases"),
+            _ => panic!("a key is used under one algorithm only"),
         }
     }
 

@@ -112,7 +112,20 @@ impl<T: Transport> Inner<T> {
         if !is_counted(asked) || asked.limit.is_concurrency() {
             return;
         }
-        if !self.debts.add(&target.key, asked.cost, asked.limit.remembers_for(), Instant::now()) {
+        self.note_debt(asked.limit, target, asked.cost);
+    }
+
+    /// What a charge that no server counted truly cost: the counters will hear of more, or of less.
+    pub(super) fn settle_debt(&self, limit: &RedisLimit, target: &Target, cost: u64, true_cost: u64) {
+        if true_cost <= cost {
+            let _ = self.debts.reduce(&target.key, cost - true_cost);
+        } else if !limit.is_concurrency() {
+            self.note_debt(limit, target, true_cost - cost);
+        }
+    }
+
+    fn note_debt(&self, limit: &RedisLimit, target: &Target, cost: u64) {
+        if !self.debts.add(&target.key, cost, limit.remembers_for(), Instant::now()) {
             self.counters.dropped_debts.add(1);
         }
     }

@@ -247,18 +247,18 @@ impl<T: Transport> Store for SharedStore<T> {
     }
 
     async fn settle(&self, receipt: RedisReceipt, true_cost: u64) -> Settled {
-        let RedisReceipt { key, target, made, .. } = receipt;
+        let RedisReceipt { key, target, made, limit } = receipt;
         match made {
             MadeWhere::Server { slot, charged, .. } => {
                 let line = Line::Settle { target, charged, true_cost };
                 self.inner.settle_there(slot, line, key).await
             }
             MadeWhere::Here { receipt } => {
-                let _ = self.inner.debts.reduce(&target.key, receipt.cost().saturating_sub(true_cost));
+                self.inner.settle_debt(&limit, &target, receipt.cost(), true_cost);
                 self.inner.fallback.settle(receipt, true_cost)
             }
             MadeWhere::Nowhere { cost } => {
-                let _ = self.inner.debts.reduce(&target.key, cost.saturating_sub(true_cost));
+                self.inner.settle_debt(&limit, &target, cost, true_cost);
                 Settled { overrun: 0 }
             }
         }

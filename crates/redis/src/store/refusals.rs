@@ -198,7 +198,7 @@ mod tests {
     fn full(limit: &RedisLimit, sent_at: Instant, heard_at: Instant) -> Option<Full> {
         let target = Target { key: b"alice".as_slice().into(), terms: Arc::clone(&limit.0.terms) };
         let charge = SlotCharge { target, cost: 1, mode: Mode::Enforce };
-        let view = View::Log { used: 5, newest: AT_US, front: smallvec![(AT_US, 5)] };
+        let view = View::Log { used: 5, newest: AT_US, debt: 0, front: smallvec![(AT_US, 5)] };
         let standing = standings(&[charge], AT_US, 0, &[view]).unwrap().remove(0);
         let lasts = Duration::from_micros(standing.is_full_for(&limit.0.terms, AT_US).unwrap());
         Some(Full { standing, at_us: AT_US, sent_at, heard_at, lasts })

@@ -308,6 +308,22 @@ async fn what_passed_uncounted_is_charged_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_passed_uncounted_is_charged_at_its_true_cost() {
+    for on_failure in [OnFailure::Open, OnFailure::Local { share: (1, 2) }] {
+        let fixture = fixture();
+        let limit = fixture.limit("a", "20/min", on_failure);
+        let asking = fixture.ask(&[(&limit, "bob", 3)]).await;
+        fixture.desk.fail(Executed::No).await;
+        let receipt = asking.await.unwrap().receipts.remove(0).1;
+        fixture.store.settle(receipt, 7).await;
+        let asking = fixture.ask(&[(&limit, "bob", 1)]).await;
+        let call = fixture.desk.answer().await;
+        assert!(matches!(&call.lines[..], [Line::Force { cost: 7, .. }, Line::Decide { .. }]), "{call:?}");
+        assert_eq!(remaining(&asking.await.unwrap()), [12]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_debt_in_doubt_is_not_paid_again() {
     let fixture = fixture();
     let limit = fixture.limit("a", "9/min", OnFailure::Open);
@@ -449,10 +465,11 @@ async fn settling_says_what_did_not_fit_or_nothing_in_doubt() {
         receipts.push(asking.await.unwrap().receipts.remove(0).1);
     }
     let (store, receipt) = (Arc::clone(&fixture.store), receipts.remove(0));
-    let settling = tokio::spawn(async move { store.settle(receipt, 5).await });
+    // Of the 8 more, 1 fits and 3 may be owed.
+    let settling = tokio::spawn(async move { store.settle(receipt, 9).await });
     yield_now().await;
     fixture.desk.answer().await;
-    assert_eq!(settling.await.unwrap().overrun, 3);
+    assert_eq!(settling.await.unwrap().overrun, 4);
     let began = Instant::now();
     assert_eq!(fixture.store.settle(receipts.remove(0), 5).await.overrun, 0);
     assert_eq!(began.elapsed(), Duration::from_millis(20));

@@ -40,5 +40,6 @@ fn prepare(engine: &Engine, asked: RateLimitOverride) -> Option<ServiceLimit> {
     let rate = Rate::new(count, Duration::from_secs(unit_s)).ok()?;
     // No rule's name has a colon. Limits of one unit share their counters, so that a change of the limit is no refill.
     let scope = format!(":override/{unit_s}s");
-    engine.limit(&scope, Quota::fixed_window(rate).ok()?)
+    // Nothing of it is ever settled.
+    engine.limit(&scope, Quota::fixed_window(rate).ok()?.with_max_debt(0).ok()?)
 }

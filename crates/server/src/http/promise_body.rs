@@ -40,6 +40,8 @@ struct Limit {
     #[serde(flatten)]
     figures: Figures,
     longest_refusal_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    debt: Option<DebtBody>,
     refusal_cost: u64,
     never_above: Option<u64>,
     while_store_fails: Option<ShareBody>,
@@ -51,6 +53,13 @@ struct ShareBody {
     figures: Figures,
     longest_refusal_ms: Option<u64>,
     refusal_cost: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct DebtBody {
+    most: u64,
+    charged_in_period: u64,
+    longest_refusal_ms: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -145,6 +154,11 @@ impl From<&LimitPromise> for Limit {
         Limit {
             figures: Figures::new(&promise.quota, &promise.bound),
             longest_refusal_ms: promise.longest_refusal_ns.map(ms),
+            debt: promise.debt.map(|debt| DebtBody {
+                most: debt.most,
+                charged_in_period: debt.charged_in_period,
+                longest_refusal_ms: debt.longest_refusal_ns.map(ms),
+            }),
             refusal_cost: promise.refusal_cost,
             never_above: promise.never_above,
             while_store_fails: promise.share.as_ref().map(|share| ShareBody {

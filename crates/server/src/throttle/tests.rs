@@ -15,7 +15,7 @@ const S_NS: u64 = 1_000_000_000;
 
 fn quota(count: u64, period_s: u64, burst: u64) -> Quota {
     let rate = Rate::new(count, Duration::from_secs(period_s)).unwrap();
-    Quota::token_bucket(rate.with_burst(burst).unwrap()).unwrap()
+    Quota::token_bucket(rate.with_burst(burst).unwrap()).unwrap().with_max_debt(0).unwrap()
 }
 
 struct Tried {

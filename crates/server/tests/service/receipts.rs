@@ -99,18 +99,18 @@ fn a_receipt_of_permits_ends_with_their_lease() {
     }
 }
 
-/// Settling empties a limit and no more: what went beyond is told and counted, and nobody's debt.
+/// What goes beyond the limit is owed, as much as the limit holds; what goes beyond that is told and counted.
 #[test]
-fn what_went_beyond_the_limit_is_told_and_charged_to_nobody() {
+fn what_went_beyond_the_limit_is_waited_for_and_the_rest_is_told() {
     let service = Running::under(POLICY);
     let answer = service.check(r#"{"ip":"203.0.113.9","cost":4,"receipt":true}"#);
     let settlement = json!({ "receipt": receipt(&answer), "cost": 1_000 });
-    assert_eq!(post(&service, "/v1/settle", &settlement), (200, json!({ "settled": true, "overrun": 990 })));
+    assert_eq!(post(&service, "/v1/settle", &settlement), (200, json!({ "settled": true, "overrun": 980 })));
     let refused = service.check(r#"{"ip":"203.0.113.9"}"#);
-    // Ten an hour: one in six minutes, and all of them within the hour.
-    assert_eq!((&refused["retry_after_ms"], &refused["reset_after_ms"]), (&json!(360_000), &json!(3_600_000)));
+    // Ten an hour: ten that are owed and one more, and all of them within two hours.
+    assert_eq!((&refused["retry_after_ms"], &refused["reset_after_ms"]), (&json!(3_960_000), &json!(7_200_000)));
     let metrics = request(service.http, "GET", "/metrics", "").body;
-    assert!(metrics.lines().any(|line| line == "tollgate_settle_overrun_total 990"), "{metrics}");
+    assert!(metrics.lines().any(|line| line == "tollgate_settle_overrun_total 980"), "{metrics}");
 }
 
 #[test]

@@ -218,7 +218,7 @@ impl<C: Clock> MemoryStore<C> {
         self.give_back(&receipt.limit, receipt.hash, &receipt.charged);
     }
 
-    /// Replaces an estimated cost by the true one. What cannot be charged any more is returned as overrun.
+    /// Replaces an estimated cost by the true one. What does not fit is owed; what cannot be owed is returned as overrun.
     #[allow(clippy::needless_pass_by_value, reason = "what takes the receipt can be done once")]
     pub fn settle(&self, receipt: Receipt, true_cost: u64) -> Settled {
         let operation = Settle { charged: &receipt.charged, true_cost };

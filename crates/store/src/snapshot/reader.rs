@@ -70,9 +70,9 @@ impl Filling<'_, '_> {
         match kind {
             records::QUOTA => self.quota(),
             records::BUCKET => self.bucket(),
-            records::WINDOW => self.window(),
-            records::COUNTER => self.counter(),
-            records::LOG => self.log(),
+            records::WINDOW | records::WINDOW_OWING => self.window(kind == records::WINDOW_OWING),
+            records::COUNTER | records::COUNTER_OWING => self.counter(kind == records::COUNTER_OWING),
+            records::LOG | records::LOG_OWING => self.log(kind == records::LOG_OWING),
             records::LEASES => self.leases(),
             _ => Err(RestoreError::Damaged("a record in it is none")),
         }
@@ -117,23 +117,26 @@ impl Filling<'_, '_> {
     }
 
     /// Windows follow the calendar: theirs are the times of day that they were, whatever clock told them.
-    fn window(&mut self) -> Result<(), RestoreError> {
+    fn window(&mut self, is_owing: bool) -> Result<(), RestoreError> {
         let (hash, free_at, start) = (self.decoder.word()?, self.decoder.word()?, self.decoder.word()?);
-        let state = WindowState { start, window: self.window_length()?, used: self.count()? };
+        let (window, used, debt) = (self.window_length()?, self.count()?, self.debt(is_owing)?);
+        let state = WindowState { start, window, used, debt };
         self.put(self.tables.windows(), hash, free_at, state);
         Ok(())
     }
 
-    fn counter(&mut self) -> Result<(), RestoreError> {
+    fn counter(&mut self, is_owing: bool) -> Result<(), RestoreError> {
         let (hash, free_at, start) = (self.decoder.word()?, self.decoder.word()?, self.decoder.word()?);
         let window = self.window_length()?;
-        let state = CounterState { start, window, previous: self.count()?, current: self.count()? };
+        let (previous, current, debt) = (self.count()?, self.count()?, self.debt(is_owing)?);
+        let state = CounterState { start, window, previous, current, debt };
         self.put(self.tables.counters(), hash, free_at, state);
         Ok(())
     }
 
-    fn log(&mut self) -> Result<(), RestoreError> {
+    fn log(&mut self, is_owing: bool) -> Result<(), RestoreError> {
         let (hash, free_at) = (self.decoder.word()?, self.decoder.word()?);
+        let debt = self.debt(is_owing)?;
         let free_at = self.shift.apply(free_at);
         let (mut charges, mut at, mut used) = (Vec::new(), 0_u64, 0);
         loop {
@@ -145,7 +148,7 @@ impl Filling<'_, '_> {
             at = at.checked_add(self.decoder.number()?).ok_or(RestoreError::Damaged("a time in it is none"))?;
             charges.push((self.shift.apply(at), cost));
         }
-        self.put(self.tables.logs(), hash, free_at, Log::of(charges));
+        self.put(self.tables.logs(), hash, free_at, Log::of(charges).owing(debt));
         Ok(())
     }
 
@@ -177,6 +180,10 @@ impl Filling<'_, '_> {
 
     fn count(&mut self) -> Result<u64, RestoreError> {
         self.decoder.number_to(MAX_AMOUNT, ODD_COUNT)
+    }
+
+    fn debt(&mut self, is_owing: bool) -> Result<u64, RestoreError> {
+        if is_owing { self.count() } else { Ok(0) }
     }
 
     /// Puts what is still in force.

@@ -7,3 +7,8 @@ pub(super) const WINDOW: u8 = 3;
 pub(super) const COUNTER: u8 = 4;
 pub(super) const LOG: u8 = 5;
 pub(super) const LEASES: u8 = 6;
+// The same with what is owed, which most states do not: so a file without any is read by programs
+// that know no debt.
+pub(super) const WINDOW_OWING: u8 = 7;
+pub(super) const COUNTER_OWING: u8 = 8;
+pub(super) const LOG_OWING: u8 = 9;

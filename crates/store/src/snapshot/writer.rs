@@ -52,6 +52,13 @@ impl Writer<'_> {
         self.begin(kind, hash);
         self.encoder.word(free_at);
     }
+
+    /// What is owed, in the records that have any.
+    fn debt(&mut self, debt: u64) {
+        if debt > 0 {
+            self.encoder.number(debt);
+        }
+    }
 }
 
 impl Scribe for Writer<'_> {
@@ -72,22 +79,25 @@ impl Scribe for Writer<'_> {
     }
 
     fn window(&mut self, hash: u64, free_at: u64, state: &WindowState) {
-        self.begin_until(records::WINDOW, hash, free_at);
+        self.begin_until(if state.debt > 0 { records::WINDOW_OWING } else { records::WINDOW }, hash, free_at);
         self.encoder.word(state.start);
         self.encoder.number(state.window);
         self.encoder.number(state.used);
+        self.debt(state.debt);
     }
 
     fn counter(&mut self, hash: u64, free_at: u64, state: &CounterState) {
-        self.begin_until(records::COUNTER, hash, free_at);
+        self.begin_until(if state.debt > 0 { records::COUNTER_OWING } else { records::COUNTER }, hash, free_at);
         self.encoder.word(state.start);
         self.encoder.number(state.window);
         self.encoder.number(state.previous);
         self.encoder.number(state.current);
+        self.debt(state.debt);
     }
 
     fn log(&mut self, hash: u64, free_at: u64, log: &Log) {
-        self.begin_until(records::LOG, hash, free_at);
+        self.begin_until(if log.debt() > 0 { records::LOG_OWING } else { records::LOG }, hash, free_at);
+        self.debt(log.debt());
         let mut before = 0;
         for (at, cost) in log.entries() {
             // A cost is never 0, which ends the list.

@@ -236,7 +236,7 @@ fn run_as_writer(
         _ => return None,
     };
     if true_cost > charged.cost {
-        let unpaid = writer.force(state, now, true_cost - charged.cost);
+        let unpaid = writer.owe_for(own, state, now, true_cost - charged.cost);
         return Some(Answer { unpaid, ..Answer::default() });
     }
     let never_the_last = Charged { mark: u64::MAX, ..charged };

@@ -62,13 +62,15 @@ pub(crate) fn any_tight_concurrency() -> impl Strategy<Value = Quota> + Clone {
 }
 
 pub(crate) fn any_tight_quota() -> impl Strategy<Value = Quota> + Clone {
-    prop_oneof![
+    let rate = prop_oneof![
         3 => any_tight_bucket(),
         1 => any_tight_reserving_bucket(),
         1 => any_tight_queue(),
         4 => any_tight_window(),
-        1 => any_tight_concurrency(),
-    ]
+    ];
+    let debt = prop_oneof![2 => Just(None), 1 => Just(Some(0)), 2 => (1_u64..=30).prop_map(Some)];
+    let owing = (rate, debt).prop_map(|(quota, debt)| debt.map_or(quota, |debt| quota.with_max_debt(debt).unwrap()));
+    prop_oneof![9 => owing, 1 => any_tight_concurrency()]
 }
 
 /// Mostly small, sometimes more than any limit here.

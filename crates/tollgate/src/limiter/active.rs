@@ -199,7 +199,7 @@ fn options(rule: &PlannedRule, planned: &PlannedQuota) -> LimitOptions {
 
 /// Exact, because people are told after how many violations what happens.
 fn violations(most: u64, span_ns: u64) -> Result<Quota, QuotaError> {
-    Quota::sliding_window_log(Rate::new(most, Duration::from_nanos(span_ns))?)
+    Quota::sliding_window_log(Rate::new(most, Duration::from_nanos(span_ns))?)?.with_max_debt(0)
 }
 
 fn paced(count: u64, at_once: u64, span_ns: u64) -> Result<Quota, QuotaError> {
@@ -207,5 +207,6 @@ fn paced(count: u64, at_once: u64, span_ns: u64) -> Result<Quota, QuotaError> {
 }
 
 fn one_in(duration_ns: u64) -> Result<Quota, QuotaError> {
-    Quota::token_bucket(Rate::new(1, Duration::from_nanos(duration_ns))?.with_burst(1)?)
+    // Nothing of it is ever settled, and a clock that goes back must not lengthen a block.
+    Quota::token_bucket(Rate::new(1, Duration::from_nanos(duration_ns))?.with_burst(1)?)?.with_max_debt(0)
 }

@@ -47,18 +47,18 @@ async fn without_a_word_the_estimate_stays() {
     assert_eq!(remaining(&limiter).await, [900]);
 }
 
-/// More than there is cannot be taken; but nothing is left then.
+/// What costs more than there is, is owed: later requests wait for it.
 #[tokio::test]
-async fn an_overrun_empties_the_budget() {
+async fn a_cost_beyond_the_budget_is_waited_for() {
     let limiter = built(tokens());
     let app = behind(&limiter, costing(1_500));
     assert_eq!(get(&app, "/").await.status, 200);
     let refused = get(&app, "/").await;
     assert_eq!(refused.status, 429);
     assert_eq!(remaining(&limiter).await, [0]);
-    // Room for the next estimate, at 1,000 a day.
+    // 500 are owed, and room for the next estimate takes 100 more, at 1,000 a day.
     let seconds = refused.number("retry-after").unwrap();
-    assert_eq!(seconds, 8_640);
+    assert_eq!(seconds, 6 * 8_640);
     limiter.store().clock().advance((seconds - 1) * S_NS);
     assert_eq!(get(&app, "/").await.status, 429);
     limiter.store().clock().advance(S_NS);

@@ -45,7 +45,8 @@ fn a_refusal_has_no_receipt() {
 
 #[test]
 fn a_settlement_replaces_the_estimate() {
-    for (true_cost, left, overrun) in [(0, 100, 0), (3, 97, 0), (20, 80, 0), (90, 10, 0), (130, 0, 30)] {
+    // As much as the limit may be owed beyond it.
+    for (true_cost, left, overrun) in [(0, 100, 0), (3, 97, 0), (20, 80, 0), (90, 10, 0), (130, 0, 0), (250, 0, 50)] {
         let limiter = one(rule("tokens").limit("100/day").estimate(20), &clock());
         let (_, receipt) = limiter.check_with_receipt(&any());
         assert_eq!(remaining(&limiter), [80]);

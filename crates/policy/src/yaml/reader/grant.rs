@@ -13,7 +13,7 @@ use crate::yaml::tree::{Node, Value};
 /// How a rule counts, which tells what its figures mean.
 #[derive(Clone, Copy)]
 pub(super) enum Counting {
-    Rates { algorithm: AlgorithmKind, queue: Option<Queue> },
+    Rates { algorithm: AlgorithmKind, queue: Option<Queue>, max_debt: Option<u64> },
     Permits { lease: Duration },
 }
 
@@ -28,7 +28,7 @@ impl Reader<'_> {
         }
         match counting {
             Counting::Permits { lease } => Some(Grant::Limited(vec![self.permits(node, lease)?])),
-            Counting::Rates { algorithm, queue } => self.rates(node, algorithm, queue),
+            Counting::Rates { .. } => self.rates(node, counting),
         }
     }
 
@@ -37,18 +37,19 @@ impl Reader<'_> {
         self.built(Quota::concurrency(permits, Some(lease)), node)
     }
 
-    fn rates(&mut self, node: &Node, algorithm: AlgorithmKind, queue: Option<Queue>) -> Option<Grant> {
+    fn rates(&mut self, node: &Node, counting: Counting) -> Option<Grant> {
         if matches!(node.value, Value::Map(_)) {
             self.wrong_type(node, "a rate such as 100/s, a list of rates, or `unlimited`");
             return None;
         }
         self.refuse_empty(node);
-        let quotas: Vec<Quota> = node.items().iter().filter_map(|item| self.quota(item, algorithm, queue)).collect();
+        let quotas: Vec<Quota> = node.items().iter().filter_map(|item| self.quota(item, counting)).collect();
         // One that could not be read was told; the others are no grant without it.
         (!quotas.is_empty() && quotas.len() == node.items().len()).then_some(Grant::Limited(quotas))
     }
 
-    fn quota(&mut self, node: &Node, algorithm: AlgorithmKind, queue: Option<Queue>) -> Option<Quota> {
+    fn quota(&mut self, node: &Node, counting: Counting) -> Option<Quota> {
+        let Counting::Rates { algorithm, queue, max_debt } = counting else { return None };
         let rate = self.rate(node)?;
         let quota = match (algorithm, queue) {
             (AlgorithmKind::LeakyBucket, Some(queue)) => Quota::leaky_queue(rate, queue),
@@ -58,7 +59,8 @@ impl Reader<'_> {
             (AlgorithmKind::SlidingWindowCounter, _) => Quota::sliding_window_counter(rate),
             _ => Quota::token_bucket(rate),
         };
-        self.built(quota, node)
+        let owing = |quota: Quota| max_debt.map_or(Ok(quota), |max_debt| quota.with_max_debt(max_debt));
+        self.built(quota.and_then(owing), node)
     }
 
     fn rate(&mut self, node: &Node) -> Option<Rate> {

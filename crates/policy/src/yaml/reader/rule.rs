@@ -52,10 +52,11 @@ impl Reader<'_> {
     fn counting(&mut self, members: &Members<'_>) -> Counting {
         let algorithm = members.get("algorithm").and_then(|node| self.word(node, &ALGORITHMS));
         let queue = members.get("queue").and_then(|node| self.queue(node));
+        let max_debt = members.get("max_debt").and_then(|node| self.number(node, 0..=MAX_AMOUNT));
         // Where there are both, it was told, and the limit is read as the limit that it is.
         let has_rates = members.get("limit").or(members.get("tiers")).is_some();
         if let Some(node) = members.get("concurrency").filter(|_| !has_rates) {
-            for name in ["algorithm", "queue"] {
+            for name in ["algorithm", "queue", "max_debt"] {
                 if members.get(name).is_some() {
                     let message = format!("`{name}` goes with a limit of rates, not with `concurrency`");
                     self.misplaced(members.name_span(name), &message, "leave it out");
@@ -70,7 +71,7 @@ impl Reader<'_> {
             let message = format!("`queue` goes with the leaky bucket only, not with {algorithm}");
             self.misplaced(members.name_span("queue"), &message, "add `algorithm: leaky-bucket`, or leave out `queue`");
         }
-        Counting::Rates { algorithm, queue }
+        Counting::Rates { algorithm, queue, max_debt }
     }
 
     fn queue(&mut self, node: &Node) -> Option<Queue> {

@@ -39,6 +39,11 @@ const RULE_FIELDS: &[Field] = &[
     field("unlimited", Kind::True, "No limit: the rule only counts, unless it has `overrides`."),
     defaulted("algorithm", Kind::Words(ALGORITHMS), "How the limit is counted.", r#""token-bucket""#),
     field("queue", Kind::Object(&QUEUE), "Lets requests wait for their turn; only with leaky-bucket."),
+    field(
+        "max_debt",
+        Kind::Number { min: 0, max: MOST },
+        "How much a key may owe when costs are settled above their estimate; as much as its limit holds where it is absent.",
+    ),
     field("cost", Kind::AnyOf(&COST), "What a request costs; what the caller says, else 1, where it is absent."),
     field(
         "on_limit",

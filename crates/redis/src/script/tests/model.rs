@@ -281,7 +281,10 @@ impl Model {
                 };
                 let (by, mut state) = known.unwrap_or((*own, BucketState::default()));
                 let mut writer = by;
-                let done = if by == *own {
+                let done = if known.is_none() && matches!(operation, Operation::Credit { .. }) {
+                    // There is nothing to take back from, so nothing is written.
+                    Done::default()
+                } else if by.is_like(own) {
                     run(own, &mut state, now, operation)
                 } else if let Some(done) = run_as_writer(own, &by, &mut state, now, operation) {
                     done
@@ -304,7 +307,9 @@ impl Model {
             }
             Compiled::SlidingLog(log) => {
                 let known = if let Some(Stored::Log(state)) = stored.clone() { Some(state) } else { None };
-                apply_to(log, known, now, operation, Stored::Log, |a, b| a.entries().eq(b.entries()))
+                apply_to(log, known, now, operation, Stored::Log, |a, b| {
+                    a.debt() == b.debt() && a.entries().eq(b.entries())
+                })
             }
             Compiled::Concurrency(permits) => {
                 let known = if let Some(Stored::Leases(state)) = stored.clone() { Some(state) } else { None };
@@ -403,7 +408,7 @@ fn run_as_writer(
     let (charged, amount) = match operation {
         Operation::GiveBack { charged, amount } => (charged, amount.min(charged.cost)),
         Operation::Settle { charged, true_cost } if true_cost > charged.cost => {
-            let unpaid = writer.force(state, now, true_cost - charged.cost);
+            let unpaid = writer.owe_for(own, state, now, true_cost - charged.cost);
             return Some(Done { unpaid, ..Done::default() });
         }
         Operation::Settle { charged, true_cost } => (charged, charged.cost - true_cost),

@@ -8,7 +8,7 @@ use tollgate_store::Mode;
 
 use super::model::{Expected, Model};
 use super::random::Random;
-use crate::call::{Call, Line, SlotCharge, Target, Terms};
+use crate::call::{Call, Compiled, Line, SlotCharge, Target, Terms};
 
 pub(super) struct Step {
     pub(super) call: Call,
@@ -88,14 +88,18 @@ impl Trace {
         };
         // Far from where the numbers end.
         const LATEST: u64 = 4_200_000_000_000_000;
+        // A log moves back as a whole, which it cannot where less time has passed since 1970 than it spans.
+        let logs = self.families.iter().flatten().filter(|terms| matches!(terms.algorithm, Compiled::SlidingLog(_)));
+        let earliest = logs.map(|terms| terms.quota.period_ns() / 1_000).max().unwrap_or(0);
         self.now = match self.random.below(12) {
+            0 if self.now.saturating_sub(by) < earliest => self.now,
             0 => self.now.saturating_sub(by),
             _ => (self.now + by.min(1 << 48)).min(LATEST),
         };
     }
 
     fn line(&mut self, family: usize) -> Line {
-        match self.random.below(22) {
+        match self.random.below(26) {
             0..=11 => self.decide(family),
             20 | 21 => {
                 let target = self.target(family);
@@ -114,7 +118,7 @@ impl Trace {
                 }
                 None => self.decide(family),
             },
-            16 | 17 => match self.receipt() {
+            16 | 17 | 22..=25 => match self.receipt() {
                 Some((target, charged)) => {
                     let more = self.cost(&target);
                     let true_cost = match self.random.below(3) {
@@ -234,6 +238,13 @@ fn any_terms(random: &mut Random, family: u64, scale: u64) -> Terms {
                 Quota::concurrency(permits, Some(Duration::from_nanos(lease_ns))).ok()
             }
         };
+        let quota = quota.and_then(|quota| match random.below(4) {
+            _ if quota.max_debt() == 0 => Some(quota),
+            0 => quota.with_max_debt(0).ok(),
+            1 => quota.with_max_debt(random.below(4 * quota.amount().min(100))).ok(),
+            2 => quota.with_max_debt(random.magnitude(MAX_AMOUNT)).ok(),
+            _ => Some(quota),
+        });
         if let Some(terms) = quota.and_then(|quota| Terms::new(quota).ok()) {
             return terms;
         }

@@ -110,7 +110,9 @@ impl Numbers {
         let count = at_least(self.count, 1, "count")?;
         let period = Duration::from_secs(at_least(self.period_s, 1, "period")?);
         let rate = Rate::new(count, period).and_then(|rate| rate.with_burst(limit));
-        rate.map_err(QuotaError::Rate).and_then(Quota::token_bucket).map_err(|error| format!("ERR {}", said(error)))
+        let quota = rate.map_err(QuotaError::Rate).and_then(Quota::token_bucket);
+        // There are no receipts here, so nothing is settled and nothing owed.
+        quota.and_then(|quota| quota.with_max_debt(0)).map_err(|error| format!("ERR {}", said(error)))
     }
 }
 

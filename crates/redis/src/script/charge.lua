@@ -1711,9 +1711,11 @@ local function record(number, family, charge, is_receipt)
     return before
   end
   local raw
-  if before then
+  if before and before.is_changed then
     raw = before.rules.pack(before)
     raw = raw ~= '' and raw
+  elseif before then
+    raw = before.raw
   else
     raw = not forgotten[number] and call('GET', KEYS[number])
   end
@@ -1736,7 +1738,7 @@ local function record(number, family, charge, is_receipt)
   if before then
     key.is_changed, key.is_known = before.is_changed, before.is_known
   end
-  key.rules, key.family, key.number = rules, family, number
+  key.rules, key.family, key.number, key.raw = rules, family, number, raw
   records[number] = key
   return key
 end

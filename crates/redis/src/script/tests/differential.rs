@@ -143,6 +143,26 @@ fn a_log_keeps_nothing_of_a_request_that_failed_after_others_had_passed() {
 }
 
 #[test]
+fn one_call_may_read_a_key_under_two_families() {
+    let server = RedisServer::start(&[]).unwrap();
+    let mut client = Client::connect(&server);
+    let rate = || "10/h".parse().unwrap();
+    let (window, log) = (
+        target("key", Quota::fixed_window(rate()).unwrap()),
+        target("key", Quota::sliding_window_log(rate()).unwrap()),
+    );
+    let decide = |target, cost| Line::Decide { times: 1, charges: smallvec![charge(target, cost)] };
+    client.call(&Call { lines: vec![decide(&window, 3)] }, Some(TODAY));
+    let both = Call { lines: vec![decide(&window, 0), decide(&log, 1), decide(&window, 1)] };
+    let reply = client.call(&both, Some(TODAY));
+    for (at, remaining) in [7, 6, 5].into_iter().enumerate() {
+        let answer = found(&both.lines[at], &reply.answers[at], TODAY);
+        let Some(Expected::Requests(answers)) = answer else { panic!("a decision was asked for") };
+        assert_eq!(answers[0].decisions[0].remaining, remaining);
+    }
+}
+
+#[test]
 fn the_script_gives_the_answers_of_the_pure_functions() {
     compare(0..1_700);
 }

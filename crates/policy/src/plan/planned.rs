@@ -44,7 +44,7 @@ pub struct PlannedQuota {
     pub scope: String,
     /// How much.
     pub quota: Quota,
-    /// The scope of this quota in versions up to 0.1.0, where it was another: they named the first quota of a list
-    /// by its period, too. Programs of that version may still count there, on a shared store or in a snapshot.
+    /// The scope of this quota in the version before, where it was another: that named the first quota of a list by
+    /// its period, too. Its programs may still count there, on a shared store or in a snapshot.
     pub former_scope: Option<String>,
 }

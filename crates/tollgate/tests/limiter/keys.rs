@@ -227,3 +227,33 @@ proptest! {
         prop_assert_eq!(watched.store().stats().live_keys, unwatched.store().stats().live_keys);
     }
 }
+
+/// A client that asks again and again is admitted when the first refusal under the override told it.
+#[test]
+fn overridden_key_is_admitted_when_it_was_told() {
+    let algorithms = [
+        AlgorithmKind::TokenBucket,
+        AlgorithmKind::FixedWindow,
+        AlgorithmKind::SlidingWindowCounter,
+        AlgorithmKind::SlidingWindowLog,
+    ];
+    for (algorithm, limit) in algorithms.into_iter().flat_map(|kind| [(kind, "120/min"), (kind, "60/min, 700/day")]) {
+        let clock = clock();
+        let limiter = one(rule("per-user").per("user").limit("1000/h").algorithm(algorithm), &clock);
+        (0..900).for_each(|_| assert!(limiter.check(&from(ALICE)).is_allowed()));
+        at_once(limiter.override_key("per-user", "alice", limit, HOUR)).unwrap();
+        let refused = limiter.check(&from(ALICE));
+        let Some(told) = refused.retry_after() else {
+            // Under a log only what lies within the shorter window counts, which is all of it here.
+            panic!("{algorithm} {limit}: {refused:?}");
+        };
+        assert!(told <= Duration::from_secs(120), "{algorithm} {limit}: {told:?}");
+        let told_ns = u64::try_from(told.as_nanos()).unwrap();
+        for _ in 0..4 {
+            clock.advance(told_ns / 5);
+            assert!(!limiter.check(&from(ALICE)).is_allowed(), "{algorithm} {limit}");
+        }
+        clock.advance(told_ns - told_ns / 5 * 4);
+        assert!(limiter.check(&from(ALICE)).is_allowed(), "{algorithm} {limit}: refused after {told:?}");
+    }
+}

@@ -9,7 +9,6 @@ use model::pair::{KEYS, Pair, SCOPES, Step, Target};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use quotas::{any_cost, any_tight_quota, cases};
-use tollgate_store::{AlgorithmKind, Quota};
 
 fn any_target() -> impl Strategy<Value = Target> + Clone {
     (0_usize..8, 0..KEYS).prop_map(|(limit, key)| Target { limit, key })
@@ -45,13 +44,6 @@ fn any_start() -> impl Strategy<Value = u64> {
     prop_oneof![6 => (1_u64 << 60)..(2_u64 << 60), 1 => 0_u64..10_000_000, 1 => (u64::MAX - 10_000_000)..=u64::MAX]
 }
 
-/// Where the clock goes back, a store and the model may have forgotten logs whose time had passed at different
-/// moments: all steps but those. (Tests of the core and of changed policies set the clock back under logs.)
-fn steps_for(quotas: &[(usize, Quota)], steps: Vec<Step>) -> Vec<Step> {
-    let has_log = quotas.iter().any(|(_, quota)| quota.kind() == AlgorithmKind::SlidingWindowLog);
-    steps.into_iter().filter(|step| !(has_log && matches!(step, Step::Back(_)))).collect()
-}
-
 proptest! {
     #![proptest_config(cases(400))]
 
@@ -61,13 +53,8 @@ proptest! {
         start in any_start(),
         steps in vec(any_step(), 1..60),
     ) {
-        // Counts are carried over between families, which another test is about: one family in each scope.
-        let family = |kind| if quotas::is_bucket(kind) { AlgorithmKind::TokenBucket } else { kind };
-        let first = |scope: usize| quotas.iter().find(|(other, _)| *other == scope).map(|(_, quota)| family(quota.kind()));
-        let quotas: Vec<_> =
-            quotas.iter().filter(|(scope, quota)| first(*scope) == Some(family(quota.kind()))).copied().collect();
         let mut pair = Pair::new(&quotas, start);
-        for step in &steps_for(&quotas, steps) {
+        for step in &steps {
             pair.step(step);
         }
         pair.peek_everything();
@@ -91,7 +78,7 @@ proptest! {
             .map(|quota| (0, quota))
             .collect();
         let mut pair = Pair::new(&family, start);
-        for step in &steps_for(&family, steps) {
+        for step in &steps {
             pair.step(step);
         }
         pair.peek_everything();

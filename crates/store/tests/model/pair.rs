@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use tollgate_core::{Charged, Decision, Quota, Verdict};
+use tollgate_core::{AlgorithmKind, Charged, Decision, Quota, Verdict};
 use tollgate_store::{Capacity, Limit, ManualClock, MemoryOptions, MemoryStore, Receipt, WhenFull};
 
 use super::{Model, Operation, Who};
@@ -57,14 +57,20 @@ struct Held {
 
 impl Pair {
     /// Each quota with the number of the scope in which it counts.
+    /// Of the quotas in one scope only those of the first one's family are used: between families counts are carried
+    /// over, which the model does not do.
     pub(crate) fn new(quotas: &[(usize, Quota)], now: u64) -> Pair {
+        let first = |scope: usize| quotas.iter().find(|(other, _)| other % SCOPES == scope % SCOPES);
+        let is_of_first = |(scope, quota): &&(usize, Quota)| {
+            first(*scope).is_some_and(|(_, first)| family(first.kind()) == family(quota.kind()))
+        };
         let clock = ManualClock::at(now);
         let store = MemoryStore::with(ROOMY, clock.clone()).unwrap();
         let limit = |(scope, quota): &(usize, Quota)| {
             let scope = scope % SCOPES;
             (scope, store.limit(&scope_name(scope, clear_names()), *quota).unwrap())
         };
-        let limits = quotas.iter().map(limit).collect();
+        let limits = quotas.iter().filter(is_of_first).map(limit).collect();
         Pair { store, clock, now, model: Model::default(), limits, held: Vec::new() }
     }
 
@@ -72,6 +78,8 @@ impl Pair {
     pub(crate) fn step(&mut self, step: &Step) {
         match step {
             Step::Forward(ns) => self.set_clock(self.now.saturating_add(*ns)),
+            // Store and model may forget a log whose time has passed at different moments.
+            Step::Back(_) if self.limits.iter().any(|(_, limit)| is_log(limit)) => {}
             Step::Back(ns) => self.set_clock(self.now.saturating_sub(*ns)),
             Step::Peek(target) => {
                 let (limit, who) = self.resolve(*target);
@@ -260,6 +268,17 @@ impl Pair {
     fn set_clock(&mut self, now: u64) {
         self.now = now;
         self.clock.set(now);
+    }
+}
+
+fn is_log(limit: &Limit) -> bool {
+    limit.quota().kind() == AlgorithmKind::SlidingWindowLog
+}
+
+fn family(kind: AlgorithmKind) -> AlgorithmKind {
+    match kind {
+        AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => AlgorithmKind::TokenBucket,
+        other => other,
     }
 }
 

@@ -218,7 +218,6 @@ impl Pair {
             return (decisions, None);
         }
         let stood_in_the_way = decisions.iter().position(|decision| !decision.is_allowed());
-        let was_looked_at_only = made.is_empty();
         for (limit, who, charged) in made.into_iter().rev() {
             self.model.apply(limit.quota(), who, now, Operation::GiveBack { charged });
         }
@@ -229,7 +228,7 @@ impl Pair {
             }
             // What came after the one that stood in the way is answered as things stand now.
             let again = self.model.look(limit.quota(), *who, now, *cost);
-            let is_later = !was_looked_at_only && stood_in_the_way.is_some_and(|refused| at > refused);
+            let is_later = stood_in_the_way.is_some_and(|refused| at > refused);
             let verdict = match decisions[at].verdict {
                 // Undone under another quota, it may find more used than before: rounded up.
                 _ if is_later && !again.is_allowed() => Verdict::Allowed { delay: 0 },

@@ -66,13 +66,14 @@ impl<L: Clone> Active<L> {
             StoreSettings::Redis(_) => true,
         };
         let has_former = is_kept && facts.plan.quotas().iter().any(|planned| planned.former_scope.is_some());
-        let former = if has_former { Vec::with_capacity(limits.len()) } else { Vec::new() };
-        let mut active =
-            Active { facts, limits, former, graduated, blocks, by_hand: ByHand::default(), board_version: 0 };
-        if has_former {
-            let plan = Arc::clone(&active.facts.plan);
-            active.former = plan.quotas().iter().map(|planned| active.prepare_former(planned, store)).collect();
-        }
+        let former = |planned: &PlannedQuota| {
+            let rule = &facts.plan.rules()[planned.rule as usize];
+            // What a store does not take was never counted there.
+            store.limit(planned.former_scope.as_ref()?, planned.quota, options(rule, planned)).ok()
+        };
+        let former = if has_former { facts.plan.quotas().iter().map(former).collect() } else { Vec::new() };
+        let by_hand = ByHand::default();
+        let active = Active { facts, limits, former, graduated, blocks, by_hand, board_version: 0 };
         Ok(active.with_board(store))
     }
 
@@ -100,12 +101,6 @@ impl<L: Clone> Active<L> {
     ) -> Result<L, Box<dyn std::error::Error + Send + Sync>> {
         let rule = &self.facts.plan.rules()[planned.rule as usize];
         store.limit(&planned.scope, planned.quota, options(rule, planned))
-    }
-
-    /// What a store does not take was never counted there.
-    fn prepare_former<S: Store<Limit = L>>(&self, planned: &PlannedQuota, store: &S) -> Option<L> {
-        let rule = &self.facts.plan.rules()[planned.rule as usize];
-        store.limit(planned.former_scope.as_ref()?, planned.quota, options(rule, planned)).ok()
     }
 
     /// What a request meets.

@@ -88,7 +88,7 @@ impl Pair {
     fn new(policy: &CheckedPolicy, client: &Arc<Mutex<Client>>) -> Pair {
         let began = Instant::now();
         let server = Server { client: Arc::clone(client), began, ends: Arc::default() };
-        // Overrides are kept on a board, which this server has none of: tiers stand in for them.
+        // An operator's overrides are kept on a board, which this server has none of: those of the policy stand in.
         let store = SharedStore::for_test(server, StoreSettings::default(), Box::new(|_| {}), BEGAN_US * 1_000, None);
         let shared = Limiter::with_store(policy, store).unwrap();
         let clock = ManualClock::at(BEGAN_US * 1_000);
@@ -172,7 +172,7 @@ fn drawn_limit(random: &mut Random) -> String {
     }
 }
 
-/// One rule; its algorithm and its limits, by tier or not, are drawn.
+/// One rule; its algorithm and its limits, by tier or not, are drawn, and whether the client has an override.
 fn drawn_policy(random: &mut Random) -> (String, CheckedPolicy) {
     let algorithm = ALGORITHMS[random.below(5) as usize];
     let limits = if random.below(2) == 0 {
@@ -180,10 +180,12 @@ fn drawn_policy(random: &mut Random) -> (String, CheckedPolicy) {
     } else {
         format!("tiers: {{ free: {}, pro: {} }}", drawn_limit(random), drawn_limit(random))
     };
+    let overrides =
+        if random.below(4) == 0 { format!(", overrides: {{ alice: {} }}", drawn_limit(random)) } else { String::new() };
     let text = format!(
         "version: 1\nidentity:\n  user: {{ header: X-User, trusted: true }}\n  \
          tier: {{ header: X-Tier, default: free, trusted: true }}\n\
-         rules:\n  - {{ name: api, key: user, {limits}, algorithm: {algorithm} }}\n"
+         rules:\n  - {{ name: api, key: user, {limits}{overrides}, algorithm: {algorithm} }}\n"
     );
     let loaded = tollgate::policy::parse(&text, "policy", None);
     let policy = loaded.unwrap_or_else(|report| panic!("{report:?}\n{text}")).policy;

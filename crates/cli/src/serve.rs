@@ -1,4 +1,5 @@
 mod admin;
+mod callers;
 mod connections;
 #[cfg(feature = "tls")]
 mod encryption;
@@ -9,6 +10,7 @@ mod signals;
 mod snapshots;
 mod stopped;
 mod store_events;
+mod token_file;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +27,8 @@ use tollgate::{Clock, LimiterError, RealClock};
 use tollgate_server::Tls;
 use tollgate_server::observe::Level;
 use tollgate_server::{
-    AdminAccess, AdminToken, BindError, ConnectionLimits, Drained, Engine, Listener, Listeners, ReloadRequest, Server,
+    AccessToken, AdminAccess, BindError, CallerAccess, ConnectionLimits, Drained, Engine, Listener, Listeners,
+    ReloadRequest, Server,
 };
 
 use crate::exit::Exit;
@@ -33,7 +36,8 @@ use crate::failure::Failure;
 use crate::listen_address::ListenAddress;
 use crate::policy_file;
 use crate::talk::{say, say_as};
-use admin::{AdminArguments, WatchedToken};
+use admin::AdminArguments;
+use callers::CallerArguments;
 use connections::ConnectionArguments;
 #[cfg(feature = "tls")]
 use encryption::{TlsArguments, WatchedTls};
@@ -44,6 +48,7 @@ use signals::{Signals, Wanted};
 use snapshots::Snapshots;
 use stopped::Stopped;
 use store_events::StoreEvents;
+use token_file::WatchedToken;
 
 /// More operators than that need not wait at once for a policy to be read again.
 const WAITING_RELOADS: usize = 4;
@@ -88,6 +93,9 @@ pub(crate) struct ServeArguments {
     admin_access: AdminArguments,
 
     #[command(flatten)]
+    callers: CallerArguments,
+
+    #[command(flatten)]
     connections: ConnectionArguments,
 
     #[command(flatten)]
@@ -125,31 +133,39 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let engine = Engine::observed(&loaded.policy, clock, observer, move |event| heard.hear(event))
         .map_err(|error| unserved(arguments, &error))?;
     drop(entered);
-    let admin_token = arguments.admin_access.token()?;
+    let admin_token = arguments.admin_access.token().read()?;
+    let access_token = arguments.callers.token().read()?;
+    let watched_tokens = [
+        arguments.admin_access.token().watch(admin_token.as_ref()),
+        arguments.callers.token().watch(access_token.as_ref()),
+    ];
     let service = Service {
         engine,
         store_events,
         file: arguments.file.clone(),
         listeners,
-        watched_token: WatchedToken::new(admin_token.as_ref(), &arguments.admin_access),
+        watched_tokens: watched_tokens.into_iter().flatten().collect(),
         admin_token,
+        warnings: access_warnings(arguments, &listeners, access_token.is_some()),
+        callers: arguments.callers.access(access_token),
         connections: arguments.connections.limits(),
         #[cfg(feature = "tls")]
         tls: arguments.tls.load()?,
         remarks: remarks(arguments, &loaded),
-        warnings: admin_warnings(arguments, &listeners),
         promises: promises(&loaded.policy),
     };
     runtime.block_on(service.run())
 }
 
-fn admin_warnings(arguments: &ServeArguments, listeners: &Listeners) -> Vec<String> {
+fn access_warnings(arguments: &ServeArguments, listeners: &Listeners, has_token: bool) -> Vec<String> {
     #[cfg(feature = "tls")]
-    let is_encrypted = arguments.tls.is_wanted();
+    let protection = arguments.tls.protection();
     #[cfg(not(feature = "tls"))]
-    let is_encrypted = false;
+    let protection = callers::Protection { is_encrypted: false, asks_for_certificates: false };
     let is_exposed = listeners.admin.is_some_and(|address| !address.ip().to_canonical().is_loopback());
-    admin::warnings(&arguments.admin_access, is_exposed, is_encrypted)
+    let mut warnings = arguments.admin_access.warnings(is_exposed, protection.is_encrypted);
+    warnings.extend(arguments.callers.warnings(listeners, has_token, protection));
+    warnings
 }
 
 fn runtime(threads: Option<u16>) -> io::Result<tokio::runtime::Runtime> {
@@ -193,8 +209,9 @@ struct Service {
     store_events: Arc<StoreEvents>,
     file: Option<PathBuf>,
     listeners: Listeners,
-    admin_token: Option<AdminToken>,
-    watched_token: Option<WatchedToken>,
+    admin_token: Option<AccessToken>,
+    callers: CallerAccess,
+    watched_tokens: Vec<WatchedToken>,
     connections: ConnectionLimits,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
@@ -215,13 +232,13 @@ impl Service {
         let (reloads, wanted_reloads) = mpsc::channel(WAITING_RELOADS);
         let admin = AdminAccess { token: self.admin_token, reloads: Some(reloads) };
         let server = Server::bind_with(self.listeners, admin, self.engine).await.map_err(unbound)?;
-        let server = server.with_limits(self.connections);
+        let server = server.with_limits(self.connections).with_callers(self.callers);
         #[cfg_attr(not(feature = "tls"), allow(unused_mut))]
         let mut watched = Watched {
             wanted_reloads,
             policy: WatchedPolicy::new(server.engine(), self.file.as_deref()),
             observing: Observing::new(Arc::clone(server.engine().observer())),
-            token: self.watched_token,
+            tokens: self.watched_tokens,
             #[cfg(feature = "tls")]
             tls: None,
         };
@@ -267,7 +284,7 @@ struct Watched {
     wanted_reloads: mpsc::Receiver<ReloadRequest>,
     policy: WatchedPolicy,
     observing: Observing,
-    token: Option<WatchedToken>,
+    tokens: Vec<WatchedToken>,
     #[cfg(feature = "tls")]
     tls: Option<WatchedTls>,
 }
@@ -306,7 +323,7 @@ impl Watched {
     fn look(&mut self) {
         self.policy.look();
         self.observing.look();
-        self.token.iter_mut().for_each(WatchedToken::look);
+        self.tokens.iter_mut().for_each(WatchedToken::look);
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
             tls.look();

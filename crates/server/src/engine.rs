@@ -19,6 +19,7 @@ use crate::front_end::FrontEnd;
 use crate::listen::ListenerMetrics;
 use crate::metrics::Metrics;
 use crate::observe::{LogKeyError, Observer, ObserverSettings};
+use crate::public_names::PublicNames;
 use crate::receipt_metrics::ReceiptUse;
 use crate::receipts::{ReceiptName, Receipts};
 use crate::service_store::{ServiceLimit, ServiceStore as Store};
@@ -51,6 +52,7 @@ struct InForce {
     published: Published,
     promises: Vec<Promise>,
     store: StoreSettings,
+    public_names: PublicNames,
 }
 
 /// Why a policy does not take the place of another.
@@ -342,6 +344,11 @@ impl Engine {
         self.metrics.text()
     }
 
+    /// The same without rules and paths that the policy does not publish.
+    pub(crate) fn public_metrics_text(&self) -> String {
+        self.in_force.load().public_names.visible_of(&self.metrics.text())
+    }
+
     /// When a decision begins, if the verdict will not tell: a shared store goes by another clock than ours.
     #[inline]
     fn begun_ns(&self) -> Option<u64> {
@@ -388,7 +395,12 @@ impl InForce {
     fn new(policy: &CheckedPolicy, limiter: &Limiter<Store>, metrics: &Metrics) -> InForce {
         let plan = limiter.plan();
         metrics.prepare_for(policy, &plan);
-        InForce { published: Published::of(policy), promises: promises(policy), store: policy.store.clone() }
+        InForce {
+            published: Published::of(policy),
+            promises: promises(policy),
+            store: policy.store.clone(),
+            public_names: PublicNames::of(policy),
+        }
     }
 }
 

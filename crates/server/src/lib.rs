@@ -6,6 +6,7 @@
 //! JSON, gRPC, which alone knows protobuf, and [`resp`] for clients of Redis. [`Server`] binds the listeners, serves them
 //! and drains them.
 
+mod access;
 mod decided;
 mod duration_histogram;
 mod engine;
@@ -20,6 +21,7 @@ mod metrics;
 pub mod observe;
 mod outcome;
 mod policy_info;
+mod public_names;
 mod receipt_metrics;
 mod receipts;
 mod reload_metrics;
@@ -37,9 +39,10 @@ mod throttle;
 mod whole_body;
 mod within;
 
+pub use access::{AccessToken, CallerAccess, TokenError};
 pub use engine::{Engine, Reload, ReloadError};
 pub use front_end::FrontEnd;
-pub use http::{AdminToken, LimitsBody, PromiseBody, ReloadRequest, TokenError};
+pub use http::{LimitsBody, PromiseBody, ReloadRequest};
 pub use listen::ConnectionLimits;
 #[cfg(feature = "tls")]
 pub use listen::{Reloaded, Tls, TlsError, TlsFiles};

@@ -9,11 +9,12 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use crate::access::{AccessToken, CallerAccess};
 use crate::engine::Engine;
 use crate::grpc::GrpcFrontEnd;
-use crate::http::{self, Admin, AdminToken, ReloadRequest};
+use crate::http::{self, Admin, ReloadRequest};
 use crate::listen::{Accepting, ConnectionLimits, Encryption, Heard, Silence, WithWatch, accept};
-use crate::resp::{self, RespLimits};
+use crate::resp::{self, RespGate, RespLimits};
 
 /// How long requests under way may take to finish once the service stops.
 const DRAIN_AT_MOST: Duration = Duration::from_secs(10);
@@ -69,13 +70,14 @@ pub struct Server {
     limits: ConnectionLimits,
     encryption: Encryption,
     admin: AdminAccess,
+    callers: CallerAccess,
 }
 
 /// Who may use the admin listener, and what for.
 #[derive(Debug, Default)]
 pub struct AdminAccess {
     /// What must be brought. Without it, whoever is on this machine may.
-    pub token: Option<AdminToken>,
+    pub token: Option<AccessToken>,
     /// Who reads the policy again when an operator asks for it.
     pub reloads: Option<mpsc::Sender<ReloadRequest>>,
 }
@@ -115,7 +117,7 @@ impl Server {
             bound.push((listener, address, socket));
         }
         let (limits, encryption) = (ConnectionLimits::default(), Encryption::default());
-        Ok(Server { engine: Arc::new(engine), bound, limits, encryption, admin })
+        Ok(Server { engine: Arc::new(engine), bound, limits, encryption, admin, callers: CallerAccess::default() })
     }
 
     /// What decides, for whoever replaces its policy.
@@ -128,6 +130,12 @@ impl Server {
     #[must_use]
     pub fn with_limits(self, limits: ConnectionLimits) -> Server {
         Server { limits, ..self }
+    }
+
+    /// Admits other callers than every program that reaches a listener.
+    #[must_use]
+    pub fn with_callers(self, callers: CallerAccess) -> Server {
+        Server { callers, ..self }
     }
 
     /// Speaks TLS, and nothing else, on every listener.
@@ -166,7 +174,7 @@ impl Server {
             Admin { token: self.admin.token, reloads: self.admin.reloads, ..Admin::new(self.engine, stopped.clone()) };
         let mut listeners = JoinSet::new();
         for (listener, accepting) in accepting {
-            listeners.spawn(serve_listener(listener, accepting, admin.clone(), stopped.clone()));
+            listeners.spawn(serve_listener(listener, accepting, admin.clone(), self.callers.clone(), stopped.clone()));
         }
         stop.await;
         stopper.send_replace(true);
@@ -192,23 +200,33 @@ fn bind(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
 }
 
 /// Gives each connection of a listener to its front end.
-async fn serve_listener(listener: Listener, accepting: Accepting, admin: Admin, stopped: watch::Receiver<bool>) {
+async fn serve_listener(
+    listener: Listener,
+    accepting: Accepting,
+    admin: Admin,
+    callers: CallerAccess,
+    stopped: watch::Receiver<bool>,
+) {
     let limits = accepting.limits;
     let engine = Arc::clone(&admin.engine);
     let routes = match listener {
-        Listener::Http => http::public(&engine),
+        Listener::Http => http::public(&engine, callers),
         Listener::Admin => http::admin_routes(admin),
         Listener::Grpc => {
-            let front_end = GrpcFrontEnd::new(&engine, stopped.clone());
-            return accept(accepting, stopped, move |visitor| front_end.clone().serve_connection(visitor.stream)).await;
+            let front_end = GrpcFrontEnd::new(&engine, callers.token, stopped.clone());
+            return accept(accepting, stopped, move |visitor| {
+                front_end.clone().serve_connection(visitor.address.ip(), visitor.stream)
+            })
+            .await;
         }
         Listener::Resp => {
             return accept(accepting, stopped, move |visitor| {
-                let engine = Arc::clone(&engine);
+                let (engine, token) = (Arc::clone(&engine), callers.token.clone());
                 async move {
                     let silence = Silence::default();
+                    let gate = token.map(|token| RespGate { token, address: visitor.address.ip() });
                     let stream = Heard::new(visitor.stream, silence.clone());
-                    let served = resp::serve_connection(stream, engine, RespLimits::default(), visitor.stopped);
+                    let served = resp::serve_connection(stream, engine, RespLimits::default(), gate, visitor.stopped);
                     // Whoever breaks a connection off knows it.
                     WithWatch::new(served, silence.lasts(limits.idle_at_most)).await;
                 }

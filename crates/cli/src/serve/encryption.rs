@@ -4,6 +4,7 @@ use clap::Args;
 use tollgate_server::observe::Level;
 use tollgate_server::{Reloaded, Tls, TlsError, TlsFiles};
 
+use super::callers::Protection;
 use crate::failure::Failure;
 use crate::talk::{say, say_as};
 
@@ -27,8 +28,8 @@ pub(super) struct TlsArguments {
 }
 
 impl TlsArguments {
-    pub(super) fn is_wanted(&self) -> bool {
-        self.tls_cert.is_some()
+    pub(super) fn protection(&self) -> Protection {
+        Protection { is_encrypted: self.tls_cert.is_some(), asks_for_certificates: self.tls_client_ca.is_some() }
     }
 
     /// What it takes to speak TLS, if that is wanted.

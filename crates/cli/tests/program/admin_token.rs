@@ -30,7 +30,10 @@ fn the_token_is_read_again_when_its_file_changes() {
     let mut tollgate = Running::serve_with(&["--grpc", "off", "--resp", "off", "--admin-token-file", &file]);
     assert_eq!((ask(&tollgate, OLD), ask(&tollgate, NEW)), (200, 401));
     let said = tollgate.any_line_of("refused_call");
-    assert!(said.contains(" why=wrong_token method=GET from=127.0.0.1") && !said.contains(NEW), "{said}");
+    assert!(
+        said.contains(" listener=admin why=wrong_token method=GET from=127.0.0.1") && !said.contains(NEW),
+        "{said}"
+    );
     write(&directory, NEW, 0o600);
     assert_eq!(tollgate.line(), "tollgate: the admin token was read again: only the new one is taken from now on");
     assert_eq!((ask(&tollgate, OLD), ask(&tollgate, NEW)), (401, 200));

@@ -2,10 +2,10 @@ use std::fmt;
 use std::hint::black_box;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What an operator must bring to be let in. Clones are the same token: who
-/// [replaces](AdminToken::replace) one of them has replaced all.
+/// What a caller or an operator must send to be admitted. Clones are the same token: who
+/// [replaces](AccessToken::replace) one of them has replaced all.
 #[derive(Clone)]
-pub struct AdminToken(Arc<RwLock<Box<[u8]>>>);
+pub struct AccessToken(Arc<RwLock<Box<[u8]>>>);
 
 /// Why something cannot be a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,25 +17,25 @@ pub enum TokenError {
     NotPrintable,
 }
 
-impl AdminToken {
+impl AccessToken {
     /// Fewer bytes can be tried out.
     pub const SHORTEST: usize = 16;
 
     /// Takes a token as it stands in a file or a variable, with or without a line end.
-    pub fn new(text: &str) -> Result<AdminToken, TokenError> {
+    pub fn new(text: &str) -> Result<AccessToken, TokenError> {
         let text = text.trim_end_matches(['\r', '\n']);
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(TokenError::NotPrintable);
         }
-        if text.len() < AdminToken::SHORTEST {
+        if text.len() < AccessToken::SHORTEST {
             return Err(TokenError::TooShort);
         }
-        Ok(AdminToken(Arc::new(RwLock::new(text.as_bytes().into()))))
+        Ok(AccessToken(Arc::new(RwLock::new(text.as_bytes().into()))))
     }
 
     /// Lets in only who brings `other` from now on, and says whether that is another token than before.
     #[must_use]
-    pub fn replace(&self, other: &AdminToken) -> bool {
+    pub fn replace(&self, other: &AccessToken) -> bool {
         let other = other.bytes();
         let is_another = !self.is(&other);
         if is_another {
@@ -50,7 +50,7 @@ impl AdminToken {
 
     /// Whether somebody brought it. The time it takes depends on what they
     /// brought, and not on how much of it is right.
-    pub(super) fn is(&self, brought: &[u8]) -> bool {
+    pub(crate) fn is(&self, brought: &[u8]) -> bool {
         let token = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut difference = u8::from(brought.len() != token.len());
         for (at, byte) in brought.iter().enumerate() {
@@ -61,18 +61,18 @@ impl AdminToken {
 }
 
 /// Never the token.
-impl fmt::Debug for AdminToken {
+impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AdminToken")
+        f.write_str("AccessToken")
     }
 }
 
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TokenError::TooShort => write!(f, "an admin token must have at least {} characters", AdminToken::SHORTEST),
+            TokenError::TooShort => write!(f, "a token must have at least {} characters", AccessToken::SHORTEST),
             TokenError::NotPrintable => {
-                f.write_str("an admin token must be one line of letters, digits and signs, without spaces")
+                f.write_str("a token must be one line of letters, digits and signs, without spaces")
             }
         }
     }
@@ -88,30 +88,30 @@ mod tests {
 
     #[test]
     fn only_the_whole_token_is_it() {
-        let token = AdminToken::new(TEXT).unwrap();
+        let token = AccessToken::new(TEXT).unwrap();
         assert!(token.is(TEXT.as_bytes()));
         for wrong in ["", "0", "0123456789abcde", "0123456789abcdeF", "0123456789abcdef0", &TEXT.repeat(2)] {
             assert!(!token.is(wrong.as_bytes()), "{wrong}");
         }
-        assert!(AdminToken::new(&format!("{TEXT}\r\n")).unwrap().is(TEXT.as_bytes()));
-        assert_eq!(format!("{token:?}"), "AdminToken");
+        assert!(AccessToken::new(&format!("{TEXT}\r\n")).unwrap().is(TEXT.as_bytes()));
+        assert_eq!(format!("{token:?}"), "AccessToken");
     }
 
     #[test]
     fn a_token_is_replaced_in_all_its_clones() {
-        let token = AdminToken::new(TEXT).unwrap();
+        let token = AccessToken::new(TEXT).unwrap();
         let clone = token.clone();
-        assert!(!clone.replace(&AdminToken::new(TEXT).unwrap()));
-        assert!(clone.replace(&AdminToken::new("another-0123456789").unwrap()));
+        assert!(!clone.replace(&AccessToken::new(TEXT).unwrap()));
+        assert!(clone.replace(&AccessToken::new("another-0123456789").unwrap()));
         assert!(token.is(b"another-0123456789") && !token.is(TEXT.as_bytes()));
     }
 
     #[test]
     fn what_can_be_guessed_or_not_be_sent_is_none() {
-        assert_eq!(AdminToken::new("").err(), Some(TokenError::TooShort));
-        assert_eq!(AdminToken::new("0123456789abcde").err(), Some(TokenError::TooShort));
-        assert_eq!(AdminToken::new("0123456789 abcdef").err(), Some(TokenError::NotPrintable));
-        assert_eq!(AdminToken::new("0123456789abcdef\nx").err(), Some(TokenError::NotPrintable));
-        assert_eq!(AdminToken::new("0123456789äbcdef").err(), Some(TokenError::NotPrintable));
+        assert_eq!(AccessToken::new("").err(), Some(TokenError::TooShort));
+        assert_eq!(AccessToken::new("0123456789abcde").err(), Some(TokenError::TooShort));
+        assert_eq!(AccessToken::new("0123456789 abcdef").err(), Some(TokenError::NotPrintable));
+        assert_eq!(AccessToken::new("0123456789abcdef\nx").err(), Some(TokenError::NotPrintable));
+        assert_eq!(AccessToken::new("0123456789äbcdef").err(), Some(TokenError::NotPrintable));
     }
 }

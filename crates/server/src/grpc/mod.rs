@@ -18,6 +18,7 @@ mod service;
 mod status;
 mod unary;
 
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
+use crate::access::AccessToken;
 use crate::engine::Engine;
 #[cfg(fuzzing)]
 pub use bytes::Answered;
@@ -42,13 +44,22 @@ pub(crate) struct GrpcFrontEnd {
 }
 
 impl GrpcFrontEnd {
-    pub(crate) fn new(engine: &Arc<Engine>, stopped: watch::Receiver<bool>) -> GrpcFrontEnd {
+    /// Answers callers that send `token` as `authorization: Bearer`, or every caller where there is none.
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        token: Option<AccessToken>,
+        stopped: watch::Receiver<bool>,
+    ) -> GrpcFrontEnd {
         let overrides = Arc::new(OverrideLimits::default());
-        GrpcFrontEnd { services: Services::new(Arc::clone(engine), overrides, stopped.clone()), stopped }
+        GrpcFrontEnd { services: Services::new(Arc::clone(engine), overrides, token, stopped.clone()), stopped }
     }
 
     /// Serves one connection until the other end has gone, or it is stopped and every call under way is answered.
-    pub(crate) async fn serve_connection(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+    pub(crate) async fn serve_connection(
+        self,
+        caller: IpAddr,
+        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) {
         let mut stopped = self.stopped;
         let mut greeting = pin!(tokio::time::timeout(limits::GREETED_WITHIN, preface::greeted(io)));
         let greeted = tokio::select! {
@@ -65,7 +76,7 @@ impl GrpcFrontEnd {
             .max_header_list_size(limits::MAX_HEADER_BYTES)
             .keep_alive_interval(limits::PING_EVERY)
             .keep_alive_timeout(limits::PING_ANSWERED_WITHIN)
-            .serve_connection(TokioIo::new(io), self.services);
+            .serve_connection(TokioIo::new(io), self.services.for_caller(caller));
         tokio::pin!(connection);
         tokio::select! {
             // Whatever went wrong, it was the other end's, and it has gone.

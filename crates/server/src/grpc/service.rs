@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -20,7 +21,10 @@ use super::override_limits::OverrideLimits;
 use super::rate_limit::ShouldRateLimit;
 use super::reflection::Reflection;
 use super::unary::unary;
+use crate::access::{AccessToken, bearer_token};
 use crate::engine::Engine;
+use crate::observe::WhyRefused;
+use crate::server::Listener;
 
 /// The services, by name.
 pub(super) const SERVICES: [&str; 4] = [
@@ -37,12 +41,40 @@ const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/Sh
 pub(super) struct Services {
     engine: Arc<Engine>,
     overrides: Arc<OverrideLimits>,
+    token: Option<AccessToken>,
+    /// Where the connection comes from.
+    caller: IpAddr,
     stopped: watch::Receiver<bool>,
 }
 
 impl Services {
-    pub(super) fn new(engine: Arc<Engine>, overrides: Arc<OverrideLimits>, stopped: watch::Receiver<bool>) -> Services {
-        Services { engine, overrides, stopped }
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        overrides: Arc<OverrideLimits>,
+        token: Option<AccessToken>,
+        stopped: watch::Receiver<bool>,
+    ) -> Services {
+        Services { engine, overrides, token, caller: IpAddr::V4(Ipv4Addr::UNSPECIFIED), stopped }
+    }
+
+    /// The same on a connection from this address.
+    pub(super) fn for_caller(self, caller: IpAddr) -> Services {
+        Services { caller, ..self }
+    }
+
+    /// Whether a call may be answered. Probes have no token, and learn nothing but that the service runs.
+    fn admit(&self, request: &Request<Incoming>) -> Result<(), Status> {
+        let Some(token) = &self.token else { return Ok(()) };
+        if request.uri().path().starts_with("/grpc.health.v1.Health/") {
+            return Ok(());
+        }
+        let why = match bearer_token(request.headers()) {
+            Some(sent) if token.is(sent) => return Ok(()),
+            Some(_) => WhyRefused::WrongToken,
+            None => WhyRefused::NoToken,
+        };
+        self.engine.observer().note_refused_call(Listener::Grpc.name(), why, request.method().as_str(), self.caller);
+        Err(Status::unauthenticated("this needs the access token as metadata: `authorization: Bearer TOKEN`"))
     }
 
     /// What gateways ask for every request.
@@ -87,6 +119,9 @@ impl hyper::service::Service<Request<Incoming>> for Services {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        if let Err(status) = self.admit(&request) {
+            return Box::pin(std::future::ready(Ok(status.into_http())));
+        }
         let services = self.clone();
         // Two futures, because the second is ten times as large, and both are moved to the heap.
         if request.uri().path() == SHOULD_RATE_LIMIT {

@@ -14,6 +14,7 @@ use super::connection::Caller;
 use super::described::Described;
 use super::header_lines::HeaderLines;
 use super::problem::Problem;
+use super::public_gate::TOKEN_PARAMETER;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
 use crate::service_store::ServiceStore as Store;
@@ -65,6 +66,10 @@ impl Drop for Turn {
 fn deny_status(parts: &Parts) -> Result<Option<StatusCode>, Problem> {
     let mut chosen = None;
     for parameter in parts.uri.query().unwrap_or_default().split('&').filter(|parameter| !parameter.is_empty()) {
+        // Read by the gate, and never quoted.
+        if parameter.starts_with(TOKEN_PARAMETER) {
+            continue;
+        }
         let Some(value) = parameter.strip_prefix("deny_status=") else {
             return Err(Problem::unknown_parameter(parameter));
         };

@@ -15,6 +15,7 @@ mod members;
 mod openapi;
 mod problem;
 mod promise_body;
+mod public_gate;
 mod receipt;
 mod response_body;
 mod routes;
@@ -31,9 +32,10 @@ use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Extension, Json, Router};
 
+use crate::access::CallerAccess;
 use crate::engine::Engine;
+pub use admin::ReloadRequest;
 pub(crate) use admin::{Admin, admin_routes};
-pub use admin::{AdminToken, ReloadRequest, TokenError};
 #[cfg(fuzzing)]
 pub(crate) use check_body::assert_both_roads_agree;
 pub(crate) use connection::Caller;
@@ -41,15 +43,20 @@ pub(crate) use connection::serve_connection;
 pub use limits_body::LimitsBody;
 use problem::Problem;
 pub use promise_body::PromiseBody;
+use public_gate::PublicGate;
 use routes::Routes;
 
 /// The format in which metrics are written.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+const METRICS_PATH: &str = "/metrics";
+
 /// What callers see.
-pub(crate) fn public(engine: &Arc<Engine>) -> Routes {
-    let routes = public_routes().into_iter().fold(Router::new(), |router, (path, route)| router.route(path, route));
-    Routes::with_checks(finish(routes, engine), engine)
+pub(crate) fn public(engine: &Arc<Engine>, access: CallerAccess) -> Routes {
+    let is_shown = |path: &str| path != METRICS_PATH || access.has_metrics;
+    let shown = public_routes().into_iter().filter(|(path, _)| is_shown(path));
+    let routes = shown.fold(Router::new(), |router, (path, route)| router.route(path, route));
+    Routes::with_checks(finish(routes, engine), PublicGate::new(access), engine)
 }
 
 /// As a list, so that the description can be held to it.
@@ -62,16 +69,21 @@ fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
         ("/v1/refund", post(receipt::refund)),
         ("/v1/settle", post(receipt::settle)),
         ("/v1/release", post(receipt::release)),
-        ("/v1/forward-auth", any(forward_auth::forward_auth)),
+        (public_gate::FORWARD_AUTH_PATH, any(forward_auth::forward_auth)),
         ("/v1/limits", get(limits)),
         ("/openapi.json", get(openapi::openapi)),
         // Also here, so that a scrape from another machine needs no admin listener that is open to it.
-        ("/metrics", get(metrics)),
+        (METRICS_PATH, get(public_metrics)),
     ]
 }
 
 fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {
     routes.fallback(no_such_path).method_not_allowed_fallback(wrong_method).with_state(Arc::clone(engine))
+}
+
+/// `GET /metrics` for callers, who are not told of rules that the policy does not publish.
+async fn public_metrics(State(engine): State<Arc<Engine>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], engine.public_metrics_text())
 }
 
 async fn metrics(State(engine): State<Arc<Engine>>) -> impl IntoResponse {

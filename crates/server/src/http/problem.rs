@@ -5,6 +5,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tollgate::KeyError;
 
+use crate::observe::WhyRefused;
+
 const PROBLEM_JSON: &str = "application/problem+json";
 
 /// What was wrong with a call, as RFC 9457 writes it.
@@ -52,7 +54,7 @@ impl Problem {
     }
 
     pub(super) fn unknown_parameter(parameter: &str) -> Problem {
-        let detail = format!("there is no parameter `{parameter}`; the only one is deny_status");
+        let detail = format!("there is no parameter `{parameter}`; those that there are: deny_status, token");
         Problem::new(StatusCode::BAD_REQUEST, detail)
     }
 
@@ -117,6 +119,25 @@ impl Problem {
     pub(super) fn called_by_a_name() -> Problem {
         let detail = "without an admin token this answers only where it is called by an address or as localhost: others could give any other name to it";
         Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
+    }
+
+    /// Why a caller of the public listener is not answered.
+    pub(super) fn of_refused_caller(why: WhyRefused) -> Problem {
+        match why {
+            WhyRefused::NoToken => Problem::unauthorized(
+                "this needs the access token: send `Authorization: Bearer TOKEN`, or `X-Tollgate-Token: TOKEN` for forward-auth",
+            ),
+            WhyRefused::WrongToken => Problem::unauthorized("this is not the access token of the service"),
+            WhyRefused::AnotherSite => {
+                let detail =
+                    "a page of another site must not ask here: a service asks for its clients, not their browsers";
+                Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
+            }
+            WhyRefused::CalledByName => {
+                let detail = "without an access token a page may ask only where it calls the service by an address or as localhost: any other name may be its owner's for this machine";
+                Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
+            }
+        }
     }
 
     pub(super) fn bad_path(detail: &str) -> Problem {

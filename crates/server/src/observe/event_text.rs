@@ -80,7 +80,7 @@ fn write_change(line: &mut String, change: &Change) -> fmt::Result {
 }
 
 fn write_refused_call(line: &mut String, call: &RefusedCall) -> fmt::Result {
-    write!(line, "tollgate: refused_call time={} why={}", call.time, call.why.name())?;
+    write!(line, "tollgate: refused_call time={} listener={} why={}", call.time, call.listener, call.why.name())?;
     write!(line, " method={} from={}", call.method, call.from)
 }
 

@@ -29,8 +29,8 @@ impl Collector for ObserverMetrics {
         let help = "How often a client suddenly asked far more than it used to.";
         bursts.encode(encoder.encode_descriptor("bursts", help, None, MetricType::Counter)?)?;
         let refused = &self.0.refused_calls.0;
-        let help = "Calls of the admin interface that were not let in, by why.";
-        refused.encode(encoder.encode_descriptor("admin_refused", help, None, MetricType::Counter)?)?;
+        let help = "Calls that a listener did not admit, by listener and why.";
+        refused.encode(encoder.encode_descriptor("refused_calls", help, None, MetricType::Counter)?)?;
         let dropped = ConstCounter::new(self.0.lines_dropped());
         let help = "Lines of the log that were lost because nobody took them.";
         dropped.encode(encoder.encode_descriptor("log_lines_dropped", help, None, MetricType::Counter)?)

@@ -219,13 +219,12 @@ impl Observer {
         self.tell(Event::Change(change));
     }
 
-    /// Counts that somebody was not let in to the admin interface, and writes
-    /// it down, but not more often than somebody can read it.
-    pub(crate) fn note_refused_call(&self, why: WhyRefused, method: &str, from: IpAddr) {
+    /// Counts a call that a listener did not admit, and writes it down, but not more often than an operator can read.
+    pub(crate) fn note_refused_call(&self, listener: &'static str, why: WhyRefused, method: &str, from: IpAddr) {
         let method = violation::method(method).unwrap_or_default();
-        self.refused_calls.count(why);
+        self.refused_calls.count(listener, why);
         if self.refused_call_lines.take(self.clock.now_ns() / S_NS) {
-            self.tell(Event::RefusedCall(RefusedCall { time: self.now(), why, method, from }));
+            self.tell(Event::RefusedCall(RefusedCall { time: self.now(), listener, why, method, from }));
         } else {
             self.left_out.fetch_add(1, Relaxed);
         }

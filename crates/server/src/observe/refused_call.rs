@@ -6,12 +6,15 @@ use prometheus_client::metrics::family::Family;
 use serde::Serialize;
 
 use super::timestamp::Timestamp;
+use crate::server::Listener;
 
-/// Somebody called the admin interface and was not let in.
+/// A call that a listener did not admit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RefusedCall {
     /// When.
     pub time: Timestamp,
+    /// The listener: admin, http, grpc or resp.
+    pub listener: &'static str,
     /// Why.
     pub why: WhyRefused,
     /// The method, if it is one that is known. Neither the path is told, which may name a client, nor what was brought.
@@ -20,7 +23,7 @@ pub struct RefusedCall {
     pub from: IpAddr,
 }
 
-/// Why somebody is not let in to the admin interface.
+/// Why a listener does not admit a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhyRefused {
@@ -57,6 +60,7 @@ pub(super) struct RefusedCalls(pub(super) Family<WhyLabel, Counter>);
 /// A label of metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct WhyLabel {
+    listener: &'static str,
     why: &'static str,
 }
 
@@ -64,13 +68,21 @@ impl RefusedCalls {
     /// None so far, which is shown too: a series that begins with its first count cannot be alerted on.
     pub(super) fn new() -> RefusedCalls {
         let family = Family::<WhyLabel, Counter>::default();
-        for why in WhyRefused::ALL {
-            drop(family.get_or_create(&WhyLabel { why: why.name() }));
+        for listener in [Listener::Http, Listener::Grpc, Listener::Resp, Listener::Admin] {
+            for why in WhyRefused::ALL.into_iter().filter(|&why| can_happen(listener, why)) {
+                drop(family.get_or_create(&WhyLabel { listener: listener.name(), why: why.name() }));
+            }
         }
         RefusedCalls(family)
     }
 
-    pub(super) fn count(&self, why: WhyRefused) {
-        self.0.get_or_create(&WhyLabel { why: why.name() }).inc();
+    pub(super) fn count(&self, listener: &'static str, why: WhyRefused) {
+        self.0.get_or_create(&WhyLabel { listener, why: why.name() }).inc();
     }
+}
+
+/// Browsers ask over HTTP only.
+fn can_happen(listener: Listener, why: WhyRefused) -> bool {
+    let is_http = matches!(listener, Listener::Http | Listener::Admin);
+    is_http || matches!(why, WhyRefused::NoToken | WhyRefused::WrongToken)
 }

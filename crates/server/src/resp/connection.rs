@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::watch;
 
 use super::commands::{self, Left};
+use super::gate::RespGate;
 use super::limits::RespLimits;
 use super::parser::{Found, Parser};
 use super::reply::Reply;
@@ -33,9 +34,10 @@ pub async fn serve_connection(
     mut io: impl AsyncRead + AsyncWrite + Unpin + Send,
     engine: Arc<Engine>,
     limits: RespLimits,
+    gate: Option<RespGate>,
     stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let mut connection = Connection::new(limits);
+    let mut connection = Connection::new(limits, gate);
     let mut watched = stopped.clone();
     let mut until_stopped = pin!(async move {
         // An error means that the service is gone, which is as good a reason to stop.
@@ -69,10 +71,10 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(limits: RespLimits) -> Connection {
+    fn new(limits: RespLimits, gate: Option<RespGate>) -> Connection {
         Connection {
             parser: Parser::new(limits),
-            session: Session::new(limits),
+            session: Session::new(limits, gate),
             input: Vec::with_capacity(READ_BYTES),
             output: Vec::new(),
         }

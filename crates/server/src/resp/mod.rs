@@ -6,6 +6,7 @@
 mod arguments;
 mod commands;
 mod connection;
+mod gate;
 mod inline;
 mod integer;
 mod limits;
@@ -16,5 +17,6 @@ mod short_lines;
 
 pub use arguments::Arguments;
 pub use connection::serve_connection;
+pub use gate::RespGate;
 pub use limits::RespLimits;
 pub use parser::{Found, Parser, ProtocolError};

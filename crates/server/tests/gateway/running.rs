@@ -26,6 +26,10 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn under(policy: &str) -> Running {
+        Running::with(policy, |server| server)
+    }
+
+    pub(crate) fn with(policy: &str, change: impl FnOnce(Server) -> Server) -> Running {
         // A whole minute, so that windows of the clock begin here.
         let clock = ManualClock::at(1_700_000_040 * S_NS);
         let loaded = parse(policy, "policy.yaml", None).unwrap_or_else(|report| panic!("{report}"));
@@ -34,6 +38,7 @@ impl Running {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let runtime = Arc::new(runtime);
         let server = runtime.block_on(Server::bind(listeners, engine)).unwrap();
+        let server = change(server);
         let grpc = server.addresses().next().unwrap().1;
         let (stop, stopped) = oneshot::channel();
         let serve = server.serve(async {

@@ -35,7 +35,7 @@ fn said(pieces: &[&[u8]]) -> String {
         let (mut client, server) = duplex(1 << 16);
         let engine = Arc::new(engine(POLICY, Arc::new(ManualClock::at(1))));
         let (_stopper, stopped) = watch::channel(false);
-        let serving = tokio::spawn(serve_connection(server, engine, RespLimits::default(), stopped));
+        let serving = tokio::spawn(serve_connection(server, engine, RespLimits::default(), None, stopped));
         for piece in pieces {
             client.write_all(piece).await.unwrap();
             // It reads a piece before the next is there.

@@ -27,7 +27,7 @@ fn what_was_read_is_answered_and_the_connection_closed() {
         client.write_all(b"PING\r\nECHO last\r\nECHO unfini").await.unwrap();
         // Told to stop before it has begun to read.
         stopper.send_replace(true);
-        let serving = tokio::spawn(serve_connection(server, engine, RespLimits::default(), stopped));
+        let serving = tokio::spawn(serve_connection(server, engine, RespLimits::default(), None, stopped));
         let mut said = String::new();
         client.read_to_string(&mut said).await.unwrap();
         assert_eq!(said, "+PONG\r\n$4\r\nlast\r\n");
@@ -42,7 +42,7 @@ fn a_client_that_always_has_more_does_not_hold_it_up() {
         let (mut client, server) = duplex(1 << 12);
         let engine = Arc::new(engine(STARTER, Arc::new(ManualClock::at(1))));
         let (stopper, stopped) = watch::channel(false);
-        let serving = tokio::spawn(serve_connection(server, engine, RespLimits::default(), stopped));
+        let serving = tokio::spawn(serve_connection(server, engine, RespLimits::default(), None, stopped));
         let mut answer = [0; 7];
         let mut is_closed = false;
         for at in 0..1_000_000 {
@@ -109,7 +109,7 @@ fn what_was_read_when_it_stopped_is_the_last_that_is_answered() {
     let heard = Arc::default();
     let client = Talkative { reads: 0, stopper, heard: Arc::clone(&heard) };
     let engine = Arc::new(engine(STARTER, Arc::new(ManualClock::at(1))));
-    runtime.block_on(serve_connection(client, engine, RespLimits::default(), stopped)).unwrap();
+    runtime.block_on(serve_connection(client, engine, RespLimits::default(), None, stopped)).unwrap();
     assert_eq!(String::from_utf8(heard.lock().unwrap().clone()).unwrap(), "+PONG\r\n".repeat(Talkative::STOPS_AT));
 }
 

@@ -1,7 +1,7 @@
 //! What operators see and do.
 
 use serde_json::{Value, json};
-use tollgate_server::{AdminAccess, AdminToken};
+use tollgate_server::{AccessToken, AdminAccess};
 
 use crate::client::{Connection, Response};
 use crate::running::Running;
@@ -162,7 +162,7 @@ fn events_tell_what_happens_and_who_changed_what() {
 
 #[test]
 fn a_token_is_asked_for_where_there_is_one() {
-    let access = AdminAccess { token: Some(AdminToken::new(TOKEN).unwrap()), ..AdminAccess::default() };
+    let access = AdminAccess { token: Some(AccessToken::new(TOKEN).unwrap()), ..AdminAccess::default() };
     let service = Running::open_to(POLICY, access);
     for (fields, status) in [
         ("", 401),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_server::observe::{Event, WhyRefused};
-use tollgate_server::{AdminAccess, AdminToken};
+use tollgate_server::{AccessToken, AdminAccess};
 
 use crate::admin::{POLICY, TOKEN, ask, ask_as};
 use crate::running::Running;
@@ -21,7 +21,7 @@ fn changes(service: &Running) -> Vec<(&'static str, Option<String>, Option<Strin
 }
 
 fn refused_metric(service: &Running, why: &str) -> u64 {
-    let name = format!("tollgate_admin_refused_total{{why=\"{why}\"}} ");
+    let name = format!("tollgate_refused_calls_total{{listener=\"admin\",why=\"{why}\"}} ");
     let metrics = crate::client::request(service.http, "GET", "/metrics", "").body;
     metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or_else(|| panic!("{metrics}"))
 }
@@ -75,7 +75,7 @@ fn every_change_that_was_tried_is_written_down() {
 
 #[test]
 fn who_is_not_let_in_is_written_down_and_counted() {
-    let access = AdminAccess { token: Some(AdminToken::new(TOKEN).unwrap()), ..AdminAccess::default() };
+    let access = AdminAccess { token: Some(AccessToken::new(TOKEN).unwrap()), ..AdminAccess::default() };
     let service = Running::open_to(POLICY, access);
     assert_eq!(refused_metric(&service, "wrong_token"), 0);
     let wrong = "authorization: Bearer not-the-token-at-all\r\n";
@@ -105,7 +105,7 @@ fn who_is_not_let_in_is_written_down_and_counted() {
 /// Somebody who tries out tokens fills no disk.
 #[test]
 fn a_flood_of_wrong_tokens_has_a_few_lines_a_second() {
-    let access = AdminAccess { token: Some(AdminToken::new(TOKEN).unwrap()), ..AdminAccess::default() };
+    let access = AdminAccess { token: Some(AccessToken::new(TOKEN).unwrap()), ..AdminAccess::default() };
     let service = Running::open_to(POLICY, access);
     for _ in 0..20 {
         assert_eq!(ask_as(&service, "authorization: Bearer wrong\r\n", "GET", "/api/rules", "").status, 401);
@@ -117,7 +117,7 @@ fn a_flood_of_wrong_tokens_has_a_few_lines_a_second() {
 
 #[test]
 fn another_token_holds_from_when_it_is_read_again() {
-    let token = AdminToken::new(TOKEN).unwrap();
+    let token = AccessToken::new(TOKEN).unwrap();
     let access = AdminAccess { token: Some(token.clone()), ..AdminAccess::default() };
     let service = Running::open_to(POLICY, access);
     let ask_with = |token: &str| {
@@ -125,6 +125,6 @@ fn another_token_holds_from_when_it_is_read_again() {
         ask_as(&service, &field, "GET", "/api/rules", "").status
     };
     assert_eq!(ask_with(TOKEN), 200);
-    assert!(token.replace(&AdminToken::new("another-token-of-an-operator").unwrap()));
+    assert!(token.replace(&AccessToken::new("another-token-of-an-operator").unwrap()));
     assert_eq!((ask_with(TOKEN), ask_with("another-token-of-an-operator")), (401, 200));
 }

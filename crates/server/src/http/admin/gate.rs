@@ -5,21 +5,17 @@
 //! token or not; and without a token, so is who calls this machine by a name
 //! that somebody else could have given to it.
 
-use std::net::IpAddr;
-
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::Admin;
-use super::token::AdminToken;
+use crate::access::{AccessToken, bearer_token, is_called_by_address, is_from_another_site};
 use crate::http::connection::Caller;
 use crate::http::problem::Problem;
 use crate::observe::WhyRefused;
-
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Lets a request through, or says why not, and writes down that somebody was refused.
 pub(super) async fn gate(
@@ -31,7 +27,7 @@ pub(super) async fn gate(
     let mut response = match may_enter(admin.token.as_ref(), request.uri().path(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(why) => {
-            admin.engine.observer().note_refused_call(why, request.method().as_str(), caller.address);
+            admin.engine.observer().note_refused_call("admin", why, request.method().as_str(), caller.address);
             problem(why).into_response()
         }
     };
@@ -50,12 +46,12 @@ fn problem(why: WhyRefused) -> Problem {
     }
 }
 
-fn may_enter(token: Option<&AdminToken>, path: &str, headers: &HeaderMap) -> Result<(), WhyRefused> {
+fn may_enter(token: Option<&AccessToken>, path: &str, headers: &HeaderMap) -> Result<(), WhyRefused> {
     if is_from_another_site(headers) {
         return Err(WhyRefused::AnotherSite);
     }
     match token {
-        Some(token) if brought(headers).is_some_and(|brought| token.is(brought)) => Ok(()),
+        Some(token) if bearer_token(headers).is_some_and(|sent| token.is(sent)) => Ok(()),
         Some(_) if headers.contains_key(header::AUTHORIZATION) => Err(WhyRefused::WrongToken),
         Some(_) => Err(WhyRefused::NoToken),
         // Scrapers go by whatever name they were given, and what they read names no client.
@@ -64,41 +60,10 @@ fn may_enter(token: Option<&AdminToken>, path: &str, headers: &HeaderMap) -> Res
     }
 }
 
-/// The token of `Authorization: Bearer TOKEN`.
-fn brought(headers: &HeaderMap) -> Option<&[u8]> {
-    const SCHEME: &[u8] = b"bearer ";
-    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
-    let (scheme, token) = value.split_at_checked(SCHEME.len())?;
-    scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim_ascii())
-}
-
-/// Whether a browser says that a page of another origin asks.
-fn is_from_another_site(headers: &HeaderMap) -> bool {
-    let is_own = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
-    if headers.get(FETCH_SITE).is_some_and(|site| !is_own(site)) {
-        return true;
-    }
-    let Some(origin) = headers.get(header::ORIGIN) else { return false };
-    let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    authority.is_none() || authority != host
-}
-
-/// Whether it was called by an address or as localhost, which nobody can point elsewhere.
-fn is_called_by_address(headers: &HeaderMap) -> bool {
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else { return false };
-    let name = match host.rsplit_once(':') {
-        // The colons of a bare IPv6 address are none before a port.
-        Some((name, port)) if !name.ends_with(':') && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderName;
+
     use super::*;
 
     const TOKEN: &str = "a-token-of-an-operator";
@@ -109,7 +74,7 @@ mod tests {
     }
 
     fn enters(token: Option<&str>, lines: &[(&str, &str)]) -> bool {
-        let token = token.map(|token| AdminToken::new(token).unwrap());
+        let token = token.map(|token| AccessToken::new(token).unwrap());
         may_enter(token.as_ref(), "/api/rules", &headers(lines)).is_ok()
     }
 
@@ -122,7 +87,7 @@ mod tests {
             assert!(!enters(Some(TOKEN), &[("authorization", wrong)]), "{wrong}");
         }
         assert!(!enters(Some(TOKEN), &[("host", "127.0.0.1:9090")]));
-        let without = may_enter(AdminToken::new(TOKEN).ok().as_ref(), "/metrics", &HeaderMap::new());
+        let without = may_enter(AccessToken::new(TOKEN).ok().as_ref(), "/metrics", &HeaderMap::new());
         assert!(without.is_err());
     }
 

@@ -7,7 +7,6 @@ mod key_name;
 mod keys;
 mod reload;
 mod rules;
-mod token;
 mod top;
 
 use std::sync::Arc;
@@ -19,16 +18,16 @@ use axum::routing::{delete, get, post};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::routes::Routes;
+use crate::access::AccessToken;
 use crate::engine::Engine;
 pub use reload::ReloadRequest;
-pub use token::{AdminToken, TokenError};
 
 /// What the admin interface works with.
 #[derive(Clone)]
 pub(crate) struct Admin {
     pub(crate) engine: Arc<Engine>,
     /// What must be brought, if anything.
-    pub(crate) token: Option<AdminToken>,
+    pub(crate) token: Option<AccessToken>,
     /// Where requests go to read the policy again, if somebody takes them.
     pub(crate) reloads: Option<mpsc::Sender<ReloadRequest>>,
     /// Whether the service is about to end, which ends what would go on for ever.

@@ -1,6 +1,8 @@
 //! What clients say when they connect, and to see whether anybody is there.
 
 use super::{NOT_AN_INTEGER, wrong_arity};
+use crate::engine::Engine;
+use crate::observe::WhyRefused;
 use crate::resp::arguments::Arguments;
 use crate::resp::integer::parse_integer;
 use crate::resp::reply::{Protocol, Reply};
@@ -9,7 +11,7 @@ use crate::resp::session::Session;
 /// The Redis whose dialect this is. Clients read it to know what they may send.
 pub(super) const DIALECT: &str = "7.0.0";
 
-/// The only user there is. Redis lets everybody be it while no password is set.
+/// The only user there is. Redis lets every client be it while no password is set.
 const DEFAULT_USER: &[u8] = b"default";
 
 const WRONG_USER: &str = "WRONGPASS invalid username-password pair or user is disabled.";
@@ -22,7 +24,15 @@ pub(super) fn ping(arguments: Arguments<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-pub(super) fn auth(arguments: Arguments<'_>, reply: &mut Reply<'_>) {
+/// `AUTH [user] password`
+pub(super) fn auth(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
+    if session.gate.is_some() {
+        return match (arguments.len(), arguments.get(1), arguments.get(2)) {
+            (2, Some(password), _) => answer_auth(engine, session, DEFAULT_USER, password, reply),
+            (3, Some(user), Some(password)) => answer_auth(engine, session, user, password, reply),
+            _ => reply.error(super::SYNTAX_ERROR),
+        };
+    }
     match (arguments.len(), arguments.get(1)) {
         (2, _) => reply.error(
             "ERR AUTH <password> called without any password configured for the default user. \
@@ -34,6 +44,25 @@ pub(super) fn auth(arguments: Arguments<'_>, reply: &mut Reply<'_>) {
     }
 }
 
+fn answer_auth(engine: &Engine, session: &mut Session, user: &[u8], password: &[u8], reply: &mut Reply<'_>) {
+    if is_admitted(engine, session, user, password) {
+        session.is_admitted = true;
+        reply.simple("OK");
+    } else {
+        reply.error(WRONG_USER);
+    }
+}
+
+/// Whether a password opens the gate. One that does not leaves a client as it was, as in Redis.
+fn is_admitted(engine: &Engine, session: &Session, user: &[u8], password: &[u8]) -> bool {
+    let Some(gate) = &session.gate else { return user == DEFAULT_USER };
+    let is_right = gate.token.is(password) && user == DEFAULT_USER;
+    if !is_right {
+        gate.note(engine, WhyRefused::WrongToken);
+    }
+    is_right
+}
+
 pub(super) fn select(arguments: Arguments<'_>, reply: &mut Reply<'_>) {
     match arguments.get(1).and_then(parse_integer) {
         Some(0) => reply.simple("OK"),
@@ -43,9 +72,18 @@ pub(super) fn select(arguments: Arguments<'_>, reply: &mut Reply<'_>) {
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]`
-pub(super) fn hello(session: &mut Session, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
-    match asked(session, arguments) {
+pub(super) fn hello(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
+    match asked(engine, session, arguments) {
+        Ok(asked) if !(session.is_admitted || asked.is_admitted) => {
+            session.gate.iter().for_each(|gate| gate.note(engine, WhyRefused::NoToken));
+            reply.error(
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
+                 AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+                 version at the same time",
+            );
+        }
         Ok(asked) => {
+            session.is_admitted = true;
             session.protocol = asked.protocol;
             if let Some(name) = asked.name {
                 session.name = name.to_vec();
@@ -61,9 +99,10 @@ pub(super) fn hello(session: &mut Session, arguments: Arguments<'_>, reply: &mut
 struct Asked<'a> {
     protocol: Protocol,
     name: Option<&'a [u8]>,
+    is_admitted: bool,
 }
 
-fn asked<'a>(session: &Session, arguments: Arguments<'a>) -> Result<Asked<'a>, Vec<u8>> {
+fn asked<'a>(engine: &Engine, session: &Session, arguments: Arguments<'a>) -> Result<Asked<'a>, Vec<u8>> {
     let protocol = match arguments.get(1) {
         None => session.protocol,
         Some(version) => match parse_integer(version) {
@@ -73,15 +112,16 @@ fn asked<'a>(session: &Session, arguments: Arguments<'a>) -> Result<Asked<'a>, V
             None => return Err(b"ERR Protocol version is not an integer or out of range".to_vec()),
         },
     };
-    let mut asked = Asked { protocol, name: None };
+    let mut asked = Asked { protocol, name: None, is_admitted: false };
     let mut options = arguments.from(2);
     while let Some(option) = options.next() {
         if option.eq_ignore_ascii_case(b"AUTH")
-            && let (Some(user), Some(_)) = (options.next(), options.next())
+            && let (Some(user), Some(password)) = (options.next(), options.next())
         {
-            if user != DEFAULT_USER {
+            if !is_admitted(engine, session, user, password) {
                 return Err(WRONG_USER.into());
             }
+            asked.is_admitted = true;
         } else if option.eq_ignore_ascii_case(b"SETNAME")
             && let Some(name) = options.next()
         {

@@ -12,6 +12,7 @@ use super::arguments::Arguments;
 use super::reply::Reply;
 use super::session::Session;
 use crate::engine::Engine;
+use crate::observe::WhyRefused;
 use crate::throttle::ThrottleBatch;
 use table::{COMMANDS, Command, Name};
 
@@ -56,13 +57,18 @@ pub(super) fn answer(
         reply.error(wrong_arity(command.name));
         return Left::Nothing;
     }
+    if !session.is_admitted && !matches!(command.which, Name::Auth | Name::Hello | Name::Quit | Name::Reset) {
+        session.gate.iter().for_each(|gate| gate.note(engine, WhyRefused::NoToken));
+        reply.error(NO_AUTH);
+        return Left::Nothing;
+    }
     match command.which {
         Name::Throttle => return throttle::throttle(engine, batch, session, arguments, &mut reply),
         Name::Check => return Left::Check,
         Name::Ping => connection::ping(arguments, &mut reply),
         Name::Echo => reply.bulk(arguments.get(1).unwrap_or_default()),
-        Name::Hello => connection::hello(session, arguments, &mut reply),
-        Name::Auth => connection::auth(arguments, &mut reply),
+        Name::Hello => connection::hello(engine, session, arguments, &mut reply),
+        Name::Auth => connection::auth(engine, session, arguments, &mut reply),
         Name::Select => connection::select(arguments, &mut reply),
         Name::Client => client::client(session, arguments, &mut reply),
         Name::Command => command::command(arguments, &mut reply),
@@ -136,6 +142,8 @@ fn unknown_subcommand(name: &str, subcommand: &[u8]) -> Vec<u8> {
     text.extend_from_slice(b" HELP.");
     text
 }
+
+const NO_AUTH: &str = "NOAUTH Authentication required.";
 
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 

@@ -49,7 +49,7 @@ pub(super) const COMMANDS: [Command; 12] = [
     about_connections("PING", Name::Ping, -1, "Answers, to show that it lives"),
     about_connections("ECHO", Name::Echo, 2, "Answers what it is told"),
     about_connections("HELLO", Name::Hello, -1, "Chooses the protocol, and tells about the server"),
-    about_connections("AUTH", Name::Auth, -2, "Says who is there; there is no password"),
+    about_connections("AUTH", Name::Auth, -2, "Shows that a client knows the access token"),
     about_connections("SELECT", Name::Select, 2, "Chooses a database; there is one, 0"),
     about_connections("CLIENT", Name::Client, -2, "Tells and asks about this connection"),
     about_server("COMMAND", Name::Command, -1, "Tells which commands there are"),

@@ -69,3 +69,16 @@ fn a_service_that_is_away_is_told_from_a_tollgate_that_is() {
         scenarios::counted_without_the_service(&gateway, 502);
     }
 }
+
+#[test]
+#[ignore = "needs Caddy"]
+fn the_access_token_is_sent() {
+    let tollgate = Tollgate::serve_with_token(CADDY.name);
+    let choice = (
+        "header_up X-Forwarded-Method {method}",
+        "header_up X-Tollgate-Token a-token-of-a-gateway\n\t\t\theader_up X-Forwarded-Method {method}",
+    );
+    let gateway =
+        Gateway::start(&CADDY, &Others { tollgate: (8080, tollgate.http), upstream: upstream::start() }, choice);
+    scenarios::limited_told_and_let_in_again(&gateway, &Passes { fields_when_allowed: true, problem: true });
+}

@@ -59,3 +59,17 @@ fn a_service_that_is_away_is_told_from_a_tollgate_that_is() {
         scenarios::counted_without_the_service(&gateway, 503);
     }
 }
+
+#[test]
+#[ignore = "needs Envoy"]
+fn the_access_token_is_sent() {
+    let tollgate = Tollgate::serve_with_token(ENVOY.name);
+    let choice = (
+        "grpc_service: { envoy_grpc: { cluster_name: tollgate } }",
+        "grpc_service: { envoy_grpc: { cluster_name: tollgate }, \
+                          initial_metadata: [{ key: authorization, value: Bearer a-token-of-a-gateway }] }",
+    );
+    let gateway =
+        Gateway::start(&ENVOY, &Others { tollgate: (8081, tollgate.grpc), upstream: upstream::start() }, choice);
+    scenarios::limited_told_and_let_in_again(&gateway, &Passes { fields_when_allowed: true, problem: false });
+}

@@ -74,3 +74,16 @@ fn a_service_that_is_away_is_told_from_a_tollgate_that_is() {
         scenarios::counted_without_the_service(&gateway, 502);
     }
 }
+
+#[test]
+#[ignore = "needs nginx"]
+fn the_access_token_is_sent() {
+    let tollgate = Tollgate::serve_with_token(NGINX.name);
+    let choice = (
+        "proxy_set_header X-Original-Method",
+        "proxy_set_header X-Tollgate-Token a-token-of-a-gateway; proxy_set_header X-Original-Method",
+    );
+    let gateway =
+        Gateway::start(&NGINX, &Others { tollgate: (8080, tollgate.http), upstream: upstream::start() }, choice);
+    scenarios::limited_told_and_let_in_again(&gateway, &Passes { fields_when_allowed: true, problem: true });
+}

@@ -80,3 +80,14 @@ fn a_service_that_is_away_is_told_from_a_tollgate_that_is() {
         scenarios::counted_without_the_service(&gateway, 502);
     }
 }
+
+#[test]
+#[ignore = "needs Traefik"]
+fn the_access_token_is_sent() {
+    let tollgate = Tollgate::serve_with_token(TRAEFIK.name);
+    let choice =
+        ("/v1/forward-auth\n        # The entry", "/v1/forward-auth?token=a-token-of-a-gateway\n        # The entry");
+    let gateway =
+        Gateway::start(&TRAEFIK, &Others { tollgate: (8080, tollgate.http), upstream: upstream::start() }, choice);
+    scenarios::limited_told_and_let_in_again(&gateway, &Passes { fields_when_allowed: false, problem: true });
+}

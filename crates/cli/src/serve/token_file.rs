@@ -84,7 +84,7 @@ impl WatchedToken {
         match read {
             Ok(new) => {
                 if self.token.replace(&new) {
-                    say(format_args!("the {name} token was read again: only the new one is taken from now on"));
+                    say(format_args!("the {name} token was read again: from now on only what the file says is taken"));
                 }
                 self.said = None;
             }

@@ -79,7 +79,10 @@ fn callers_need_the_access_token_on_every_listener() {
     let said = tollgate.any_line_of("refused_call");
     assert!(said.contains(" listener=http why=no_token method=POST from=127.0.0.1"), "{said}");
     directory.write("token", NEXT);
-    assert_eq!(tollgate.line(), "tollgate: the access token was read again: only the new one is taken from now on");
+    assert_eq!(
+        tollgate.line(),
+        "tollgate: the access token was read again: from now on only what the file says is taken"
+    );
     assert_eq!(send(tollgate.http, "POST", "/v1/check", &format!("host: x\r\n{}", bearer(NEXT)), "{}").status, 200);
 }
 

@@ -35,7 +35,10 @@ fn the_token_is_read_again_when_its_file_changes() {
         "{said}"
     );
     write(&directory, NEW, 0o600);
-    assert_eq!(tollgate.line(), "tollgate: the admin token was read again: only the new one is taken from now on");
+    assert_eq!(
+        tollgate.line(),
+        "tollgate: the admin token was read again: from now on only what the file says is taken"
+    );
     assert_eq!((ask(&tollgate, OLD), ask(&tollgate, NEW)), (401, 200));
     tollgate.any_line_of("refused_call");
     write(&directory, "short", 0o600);

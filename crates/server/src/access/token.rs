@@ -4,8 +4,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// What a caller or an operator must send to be admitted. Clones are the same token: who
 /// [replaces](AccessToken::replace) one of them has replaced all.
+///
+/// There may be several that are as good, one on each line: the old and the new one, while callers change theirs.
 #[derive(Clone)]
-pub struct AccessToken(Arc<RwLock<Box<[u8]>>>);
+pub struct AccessToken(Arc<RwLock<Tokens>>);
+
+type Tokens = Vec<Box<[u8]>>;
 
 /// Why something cannot be a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,49 +19,62 @@ pub enum TokenError {
     TooShort,
     /// It has something in it that an `Authorization` field cannot carry.
     NotPrintable,
+    /// There are more than [`AccessToken::MOST`].
+    TooMany,
 }
 
 impl AccessToken {
     /// Fewer bytes can be tried out.
     pub const SHORTEST: usize = 16;
 
-    /// Takes a token as it stands in a file or a variable, with or without a line end.
+    /// More at once are no rotation. All of them are compared with whatever is sent.
+    pub const MOST: usize = 8;
+
+    /// Takes tokens as they stand in a file or a variable, one on each line. Empty lines count for nothing.
     pub fn new(text: &str) -> Result<AccessToken, TokenError> {
-        let text = text.trim_end_matches(['\r', '\n']);
-        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(TokenError::NotPrintable);
+        let tokens: Tokens = text.lines().filter(|line| !line.is_empty()).map(one).collect::<Result<_, _>>()?;
+        match tokens.len() {
+            0 => Err(TokenError::TooShort),
+            1..=AccessToken::MOST => Ok(AccessToken(Arc::new(RwLock::new(tokens)))),
+            _ => Err(TokenError::TooMany),
         }
-        if text.len() < AccessToken::SHORTEST {
-            return Err(TokenError::TooShort);
-        }
-        Ok(AccessToken(Arc::new(RwLock::new(text.as_bytes().into()))))
     }
 
     /// Lets in only who brings `other` from now on, and says whether that is another token than before.
     #[must_use]
     pub fn replace(&self, other: &AccessToken) -> bool {
-        let other = other.bytes();
-        let is_another = !self.is(&other);
-        if is_another {
-            *self.0.write().unwrap_or_else(PoisonError::into_inner) = other;
-        }
+        let new = other.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut tokens = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_another = *tokens != new;
+        *tokens = new;
         is_another
-    }
-
-    fn bytes(&self) -> Box<[u8]> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether somebody brought it. The time it takes depends on what they
     /// brought, and not on how much of it is right.
     pub(crate) fn is(&self, brought: &[u8]) -> bool {
-        let token = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let mut difference = u8::from(brought.len() != token.len());
-        for (at, byte) in brought.iter().enumerate() {
-            difference |= black_box(byte ^ token[at % token.len()]);
-        }
-        black_box(difference) == 0
+        let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        // Every one of them, also behind the right one.
+        tokens.iter().fold(false, |is_one, token| is_one | is_equal(token, brought))
     }
+}
+
+fn one(line: &str) -> Result<Box<[u8]>, TokenError> {
+    if !line.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(TokenError::NotPrintable);
+    }
+    if line.len() < AccessToken::SHORTEST {
+        return Err(TokenError::TooShort);
+    }
+    Ok(line.as_bytes().into())
+}
+
+fn is_equal(token: &[u8], brought: &[u8]) -> bool {
+    let mut difference = u8::from(brought.len() != token.len());
+    for (at, byte) in brought.iter().enumerate() {
+        difference |= black_box(byte ^ token[at % token.len()]);
+    }
+    black_box(difference) == 0
 }
 
 /// Never the token.
@@ -74,6 +91,7 @@ impl fmt::Display for TokenError {
             TokenError::NotPrintable => {
                 f.write_str("a token must be one line of letters, digits and signs, without spaces")
             }
+            TokenError::TooMany => write!(f, "there are more than {} tokens", AccessToken::MOST),
         }
     }
 }
@@ -107,11 +125,23 @@ mod tests {
     }
 
     #[test]
+    fn the_old_and_the_new_token_are_taken_while_both_stand_there() {
+        let token = AccessToken::new(TEXT).unwrap();
+        assert!(token.replace(&AccessToken::new(&format!("{TEXT}\r\nanother-0123456789\n")).unwrap()));
+        assert!(token.is(TEXT.as_bytes()) && token.is(b"another-0123456789"));
+        assert!(!token.is(b"0123456789abcdef\nanother-0123456789") && !token.is(b""));
+        assert!(token.replace(&AccessToken::new("another-0123456789").unwrap()));
+        assert!(!token.is(TEXT.as_bytes()) && token.is(b"another-0123456789"));
+    }
+
+    #[test]
     fn what_can_be_guessed_or_not_be_sent_is_none() {
         assert_eq!(AccessToken::new("").err(), Some(TokenError::TooShort));
         assert_eq!(AccessToken::new("0123456789abcde").err(), Some(TokenError::TooShort));
         assert_eq!(AccessToken::new("0123456789 abcdef").err(), Some(TokenError::NotPrintable));
-        assert_eq!(AccessToken::new("0123456789abcdef\nx").err(), Some(TokenError::NotPrintable));
+        assert_eq!(AccessToken::new("0123456789abcdef\nx").err(), Some(TokenError::TooShort));
+        assert_eq!(AccessToken::new("\n\n").err(), Some(TokenError::TooShort));
+        assert_eq!(AccessToken::new(&format!("{TEXT}\n").repeat(9)).err(), Some(TokenError::TooMany));
         assert_eq!(AccessToken::new("0123456789äbcdef").err(), Some(TokenError::NotPrintable));
     }
 }

@@ -25,7 +25,18 @@ const PATHS: [&str; 12] =
 const PATH_PATTERNS: [&str; 10] = ["/", "/*", "/a", "/a/*", "/a/b", "/a/*/c", "/*/b", "/b/*", "/*/b/*", "/c/b/c/d"];
 const VALUES: [&str; 4] = ["1", "12", "2", "k=1"];
 const VALUE_PATTERNS: [&str; 6] = ["1", "1*", "*2", "2", "*", "key=1"];
-const PEERS: [&str; 5] = ["10.0.0.1", "192.0.2.1", "192.0.2.77", "2001:db8::1", "::ffff:10.0.0.1"];
+/// Of the first of several identities: each names the one that it means.
+const LIST_PATTERNS: [&str; 6] = ["key=1", "user=1*", "key=*2", "user=2", "*", "client=1"];
+const PEERS: [&str; 7] = [
+    "10.0.0.1",
+    "192.0.2.1",
+    "192.0.2.77",
+    "2001:db8::1",
+    "::ffff:10.0.0.1",
+    // These carry 192.0.2.1 and 10.0.0.1.
+    "64:ff9b::c000:201",
+    "2002:a00:1::1",
+];
 const FORWARDED: [&str; 4] = ["192.0.2.1", "192.0.2.77, 10.9.9.9", "garbage", "6.6.6.6, 2001:db8::1"];
 const NETWORKS: [&str; 4] = ["10.0.0.0/8", "192.0.2.0/26", "192.0.2.77/32", "2001:db8::/32"];
 const DOMAINS: [&str; 3] = ["edge", "mesh", "Edge"];
@@ -62,15 +73,15 @@ impl Dice {
         strings(&self.some(among, most))
     }
 
-    fn condition(&mut self) -> Condition {
+    fn condition(&mut self, among: &[&str]) -> Condition {
         match self.roll(6) {
             0 => Condition::Present,
             1 => Condition::Absent,
             2 => {
-                let these = if self.one_in(2) { Vec::new() } else { patterns(&self.some(&VALUE_PATTERNS, 2)) };
-                Condition::OneOfBut { these, but_not: patterns(&self.some(&VALUE_PATTERNS, 2)) }
+                let these = if self.one_in(2) { Vec::new() } else { patterns(&self.some(among, 2)) };
+                Condition::OneOfBut { these, but_not: patterns(&self.some(among, 2)) }
             }
-            _ => Condition::OneOf(patterns(&self.some(&VALUE_PATTERNS, 2))),
+            _ => Condition::OneOf(patterns(&self.some(among, 2))),
         }
     }
 
@@ -86,10 +97,12 @@ impl Dice {
             when.paths = self.texts(&PATH_PATTERNS, 3);
         }
         while self.one_in(4) {
-            when.headers.push((self.pick(&["X-A", "x-b"]).to_owned(), self.condition()));
+            when.headers.push((self.pick(&["X-A", "x-b"]).to_owned(), self.condition(&VALUE_PATTERNS)));
         }
         while self.one_in(4) {
-            when.identities.push((self.pick(&["user", "client"]).to_owned(), self.condition()));
+            let name = self.pick(&["user", "client"]);
+            let among = if name == "client" { &LIST_PATTERNS } else { &VALUE_PATTERNS };
+            when.identities.push((name.to_owned(), self.condition(among)));
         }
         if self.one_in(5) {
             let among = self.some(&NETWORKS, 2).iter().map(|network| network.parse().unwrap()).collect();
@@ -116,11 +129,12 @@ impl Dice {
             rule.allowance = Allowance::Tiers(tiers.into_iter().map(|tier| (tier.to_owned(), self.grant())).collect());
         }
         while !rule.key.is_empty() && self.one_in(3) {
-            let pattern = rule
-                .key
-                .iter()
-                .map(|_| TextPattern(self.pick(&["1", "1*", "*", "192.0.2.1", "/a/*", "key=1"]).to_owned()));
-            let key: Vec<TextPattern> = pattern.collect();
+            let pattern = |name: &String| {
+                let among =
+                    if name == "client" { LIST_PATTERNS } else { ["1", "1*", "*", "192.0.2.1", "/a/*", "key=1"] };
+                TextPattern(self.pick(&among).to_owned())
+            };
+            let key: Vec<TextPattern> = rule.key.iter().map(pattern).collect();
             if rule.overrides.iter().all(|known| known.key != key) {
                 let grant = limited(100 + rule.overrides.len() as u64);
                 rule.overrides.push(Override { key, grant });
@@ -152,7 +166,7 @@ impl Dice {
             policy.deny = AccessList { client_ip: vec![self.pick(&NETWORKS).parse().unwrap()], identities: Vec::new() };
         }
         if self.one_in(4) {
-            let meant = patterns(&self.some(&VALUE_PATTERNS, 1));
+            let meant = patterns(&self.some(&LIST_PATTERNS, 1));
             policy.allow = AccessList { client_ip: Vec::new(), identities: vec![("client".into(), meant)] };
         }
         policy
@@ -241,6 +255,11 @@ impl Model<'_> {
         Some(client)
     }
 
+    /// The client's address, and the one that it carries.
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.client().into_iter().flat_map(|client| [Some(client), carried(client)]).flatten().collect()
+    }
+
     /// The name that counts and the value.
     fn identity(&self, name: &str, route: Option<&str>) -> Option<(String, String)> {
         let named = |value: Option<&str>| value.map(|value| (name.to_owned(), value.to_owned()));
@@ -248,7 +267,7 @@ impl Model<'_> {
             "user" => named(self.header("x-user")),
             "key" => named(self.header("x-key")),
             "client" => self.identity("key", None).or_else(|| self.identity("user", None)),
-            "client_ip" => named(self.client().map(grouped).as_deref()),
+            "client_ip" => named(self.client().map(|client| grouped(carried(client).unwrap_or(client))).as_deref()),
             "method" => named(Some(&self.sent.method)),
             "path" => named(self.path().map(|(path, _)| path).as_deref()),
             "route" => named(route),
@@ -278,8 +297,8 @@ impl Model<'_> {
     }
 
     fn means(&self, pattern: &TextPattern, (name, value): &(String, String)) -> bool {
-        match pattern.0.strip_prefix("key=") {
-            Some(text) => name == "key" && star(text, value),
+        match pattern.0.split_once('=') {
+            Some((only, text)) => name == only && star(text, value),
             None => star(&pattern.0, value),
         }
     }
@@ -337,25 +356,37 @@ impl Model<'_> {
             .all(|(name, condition)| self.holds(condition, self.identity(name, None).as_ref(), name == "client"));
         let network = match &when.network {
             None => true,
-            Some(networks) => self.client().is_some_and(|client| match networks {
+            Some(networks) => self.addresses().iter().any(|client| match networks {
                 Networks::Internal => client.to_string().starts_with("10."),
-                Networks::Among(networks) => networks.iter().any(|network| network.contains(&client)),
+                Networks::Among(networks) => networks.iter().any(|network| network.contains(client)),
             }),
         };
         method && host && path && headers && identities && network
     }
 
     fn grant<'p>(&self, rule: &'p Rule, parts: &[(String, String)]) -> &'p Grant {
-        let means = |given: &&Override| {
-            given.key.iter().zip(parts).zip(&rule.key).all(|((pattern, part), name)| {
-                if name == "client" { self.means(pattern, part) } else { star(&pattern.0, &part.1) }
+        // An override means the address as it was sent; what that one carries only where nothing more is granted.
+        let sent = self.client().filter(|client| carried(*client).is_some()).map(|client| client.to_string());
+        let matches = |given: &Override, sent: Option<&String>| {
+            given.key.iter().zip(parts).zip(&rule.key).all(|((pattern, part), name)| match sent {
+                _ if name == "client" => self.means(pattern, part),
+                Some(sent) if name == "client_ip" => star(&pattern.0, sent),
+                _ => star(&pattern.0, &part.1),
             })
         };
+        let by_address = sent.as_ref().filter(|_| rule.key.iter().any(|name| name == "client_ip"));
+        let is_unlimited = match &rule.allowance {
+            Allowance::Same(grant) => *grant == Grant::Unlimited,
+            Allowance::Tiers(tiers) => tiers.iter().all(|(_, grant)| *grant == Grant::Unlimited),
+        };
+        let means_sent = rule.overrides.iter().any(|given| matches(given, by_address));
+        let means =
+            |given: &&Override| matches(given, by_address) || (!means_sent && is_unlimited && matches(given, None));
         let specificity = |given: &&Override| {
             let stars = given.key.iter().filter(|pattern| pattern.0.contains('*')).count();
-            // What `key=` says is not part of the pattern for a list.
+            // What stands before `=` is not part of the pattern for a list.
             let length = |(pattern, name): (&TextPattern, &String)| {
-                if name == "client" { pattern.0.trim_start_matches("key=").len() } else { pattern.0.len() }
+                if name == "client" { pattern.0.rsplit('=').next().unwrap().len() } else { pattern.0.len() }
             };
             (stars, std::cmp::Reverse(given.key.iter().zip(&rule.key).map(length).sum::<usize>()))
         };
@@ -416,9 +447,8 @@ impl Model<'_> {
     }
 
     fn access(&self) -> Access {
-        let denied = self
-            .client()
-            .is_some_and(|client| self.policy.deny.client_ip.iter().any(|network| network.contains(&client)));
+        let is_denied = |client: &IpAddr| self.policy.deny.client_ip.iter().any(|network| network.contains(client));
+        let denied = self.addresses().iter().any(is_denied);
         let value = self.identity("client", None);
         let allowed = |(_, among): &(String, Vec<TextPattern>)| {
             value.as_ref().is_some_and(|value| among.iter().any(|pattern| self.means(pattern, value)))
@@ -438,6 +468,14 @@ fn meant(name: &str) -> &str {
         "X-User" | "x-user" => "user",
         "X-Key" | "x-key" => "key",
         name => name,
+    }
+}
+
+fn carried(address: IpAddr) -> Option<IpAddr> {
+    match address.to_string().as_str() {
+        "64:ff9b::c000:201" => Some("192.0.2.1".parse().unwrap()),
+        "2002:a00:1::1" => Some("10.0.0.1".parse().unwrap()),
+        _ => None,
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::names::Names;
 use super::problems::Problems;
 use super::words::quoted;
-use super::{codes, syntax};
-use crate::model::{BUILT_IN_IDENTITIES, Identity, IdentitySource, Policy, TIER, Tier, TierSource};
+use super::{codes, patterns, syntax};
+use crate::model::{BUILT_IN_IDENTITIES, Identity, IdentitySource, OnInvalid, Policy, TIER, Tier, TierSource};
 use crate::problem::Place;
 
 pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems) {
@@ -21,6 +21,7 @@ pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems)
         }
         source(&identity.source, &place, problems);
         needs_key(&identity.source, identity.trusted, policy, &place, problems);
+        on_invalid(identity, &place, problems);
         if let IdentitySource::First(others) = &identity.source {
             let place = place.member("first");
             syntax::not_empty(others, "identity", &place, problems);
@@ -100,6 +101,15 @@ fn needs_key(source: &IdentitySource, trusted: bool, policy: &Policy, place: &Pl
     }
 }
 
+fn on_invalid(identity: &Identity, place: &Place, problems: &mut Problems) {
+    let has_token = matches!(identity.source, IdentitySource::Jwt(_) | IdentitySource::Bearer);
+    if identity.on_invalid != OnInvalid::default() && !has_token {
+        let message = "`on_invalid` goes with `jwt` or `bearer`";
+        let hint = "leave it out: only tokens can be invalid";
+        problems.add(codes::MISPLACED_MEMBER, place.member("on_invalid"), message, hint);
+    }
+}
+
 fn client_ip(policy: &Policy, place: &Place, problems: &mut Problems) {
     let client_ip = &policy.client_ip;
     for (name, bits, most) in [("ipv6_prefix", client_ip.ipv6_prefix, 128), ("ipv4_prefix", client_ip.ipv4_prefix, 32)]
@@ -127,6 +137,7 @@ fn tier(tier: &Tier, policy: &Policy, names: &Names<'_>, place: &Place, problems
                 names.check(by, place.member("by"), problems);
             }
             for (value, tier) in tiers {
+                patterns::check(by, value, names, || place.member("map").member(value), problems);
                 syntax::text(tier, "a tier", place.member("map").member(value), problems);
             }
         }

@@ -7,9 +7,10 @@ use smallvec::SmallVec;
 
 use super::jwt;
 use crate::model::{
-    BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, Paths, Policy, TIER, TextPattern, TierSource,
+    BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern, TierSource,
 };
-use crate::plan::address_text::{Prefixes, push_client};
+use crate::plan::address::carried;
+use crate::plan::address_text::{Prefixes, WHOLE, push_client};
 use crate::plan::networks::NetworkMap;
 use crate::plan::texts::Pattern;
 use crate::plan::tier::Tiers;
@@ -53,6 +54,8 @@ pub(crate) struct Known {
     pub(crate) settable: bool,
     /// Whether it depends on the rule that asks: the pattern that matched is the rule's own.
     pub(crate) per_rule: bool,
+    /// What happens where its value is present and cannot be used.
+    pub(crate) on_invalid: OnInvalid,
 }
 
 /// All identities of a policy, and the header fields that it asks for.
@@ -124,6 +127,7 @@ impl Identities {
             let known = &mut self.known[id.0 as usize];
             if matches!(known.source, Source::Caller) {
                 known.source = source;
+                known.on_invalid = identity.on_invalid;
             }
         }
         self.mark_per_rule();
@@ -188,7 +192,8 @@ impl Identities {
 
     fn add_nameless(&mut self, name: &str, source: Source, settable: bool) -> IdentityId {
         let id = IdentityId(u32::try_from(self.known.len()).unwrap_or(u32::MAX));
-        self.known.push(Known { name: name.to_owned(), source, settable, per_rule: false });
+        let on_invalid = OnInvalid::default();
+        self.known.push(Known { name: name.to_owned(), source, settable, per_rule: false, on_invalid });
         id
     }
 
@@ -236,6 +241,16 @@ impl Identities {
         matches!(self.known(id).source, Source::First(_))
     }
 
+    /// Whether a value of it may be present and of no use.
+    pub(crate) fn can_be_unusable(&self, id: IdentityId) -> bool {
+        let known = self.known(id);
+        match known.source {
+            Source::Header(_) | Source::Cookie(_) | Source::Query(_) => true,
+            Source::Bearer | Source::Jwt { .. } => known.on_invalid == OnInvalid::Count,
+            _ => false,
+        }
+    }
+
     /// Under which identities a value of this one may be found: of a list under
     /// those in it, or under itself if a caller sets it.
     pub(crate) fn places(&self, id: IdentityId) -> impl Iterator<Item = IdentityId> {
@@ -270,15 +285,17 @@ impl Identities {
     }
 
     /// A pattern for the values of an identity, written as its values are. For a
-    /// list of identities `name=..` means only the one of that name.
+    /// list of identities `name=..` means only the one of that name; without a
+    /// name there is only `*`, or else one identity would get what is granted to another.
     pub(crate) fn pattern(&self, id: IdentityId, pattern: &TextPattern) -> Pattern {
-        if let Source::First(inner) = &self.known(id).source {
-            for only in inner {
-                let text = pattern.0.strip_prefix(&self.known(*only).name).and_then(|rest| rest.strip_prefix('='));
+        if self.is_list(id) {
+            for only in self.places(id) {
+                let text = pattern.0.strip_prefix(&self.known(only).name).and_then(|rest| rest.strip_prefix('='));
                 if let Some(text) = text {
-                    return Pattern { only: Some(*only), text: TextPattern(self.canonical(*only, text)) };
+                    return Pattern { only: Some(only), text: TextPattern(self.canonical(only, text)) };
                 }
             }
+            return Pattern { only: None, text: pattern.clone() };
         }
         Pattern { only: None, text: TextPattern(self.canonical(id, &pattern.0)) }
     }
@@ -287,7 +304,6 @@ impl Identities {
     fn canonical(&self, id: IdentityId, text: &str) -> String {
         match &self.known(id).source {
             Source::ClientIp | Source::Peer => self.canonical_address(text),
-            Source::First(inner) if inner.iter().any(|id| self.needs_peer(*id)) => self.canonical_address(text),
             Source::Method => text.to_ascii_uppercase(),
             Source::Host => host::normalise(text).map_or_else(String::new, |host| lossy(&host)),
             Source::Path | Source::Route if !text.contains('*') => {
@@ -301,7 +317,9 @@ impl Identities {
     fn canonical_address(&self, text: &str) -> String {
         let Some(address) = address::parse(text.as_bytes()) else { return text.to_owned() };
         let mut canonical = SmallVec::<[u8; 64]>::new();
-        push_client(&mut canonical, address, self.prefixes);
+        // One that carries an IPv4 address is compared as it is sent.
+        let prefixes = if carried(address).is_some() { WHOLE } else { self.prefixes };
+        push_client(&mut canonical, address, prefixes);
         lossy(&canonical)
     }
 }

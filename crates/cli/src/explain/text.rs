@@ -61,7 +61,7 @@ fn applied(plan: &Plan, application: &Application, is_shadow: bool) -> Vec<(&'st
     let key = if application.key.is_empty() { "everybody together" } else { &application.key };
     let mut told = vec![("key", key.to_owned())];
     told.extend(application.more_keys.iter().map(|key| ("and key", key.clone())));
-    told.extend(application.read_as.iter().map(|path| ("path", path.clone())));
+    told.extend(application.read_as.iter().map(|path| ("read as", path.clone())));
     let whose = match &application.grant {
         GrantSource::Rule => String::new(),
         GrantSource::Tier(tier) => format!(" (tier {tier})"),

@@ -11,6 +11,7 @@ mod counter_changes;
 mod duration;
 mod fingerprint;
 pub mod model;
+mod path_pattern;
 mod plan;
 mod problem;
 pub mod promise;

@@ -9,6 +9,7 @@ mod bound;
 mod costs;
 mod debt;
 mod display;
+mod when;
 pub(crate) mod words;
 
 use tollgate_core::Quota;
@@ -29,6 +30,8 @@ use tollgate_core::most_admitted;
 pub struct Promise {
     /// The rule's name.
     pub rule: String,
+    /// Which requests it is for, each condition in words; all hold. None: all requests.
+    pub when: Vec<String>,
     /// The identities by which it counts. None: everybody together.
     pub key: Vec<String>,
     /// What its figures count.
@@ -163,6 +166,7 @@ impl Promise {
         let terms = Terms { rule, warned, share, cost: &rule.cost };
         Promise {
             rule: rule.name.clone(),
+            when: when::conditions(&rule.when),
             key: rule.key.clone(),
             unit: unit(rule),
             shadow: rule.shadow,

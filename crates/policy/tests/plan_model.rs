@@ -17,12 +17,13 @@ use tollgate_policy::model::{
 use tollgate_policy::{Access, Descriptor, Plan, Request, RuleOutcome};
 
 /// Small alphabets, so that rules and requests often meet.
-const METHODS: [&str; 3] = ["GET", "POST", "PUT"];
+const METHODS: [&str; 4] = ["GET", "POST", "PUT", "HEAD"];
 const HOSTS: [&str; 4] = ["a.com", "x.a.com", "y.x.a.com", "b.com"];
 const HOST_PATTERNS: [&str; 5] = ["a.com", "*.a.com", "*.x.a.com", "b.com", "*.com"];
 const PATHS: [&str; 12] =
     ["/", "/a", "/a/", "/a/b", "//a/b", "/a/./b", "/%61/b/c", "/a/x/../b/c", "/b", "/b/a/c?x=1", "/c/b/c/d", "b/b"];
-const PATH_PATTERNS: [&str; 10] = ["/", "/*", "/a", "/a/*", "/a/b", "/a/*/c", "/*/b", "/b/*", "/*/b/*", "/c/b/c/d"];
+const PATH_PATTERNS: [&str; 12] =
+    ["/", "/*", "/a", "/a/*", "/a/b", "/a/*/c", "/*/b", "/b/*", "/*/b/*", "/c/b/c/d", "/a/{name}", "/:first/b/c"];
 const VALUES: [&str; 4] = ["1", "12", "2", "k=1"];
 const VALUE_PATTERNS: [&str; 6] = ["1", "1*", "*2", "2", "*", "key=1"];
 /// Of the first of several identities: each names the one that it means.
@@ -144,7 +145,7 @@ impl Dice {
         rule.cost.source = match self.roll(5) {
             0 => CostSource::Fixed(3),
             1 => CostSource::Header { name: "X-Cost".into(), default: 2 },
-            2 => CostSource::Methods { costs: vec![("post".into(), 5)], default: 1 },
+            2 => CostSource::Methods { costs: vec![("post".into(), 5), ("GET".into(), 3)], default: 1 },
             _ => CostSource::OfTheRequest,
         };
         rule
@@ -216,9 +217,12 @@ impl Dice {
 /// What the plain matcher says: for each charge the rule, its key, its quota and its cost.
 type Charges = Vec<(u32, String, Quota, u64)>;
 
+#[derive(Clone)]
 struct Model<'a> {
     policy: &'a Policy,
     sent: &'a Sent,
+    /// The reading of the path, and whether it ends in a slash.
+    path: Option<(String, bool)>,
 }
 
 impl Model<'_> {
@@ -226,20 +230,34 @@ impl Model<'_> {
         self.sent.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    fn path(&self) -> Option<(String, bool)> {
-        let target = self.sent.target.split('?').next().unwrap().replace("%61", "a");
-        if target.is_empty() {
-            return None;
+    /// The same request for each reading of its path: resolved, decoded, as it was sent.
+    fn readings(&self) -> Vec<Model<'_>> {
+        let mut sent = self.sent.target.split('?').next().unwrap().to_owned();
+        if sent.is_empty() {
+            return vec![self.clone()];
         }
+        if !sent.starts_with('/') {
+            sent.insert(0, '/');
+        }
+        let decoded = sent.replace("%61", "a");
         let mut kept: Vec<&str> = Vec::new();
-        for segment in target.split('/') {
+        for segment in decoded.split('/') {
             match segment {
                 "" | "." => {}
                 ".." => drop(kept.pop()),
                 _ => kept.push(segment),
             }
         }
-        Some((format!("/{}", kept.join("/")), target.ends_with('/')))
+        let slash = if decoded.ends_with('/') && !kept.is_empty() { "/" } else { "" };
+        let mut readings: Vec<(String, bool)> = Vec::new();
+        for text in [format!("/{}{slash}", kept.join("/")), decoded.clone(), sent] {
+            let is_longer = text.len() > 1 && text.ends_with('/');
+            let reading = (text[..text.len() - usize::from(is_longer)].to_owned(), text.ends_with('/'));
+            if !readings.contains(&reading) {
+                readings.push(reading);
+            }
+        }
+        readings.into_iter().map(|path| Model { path: Some(path), ..self.clone() }).collect()
     }
 
     fn client(&self) -> Option<IpAddr> {
@@ -269,7 +287,7 @@ impl Model<'_> {
             "client" => self.identity("key", None).or_else(|| self.identity("user", None)),
             "client_ip" => named(self.client().map(|client| grouped(carried(client).unwrap_or(client))).as_deref()),
             "method" => named(Some(&self.sent.method)),
-            "path" => named(self.path().map(|(path, _)| path).as_deref()),
+            "path" => named(self.path.as_ref().map(|(path, _)| path.as_str())),
             "route" => named(route),
             "tier" => named(Some(&self.tier())),
             _ => unreachable!("{name}"),
@@ -289,10 +307,16 @@ impl Model<'_> {
 
     /// The most specific of these patterns that the path matches.
     fn route<'p>(&self, among: impl Iterator<Item = &'p String>) -> Option<&'p str> {
-        let (path, slash) = self.path()?;
+        let (path, slash) = self.path.as_ref()?;
         let mut matching: Vec<&str> =
-            among.map(String::as_str).filter(|pattern| path_matches(pattern, &path, slash)).collect();
-        matching.sort_by_key(|pattern| (pattern.contains('*'), std::cmp::Reverse(pattern.len()), *pattern));
+            among.map(String::as_str).filter(|pattern| path_matches(pattern, path, *slash)).collect();
+        // The name of a parameter counts no more than a star.
+        let starred = |pattern: &str| pattern.replace("{name}", "*").replace(":first", "*");
+        let rank = |pattern: &&str| {
+            let starred = starred(pattern);
+            (starred.contains('*'), std::cmp::Reverse(starred.len()), pattern.ends_with("/*"), pattern.to_string())
+        };
+        matching.sort_by_key(rank);
         matching.first().copied()
     }
 
@@ -342,7 +366,8 @@ impl Model<'_> {
     }
 
     fn meets(&self, when: &When) -> bool {
-        let method = when.methods.is_empty() || when.methods.contains(&self.sent.method);
+        let asks_for = |method: &str| when.methods.iter().any(|asked| asked == method);
+        let method = when.methods.is_empty() || asks_for(&self.sent.method) || (self.is_like_get() && asks_for("GET"));
         let host = when.hosts.is_empty()
             || self.sent.host.as_ref().is_some_and(|host| when.hosts.iter().any(|pattern| star(pattern, host)));
         let path = when.paths.is_empty() || self.route(when.paths.iter()).is_some();
@@ -415,17 +440,32 @@ impl Model<'_> {
                 Some("77") => 9,
                 _ => *default,
             },
-            CostSource::Methods { .. } => {
-                if self.sent.method == "POST" {
-                    5
-                } else {
-                    1
-                }
-            }
+            CostSource::Methods { .. } => match &*self.sent.method {
+                "POST" => 5,
+                "GET" => 3,
+                _ if self.is_like_get() => 3,
+                _ => 1,
+            },
         }
     }
 
+    /// A gateway says what it means.
+    fn is_like_get(&self) -> bool {
+        self.sent.method == "HEAD" && self.sent.descriptor.is_none()
+    }
+
+    /// Each rule as the first reading has it in which it charges anything.
     fn charges(&self) -> Charges {
+        let readings: Vec<Charges> = self.readings().iter().map(Model::charges_read).collect();
+        let mut charges = Vec::new();
+        for (at, _) in (0..).zip(&self.policy.rules) {
+            let of_rule = |read: &Charges| read.iter().filter(|charge| charge.0 == at).cloned().collect::<Charges>();
+            charges.extend(readings.iter().map(of_rule).find(|charges| !charges.is_empty()).unwrap_or_default());
+        }
+        charges
+    }
+
+    fn charges_read(&self) -> Charges {
         let mut charges = Vec::new();
         let every_path = || self.policy.rules.iter().flat_map(|rule| &rule.when.paths);
         let meets = |rule: &Rule| self.meets(&rule.when) && self.is_described(rule);
@@ -436,7 +476,8 @@ impl Model<'_> {
                 continue;
             };
             let part = |(name, (source, value)): (&String, &(String, String))| {
-                if name == "client" { format!("{source}={value}") } else { value.clone() }
+                let value = value.replace('{', "\\x7b").replace('}', "\\x7d");
+                if name == "client" { format!("{source}={value}") } else { value }
             };
             let key = rule.key.iter().zip(&parts).map(part).collect::<Vec<_>>().join("|");
             if let Grant::Limited(quotas) = self.grant(rule, &parts) {
@@ -488,12 +529,15 @@ fn grouped(address: IpAddr) -> String {
 
 /// Whether a path matches: the pattern tried segment by segment.
 fn path_matches(pattern: &str, path: &str, slash: bool) -> bool {
-    let split = |text: &str| {
-        text.split('/').skip(1).filter(|segment| !segment.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    let split = |text: &str| match text {
+        "/" => Vec::new(),
+        text => text.split('/').skip(1).map(str::to_owned).collect::<Vec<_>>(),
     };
     let (pattern, path) = (split(pattern), split(path));
+    let is_any = |segment: &str| matches!(segment, "*" | "{name}" | ":first");
     let alike = |pattern: &[String], path: &[String]| {
-        pattern.iter().zip(path).all(|(pattern, segment)| pattern == "*" || pattern == segment)
+        let mut pairs = pattern.iter().zip(path);
+        pairs.all(|(pattern, segment)| pattern == segment || (is_any(pattern) && !segment.is_empty()))
     };
     match pattern.split_last() {
         Some((last, above)) if last == "*" => {
@@ -527,7 +571,7 @@ fn check(plan: &Plan, policy: &Policy, sent: &Sent) -> Result<usize, TestCaseErr
         cost: sent.cost,
         ..Request::from_peer(sent.peer)
     };
-    let model = Model { policy, sent };
+    let model = Model { policy, sent, path: None };
     let met = plan.meet(&request);
     prop_assert_eq!(met.access, model.access());
     let charges: Charges = met

@@ -242,8 +242,9 @@ fn a_promise_reads_as_plain_words() {
     at most 4 requests at once, 2 of them with a warning, if what is warned ends within 10min: it holds no permit; one that is never released counts for 1min",
         ),
         (
-            rule("reports").per("user").per("route").concurrency(1),
+            rule("reports").per("user").per("route").method("GET").path("/reports/{year}").path("/r/*").concurrency(1),
             "reports: for each user and route
+  when method GET or HEAD; path /reports/{year} or /r/*
   1 at once, concurrency
     at most 1 request at once; one that is never released counts for 1min",
         ),

@@ -69,3 +69,14 @@ async fn two_reports_at_once_are_made_and_a_third_is_refused() {
     // They are done, and their permits are back.
     assert_eq!(status(&ask()), "200");
 }
+
+/// What axum serves as a report is a report, whatever it would be if an escaped slash were one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_spelled_in_another_way_is_a_report() {
+    let address = start().await;
+    let ask = move |at: usize| send(address, &format!("GET /reports/2026%2f..%2f..%2fx{at}"), "x-user-id: ann\r\n");
+    let all: Vec<_> = (0..3).map(|at| thread::spawn(move || ask(at))).collect();
+    let mut statuses: Vec<String> = all.into_iter().map(|one| status(&one.join().unwrap()).to_owned()).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, ["200", "200", "429"]);
+}

@@ -38,9 +38,13 @@ The members of the JSON:
   access      rules (they decide), allowed (meets no rule) or denied
   decided_by  the entry of the list that decided, or null
   client_ip, path, tier   as they were understood; null where not known
+  readings[]  what servers may take the path for, `path` first; a rule applies
+              if it does in any of them, and replaces others if in all
   identities  by name, those that are present
   rules[]     rule; applies; reason (null if it applies); shadow; key (\"\" where
-              everybody is counted together), route, cost; granted_by (rule,
+              everybody is counted together), more_keys[] (where another
+              reading has another path_segment), read_as (the reading in
+              which it applies; null if there is one only), route, cost; granted_by (rule,
               tier or override) and grant_name; unlimited; limits[]; all of
               these null where it does not apply
   limits[]    name (as in response fields); limit; algorithm";

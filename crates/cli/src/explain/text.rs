@@ -28,6 +28,8 @@ fn understood(explanation: &Explanation) -> Vec<(&str, String)> {
         ("address", explanation.client_ip.map_or_else(unknown, |ip| ip.to_string())),
         ("path", explanation.path.clone().unwrap_or_else(unknown)),
     ];
+    let others = explanation.readings.iter().skip(1);
+    understood.extend(others.map(|reading| ("or", reading.clone())));
     understood.extend(explanation.tier.iter().map(|tier| ("tier", tier.clone())));
     understood
 }
@@ -59,6 +61,8 @@ fn push_rule(page: &mut String, plan: &Plan, rule: &ExplainedRule) {
 fn applied(plan: &Plan, application: &Application, is_shadow: bool) -> Vec<(&'static str, String)> {
     let key = if application.key.is_empty() { "everybody together" } else { &application.key };
     let mut told = vec![("key", key.to_owned())];
+    told.extend(application.more_keys.iter().map(|key| ("and key", key.clone())));
+    told.extend(application.read_as.iter().map(|path| ("read as", path.clone())));
     let whose = match &application.grant {
         GrantSource::Rule => String::new(),
         GrantSource::Tier(tier) => format!(" (tier {tier})"),

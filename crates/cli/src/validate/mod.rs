@@ -45,7 +45,8 @@ The members of the JSON, which is written for an invalid policy too:
   file, valid, omitted (how many more errors there are than are told)
   errors[], warnings[]   code, file, line, column, width, message, hint
                          (null where there is none), source_line
-  rules[]                rule; key (names of identities); unit (requests or
+  rules[]                rule; when[] (conditions in words, which all hold;
+                         none: all requests); key (names of identities); unit (requests or
                          cost); shadow; grants[]; warned {first, within_ms};
                          blocked {after, within_ms, for_ms}; on_failure (open,
                          closed or local); these three null where there is none

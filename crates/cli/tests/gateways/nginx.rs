@@ -47,6 +47,14 @@ fn clients_are_told_apart_whatever_they_write() {
 
 #[test]
 #[ignore = "needs nginx"]
+fn a_login_is_limited_however_its_path_is_written() {
+    let tollgate = Tollgate::serve(NGINX.name);
+    let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);
+    scenarios::limited_however_the_path_is_written(&gateway);
+}
+
+#[test]
+#[ignore = "needs nginx"]
 fn clients_are_told_apart_behind_a_trusted_proxy() {
     let tollgate = Tollgate::serve(NGINX.name);
     let gateway = start(tollgate.http, upstream::start(), WhileAway::Refuse);

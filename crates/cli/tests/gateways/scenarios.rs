@@ -95,6 +95,12 @@ pub(crate) fn told_apart_whatever_they_write(gateway: &Gateway) {
     assert_eq!(gateway.client(3).get("/").status, 200);
 }
 
+/// However the path is written that the gateway serves as a login, it is one.
+pub(crate) fn limited_however_the_path_is_written(gateway: &Gateway) {
+    let ask = |path: &str| gateway.client(9).post(path, &[], "").status;
+    assert_eq!([ask("/zz%2f..%2flogin"), ask("//%6cogin"), ask("/x/../login"), ask("/login")], [200, 200, 429, 429]);
+}
+
 /// The proxy in front of the gateway, which the recipe trusts, says who the client is.
 pub(crate) fn told_apart_behind_a_trusted_proxy(gateway: &Gateway) {
     let proxy = gateway.client(PROXY_HOST);

@@ -46,7 +46,9 @@ fn validate_tells_it_to_programs() {
     assert_eq!((&answer["file"], &answer["valid"]), (&"shop.yaml".into(), &true.into()));
     let login = &answer["rules"][2];
     let expected = serde_json::json!({
-        "rule": "login", "key": ["client_ip"], "unit": "requests", "shadow": false,
+        "rule": "login",
+        "when": ["method POST", "path /auth/login, /auth/register or /auth/reset-password"],
+        "key": ["client_ip"], "unit": "requests", "shadow": false,
         "grants": [{
             "whose": [{ "kind": "everybody" }], "unlimited": false,
             "limits": [{
@@ -84,6 +86,8 @@ fn explain_tells_which_rules_apply_and_why_others_do_not() {
     assert_prints("explain-login.txt", &explain(&policy("shop.yaml"), &LOGIN, &[]));
     let report = ["--ip", "2001:db8::7", "--user", "svc-billing", "--path", "/reports/2026/q1", "--cost", "3"];
     assert_prints("explain-report.txt", &explain(&policy("shop.yaml"), &report, &[]));
+    let spelled = ["--ip", "203.0.113.9", "--method", "head", "--path", "/products/7%2f..%2f..%2fsearch"];
+    assert_prints("explain-readings.txt", &explain(&policy("shop.yaml"), &spelled, &[]));
 }
 
 #[test]

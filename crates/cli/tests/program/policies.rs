@@ -271,3 +271,36 @@ fn validate_against_another_policy_says_which_counts_start_anew() {
     let (code, _, said) = run(&["validate", &old, "--against", &scratch.path("none.yaml")]);
     assert_eq!(code, Some(3), "{said}");
 }
+
+#[test]
+fn paths_that_can_never_match_are_refused_with_a_hint() {
+    let policy = |path: &str| {
+        format!("version: 1\nrules:\n  - {{ name: r, when: {{ path: '{path}' }}, key: client_ip, limit: 5/min }}\n")
+    };
+    for (path, hint) in [
+        ("^/users/\\d+$", "`{id}` stands for any one segment"),
+        ("/users/[0-9]+", "`{id}` stands for any one segment"),
+        ("/(login|register)", "several paths are a list"),
+        ("/files/{*rest}", "end the path with `/*`"),
+        ("/users/user-{id}", "a parameter stands for a whole segment"),
+    ] {
+        let (code, _, said) = run_with_stdin(&["validate", "-"], policy(path).as_bytes());
+        assert_eq!(code, Some(1), "{path}: {said}");
+        assert!(said.contains("error: the path") && said.contains(hint), "{path}: {said}");
+    }
+}
+
+#[test]
+fn parameters_of_other_routers_are_one_segment() {
+    let text = "version: 1\nrules:\n  - { name: everybody, limit: 100/min }\n  \
+        - { name: user, when: { method: GET, path: ['/users/{id}', /people/:id] }, key: client_ip, limit: 5/min }\n";
+    let scratch = Scratch::new("parameters");
+    let file = scratch.file("policy.yaml", text);
+    let (code, answered, said) = run(&["validate", "--strict", &file]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(answered.contains("\n  when method GET or HEAD; path /users/{id} or /people/:id\n"), "{answered}");
+    for (path, applies) in [("/users/7", true), ("/people/7", true), ("/users", false), ("/users/7/orders", false)] {
+        let (_, answered, _) = run(&["explain", &file, "--ip", "203.0.113.9", "--method", "GET", "--path", path]);
+        assert_eq!(answered.contains("user applies"), applies, "{path}: {answered}");
+    }
+}

@@ -147,6 +147,26 @@ fn a_policy_file_decides() {
 }
 
 #[test]
+fn no_spelling_of_a_path_and_no_head_leads_around_a_rule() {
+    let tollgate = Running::serve_with(&["--grpc", "off", "--resp", "off", &policy("shop.yaml")]);
+    let rules = |method: &str, path: &str| {
+        let body = serde_json::json!({ "ip": "203.0.113.9", "method": method, "path": path }).to_string();
+        let answer = request(tollgate.http, "POST", "/v1/check", &body).json();
+        let rules = answer["rules"].as_array().unwrap().iter().map(|rule| rule["rule"].as_str().unwrap().to_owned());
+        rules.collect::<Vec<String>>()
+    };
+    for path in
+        ["/products/7", "/products/7%2f..%2f..%2fx0", "/x0%2f..%2fproducts/7", "/products;v=1/7", "/products%5c7"]
+    {
+        let met = rules("GET", path);
+        assert_eq!(met.iter().filter(|rule| *rule == "scrapers").count(), 1, "{path}: {met:?}");
+    }
+    assert!(!rules("GET", "/x0").contains(&"scrapers".to_owned()));
+    assert!(rules("HEAD", "/search").contains(&"search".to_owned()));
+    assert!(!rules("POST", "/search").contains(&"search".to_owned()));
+}
+
+#[test]
 fn a_policy_with_warnings_is_served_and_they_are_counted() {
     let mut tollgate = Running::serve_with(&["--grpc", "off", "--resp", "off", &policy("warned.yaml")]);
     let file = policy("warned.yaml");

@@ -1,4 +1,4 @@
-//! The form of words: header names, methods, hosts, paths.
+//! The form of words: header names, methods, hosts.
 
 use super::codes;
 use super::problems::Problems;
@@ -75,33 +75,6 @@ pub(super) fn host(host: &str, place: Place, problems: &mut Problems) {
     problems.add(codes::BAD_HOST, place, format!("{} cannot be a host", quoted(host)), hint);
 }
 
-pub(super) fn path(path: &str, place: Place, problems: &mut Problems) {
-    let Some(rest) = path.strip_prefix('/') else {
-        let message = format!("the path {} does not begin with `/`", quoted(path));
-        problems.add(codes::BAD_PATH, place, message, "a path is what follows the host: /login or /api/*");
-        return;
-    };
-    let segments = || rest.split('/');
-    let last = segments().count() - 1;
-    let (what, hint) = if rest.contains(['?', '#']) {
-        ("has a query or a fragment, which are no part of a path", "leave out everything from `?` or `#` on")
-    } else if path.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        ("has spaces or control characters in it", "several paths are a list: [/login, /register]")
-    } else if segments().any(|segment| segment.contains('*') && segment != "*") {
-        (
-            "has a star within a segment",
-            "a star stands for a whole segment: /users/*/orders, or for everything below: /api/*",
-        )
-    } else if segments().enumerate().any(|(at, segment)| segment.is_empty() && at != last) {
-        ("has an empty segment", "paths are normalised before they are compared, so write one `/` only")
-    } else if segments().any(|segment| matches!(segment, "." | "..")) {
-        ("has `.` or `..` in it", "paths are normalised before they are compared, so write the path that is meant")
-    } else {
-        return;
-    };
-    problems.add(codes::BAD_PATH, place, format!("the path {} {what}", quoted(path)), hint);
-}
-
 /// Says so where a number is not within a range.
 pub(super) fn range(value: u64, least: u64, most: u64, what: &str, place: Place, problems: &mut Problems) {
     if !(least..=most).contains(&value) {
@@ -125,16 +98,6 @@ mod tests {
         let mut problems = Problems::default();
         check(text, Place::top(), &mut problems);
         problems.into_list().is_empty()
-    }
-
-    #[test]
-    fn paths_have_stars_as_whole_segments_only() {
-        for good in ["/", "/a", "/a/", "/*", "/a/*/b", "/a/*", "/%7Ea", "/a.b"] {
-            assert!(is_good(path, good), "{good}");
-        }
-        for bad in ["", "a", "/a*", "/**", "/a?b", "/a#b", "//a", "/a//b", "/a/../b", "/./a", "/a b", "/a\n"] {
-            assert!(!is_good(path, bad), "{bad:?}");
-        }
     }
 
     #[test]

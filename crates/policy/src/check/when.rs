@@ -1,4 +1,5 @@
 use super::names::Names;
+use super::path;
 use super::problems::Problems;
 use super::{patterns, syntax};
 use crate::model::{Condition, Networks, When};
@@ -11,8 +12,8 @@ pub(super) fn check(when: &When, place: &Place, names: &Names<'_>, problems: &mu
     for (at, host) in when.hosts.iter().enumerate() {
         syntax::host(host, place.member("host").item(at), problems);
     }
-    for (at, path) in when.paths.iter().enumerate() {
-        syntax::path(path, place.member("path").item(at), problems);
+    for (at, pattern) in when.paths.iter().enumerate() {
+        path::check(pattern, place.member("path").item(at), problems);
     }
     for (name, condition) in &when.headers {
         let place = place.member("headers").member(name);

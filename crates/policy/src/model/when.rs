@@ -4,11 +4,12 @@ use ipnet::IpNet;
 /// there must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct When {
-    /// One of these methods.
+    /// One of these methods. GET includes HEAD.
     pub methods: Vec<String>,
     /// One of these hosts: a name, or `*.example.com` for all below it. Ports do not count.
     pub hosts: Vec<String>,
-    /// One of these paths: exact, with `*` for one segment, or with `/*` at the end for everything below.
+    /// One of these paths: exact, with `*`, `{name}` or `:name` for one segment, or with `/*` at the end for everything
+    /// below.
     pub paths: Vec<String>,
     /// Request headers.
     pub headers: Vec<(String, Condition)>,

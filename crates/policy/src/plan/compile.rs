@@ -9,7 +9,7 @@ use super::companion::Companion;
 use super::conditions::Conditions;
 use super::cost::PlannedCost;
 use super::grants::Grants;
-use super::identity::{Identities, IdentityId};
+use super::identity::{Identities, IdentityId, Source};
 use super::matcher::Matcher;
 use super::scopes::Scopes;
 use super::words::Words;
@@ -25,6 +25,9 @@ pub(super) struct Body {
     pub(super) shape: Option<u32>,
     /// Whether the key depends on the pattern that matched.
     pub(super) uses_route: bool,
+    /// Whether each reading of a path that gives another key is charged, and not the first alone: a segment of the
+    /// path says whose request it is, and any of the readings may be the one that is served.
+    pub(super) counts_readings: bool,
     pub(super) grants: Grants,
     pub(super) cost: PlannedCost,
     /// The rules that do not apply where this one does.
@@ -72,9 +75,12 @@ impl Plan {
 impl Body {
     fn compile(at: u32, rule: &Rule, identities: &mut Identities, scopes: &mut Scopes) -> Body {
         let key: Vec<IdentityId> = rule.key.iter().map(|name| identities.id(name)).collect();
+        let may_be = |is_one| key.iter().any(|id| identities.may_be(*id, is_one));
         Body {
             shape: None,
             uses_route: key.iter().any(|id| identities.known(*id).per_rule),
+            counts_readings: may_be(|source| matches!(source, Source::PathSegment(_)))
+                && !may_be(|source| matches!(source, Source::Path)),
             grants: Grants::compile(at, rule, &key, identities, scopes),
             cost: PlannedCost::compile(&rule.cost, identities),
             replaces: Vec::new(),

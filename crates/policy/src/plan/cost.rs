@@ -3,6 +3,7 @@
 use tollgate_core::MAX_AMOUNT;
 
 use super::identity::{Identities, IdentityId, Look};
+use super::methods::{GET, HEAD};
 use crate::model::{Cost, CostSource};
 
 /// A compiled cost.
@@ -49,8 +50,10 @@ impl PlannedCost {
                 said.map_or(*default, |cost| cost.clamp(1, *max))
             }
             PlannedCost::Methods { costs, default } => {
+                let cost_of = |method: &[u8]| costs.iter().find(|(known, _)| known == method).map(|(_, cost)| *cost);
                 let method = &*look.seen.method;
-                costs.iter().find(|(known, _)| known == method).map_or(*default, |(_, cost)| *cost)
+                let is_like_get = method == HEAD && look.request.descriptor.is_none();
+                cost_of(method).or_else(|| cost_of(GET).filter(|_| is_like_get)).unwrap_or(*default)
             }
         }
     }

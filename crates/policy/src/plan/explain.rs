@@ -2,8 +2,21 @@
 
 use super::identity::{Look, Seen};
 use super::key::Keys;
-use super::{Access, Application, ExplainedRule, Explanation, IdentityId, NoKey, Plan, RuleOutcome};
+use super::path::NormalPath;
+use super::routes::Matched;
+use super::{Access, Application, ExplainedRule, Explanation, NoKey, Plan, PlannedRule, RuleOutcome};
 use crate::request::Request;
+
+/// One reading of the path, and what the rules make of it.
+struct Reading<'a> {
+    /// `None` where the path is not known.
+    path: Option<&'a NormalPath<'a>>,
+    matched: Matched,
+    /// For each rule whether its conditions hold.
+    meeting: Vec<bool>,
+    /// The rules that are replaced, each with the one that does it.
+    replaced: Vec<(u32, u32)>,
+}
 
 impl Plan {
     /// What a request meets, and why, for people.
@@ -11,60 +24,125 @@ impl Plan {
     pub fn explain(&self, request: &Request<'_>) -> Explanation {
         let seen = Seen::new(request, &self.identities);
         let mut look = Look::new(&self.identities, request, &seen);
-        let matched = self.matched(&seen);
-        let route = self.matcher.any_route(&matched);
-        let access = self.access(&mut look, &matched);
-        let list = match access {
-            Access::Denied => Some(&self.deny),
-            Access::Allowed => Some(&self.allow),
-            Access::Rules | Access::Unauthorized => None,
+        let access = match &seen.readings {
+            Some(readings) => self.access_in_each(readings, &mut look),
+            None => self.access(&mut look, &[]),
         };
-        let decided_by = list.and_then(|list| list.entry_text(&mut look, route));
-        let refused = if access == Access::Rules { self.refused_token(&mut look, &matched) } else { None };
+        let readings: Vec<Option<&NormalPath<'_>>> = match &seen.readings {
+            Some(readings) => readings.iter().map(Some).collect(),
+            None => vec![None],
+        };
+        let decided_by = readings.iter().find_map(|path| self.decided_by(access, *path, &mut look));
+        let refused = if access == Access::Rules { self.refused_token(&mut look, &readings) } else { None };
         let access = if refused.is_some() { Access::Unauthorized } else { access };
-        let rules = if access == Access::Rules { self.explain_rules(&mut look, &matched) } else { Vec::new() };
+        let rules = if access == Access::Rules { self.explain_rules(&mut look, &readings) } else { Vec::new() };
+        read(&mut look, readings[0]);
+        let matched = self.matched(look.path);
         Explanation {
             access,
             decided_by: refused.or(decided_by),
             client_ip: look.client(),
-            path: seen.path.as_ref().map(|path| lossy(&path.bytes)),
-            identities: self.present(&mut look, route),
+            path: look.path.map(|path| lossy(&path.bytes)),
+            readings: readings.iter().flatten().map(|path| lossy(&path.bytes)).collect(),
+            identities: self.present(&mut look, self.matcher.any_route(&matched)),
             tier: look.tier().map(|tier| self.identities.tiers.name(tier).to_owned()),
             rules,
         }
     }
 
     /// The identity whose token cannot be used, in words, if a rule refuses such.
-    fn refused_token<'a>(&'a self, look: &mut Look<'a>, matched: &[u32]) -> Option<String> {
-        let meeting = self.matcher_meets(look, matched);
-        let met = (0..).zip(meeting).filter_map(|(rule, meets)| meets.then_some(rule));
+    fn refused_token<'a>(&'a self, look: &mut Look<'a>, paths: &[Option<&'a NormalPath<'a>>]) -> Option<String> {
         let mut keys = Keys::new();
-        let refused = met.filter_map(|rule| match self.write_key(rule, look, matched, &mut keys) {
-            Err(NoKey::Refused(id)) => Some(id),
-            Ok(()) | Err(NoKey::Absent(_)) => None,
+        let refused = paths.iter().find_map(|path| {
+            let reading = self.meeting_in(*path, look);
+            let mut met = (0..).zip(&reading.meeting).filter_map(|(rule, meets)| meets.then_some(rule));
+            met.find_map(|rule| match self.write_key(rule, look, &reading.matched, &mut keys) {
+                Err(NoKey::Refused(id)) => Some(id),
+                Ok(()) | Err(NoKey::Absent(_)) => None,
+            })
         });
-        refused.map(|id| format!("{}: its token cannot be used", self.identities.known(id).name)).next()
+        refused.map(|id| format!("{}: its token cannot be used", self.identities.known(id).name))
     }
 
-    /// For each rule whether its conditions hold.
-    fn matcher_meets<'a>(&'a self, look: &mut Look<'a>, matched: &[u32]) -> Vec<bool> {
-        let mut meeting = vec![false; self.rules.len()];
-        self.matcher.each(&self.conditions, look, matched, |_, rule| meeting[rule as usize] = true);
-        meeting
-    }
-
-    fn explain_rules<'a>(&'a self, look: &mut Look<'a>, matched: &[u32]) -> Vec<ExplainedRule> {
-        let meeting = self.matcher_meets(look, matched);
-        let replaced = self.replacing(&meeting, look, matched);
-        let explained = |(rule, meets): (u32, bool)| {
-            let outcome = match replaced.iter().find(|(replaced, _)| *replaced == rule && meets) {
-                Some((_, by)) => RuleOutcome::NotApplied { reason: format!("replaced by `{}`", self.name(*by)) },
-                None if meets => self.application(rule, look, matched),
-                None => self.not_applied(rule, look, matched),
-            };
-            ExplainedRule { rule, name: self.rules[rule as usize].name.to_string(), outcome }
+    /// The entry of a list that decides by this reading of the path.
+    fn decided_by<'a>(
+        &'a self,
+        access: Access,
+        path: Option<&'a NormalPath<'a>>,
+        look: &mut Look<'a>,
+    ) -> Option<String> {
+        let list = match access {
+            Access::Denied => &self.deny,
+            Access::Allowed => &self.allow,
+            Access::Rules | Access::Unauthorized => return None,
         };
-        (0..).zip(meeting).map(explained).collect()
+        read(look, path);
+        let matched = self.matched(path);
+        list.entry_text(look, self.matcher.any_route(&matched))
+    }
+
+    fn explain_rules<'a>(&'a self, look: &mut Look<'a>, paths: &[Option<&'a NormalPath<'a>>]) -> Vec<ExplainedRule> {
+        let readings: Vec<Reading<'a>> = paths.iter().map(|path| self.meeting_in(*path, look)).collect();
+        let explained = |(at, rule): (u32, &PlannedRule)| ExplainedRule {
+            rule: at,
+            name: rule.name.to_string(),
+            outcome: self.outcome(at, look, &readings),
+        };
+        (0..).zip(&self.rules).map(explained).collect()
+    }
+
+    fn meeting_in<'a>(&'a self, path: Option<&'a NormalPath<'a>>, look: &mut Look<'a>) -> Reading<'a> {
+        read(look, path);
+        let matched = self.matched(path);
+        let mut meeting = vec![false; self.rules.len()];
+        self.matcher.each(&self.conditions, look, &matched, |_, rule| meeting[rule as usize] = true);
+        let replaced = self.replacing(&meeting, look, &matched);
+        Reading { path, matched, meeting, replaced }
+    }
+
+    /// What limits applies in any reading, what replaces it must be there in all of them.
+    fn outcome<'a>(&'a self, rule: u32, look: &mut Look<'a>, readings: &[Reading<'a>]) -> RuleOutcome {
+        let mut applied: Option<Application> = None;
+        let mut why_not = None;
+        for reading in readings.iter().filter(|reading| reading.meeting[rule as usize]) {
+            read(look, reading.path);
+            match self.application(rule, look, &reading.matched) {
+                Ok(mut application) => {
+                    let path = reading.path.filter(|_| readings.len() > 1);
+                    application.read_as = path.map(|path| lossy(&path.bytes));
+                    self.join_application(rule, &mut applied, application);
+                }
+                Err(reason) => why_not = why_not.or(Some(reason)),
+            }
+        }
+        let replaced_in =
+            |reading: &Reading<'_>| reading.replaced.iter().find(|(replaced, _)| *replaced == rule).copied();
+        let is_replaced = readings.iter().all(|reading| replaced_in(reading).is_some());
+        let by =
+            readings.iter().find_map(replaced_in).filter(|_| is_replaced && (applied.is_some() || why_not.is_some()));
+        match (by, applied) {
+            (Some((_, by)), _) => RuleOutcome::NotApplied { reason: format!("replaced by `{}`", self.name(by)) },
+            (None, Some(application)) => RuleOutcome::Applies(application),
+            (None, None) => {
+                read(look, readings[0].path);
+                let reason = why_not.or_else(|| self.failing(rule, look, &readings[0].matched));
+                RuleOutcome::NotApplied { reason: reason.unwrap_or_else(|| "its conditions do not hold".to_owned()) }
+            }
+        }
+    }
+
+    /// The first reading counts, but one that limits before one that does not.
+    fn join_application(&self, rule: u32, applied: &mut Option<Application>, other: Application) {
+        match applied {
+            Some(first) if !first.is_unlimited() => {
+                let is_new = first.key != other.key && !first.more_keys.contains(&other.key);
+                if is_new && !other.is_unlimited() && self.bodies[rule as usize].counts_readings {
+                    first.more_keys.push(other.key);
+                }
+            }
+            Some(_) if other.is_unlimited() => {}
+            _ => *applied = Some(other),
+        }
     }
 
     /// The rules that are replaced, each with the one that does it: one that has its key.
@@ -83,31 +161,23 @@ impl Plan {
         &self.rules[rule as usize].name
     }
 
-    fn application<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> RuleOutcome {
+    /// How a rule applies whose conditions hold, or why it does not.
+    fn application<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> Result<Application, String> {
         let mut keys = Keys::new();
         let body = &self.bodies[rule as usize];
-        match self.write_key(rule, look, matched, &mut keys) {
-            Ok(()) => {
-                let chosen = self.grant(rule, look, matched, &keys);
-                RuleOutcome::Applies(Application {
-                    key: lossy(&keys),
-                    quotas: chosen.quotas.to_vec(),
-                    cost: body.cost.of(look),
-                    route: self.matcher.route(rule, matched).map(lossy),
-                    grant: body.grants.source(&chosen, &self.identities.tiers),
-                })
-            }
-            Err(NoKey::Absent(id) | NoKey::Refused(id)) => RuleOutcome::NotApplied { reason: self.absence(id) },
+        if let Err(NoKey::Absent(id) | NoKey::Refused(id)) = self.write_key(rule, look, matched, &mut keys) {
+            return Err(format!("identity `{}` is absent", self.identities.known(id).name));
         }
-    }
-
-    fn absence(&self, id: IdentityId) -> String {
-        format!("identity `{}` is absent", self.identities.known(id).name)
-    }
-
-    fn not_applied<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> RuleOutcome {
-        let reason = self.failing(rule, look, matched).unwrap_or_else(|| "its conditions do not hold".to_owned());
-        RuleOutcome::NotApplied { reason }
+        let chosen = self.grant(rule, look, matched, &keys);
+        Ok(Application {
+            key: lossy(&keys),
+            more_keys: Vec::new(),
+            read_as: None,
+            quotas: chosen.quotas.to_vec(),
+            cost: body.cost.of(look),
+            route: self.matcher.route(rule, matched).map(lossy),
+            grant: body.grants.source(&chosen, &self.identities.tiers),
+        })
     }
 
     /// The first condition that does not hold, in words.
@@ -129,8 +199,8 @@ impl Plan {
             return Some(not_among("host", look.seen.host.as_deref().unwrap_or_default(), &words.hosts));
         }
         if !path {
-            let path = look.seen.path.as_ref().map(|path| path.bytes.to_vec()).unwrap_or_default();
-            return Some(not_among("path", &path, &words.paths));
+            let path = look.path.map(|path| &*path.bytes).unwrap_or_default();
+            return Some(not_among("path", path, &words.paths));
         }
         let route = self.matcher.route(rule, matched);
         for (at, (id, _)) in conditions.tests.iter().enumerate() {
@@ -164,6 +234,12 @@ impl Plan {
             }
         }
         present
+    }
+}
+
+fn read<'a>(look: &mut Look<'a>, path: Option<&'a NormalPath<'a>>) {
+    if let Some(path) = path {
+        look.read_as(path);
     }
 }
 

@@ -13,8 +13,10 @@ pub struct Explanation {
     pub decided_by: Option<String>,
     /// Whose request it is taken for, by address.
     pub client_ip: Option<IpAddr>,
-    /// The path as it was matched; `None` where it is not known.
+    /// The path in its first reading, the most resolved one; `None` where it is not known.
     pub path: Option<String>,
+    /// All readings of the path, that one first: what limits applies in any of them, what exempts only in all.
+    pub readings: Vec<String>,
     /// The identities that are present, by name, with their values.
     pub identities: Vec<(String, String)>,
     /// The tier.
@@ -51,6 +53,10 @@ pub enum RuleOutcome {
 pub struct Application {
     /// The key; empty where everybody is counted together.
     pub key: String,
+    /// Other keys that are charged as well, because the path read in another way gives another part of it.
+    pub more_keys: Vec<String>,
+    /// The reading of the path in which it applies, where there are several.
+    pub read_as: Option<String>,
     /// The quotas, as positions among [`Plan::quotas`](crate::Plan::quotas). None: unlimited.
     pub quotas: Vec<u32>,
     /// What the request costs.

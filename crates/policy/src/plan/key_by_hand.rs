@@ -13,7 +13,9 @@ use super::address_text::push_client;
 use super::identity::{IdentityId, Source};
 use super::key::{self, Keys};
 use super::key_text::KeyText;
-use super::{address, host, path};
+use super::path::NormalPath;
+use super::readings::Readings;
+use super::{address, host};
 
 /// No key that is counted is longer: each part of it is shortened.
 const LONGEST_KEY: usize = 16 * 1024;
@@ -92,8 +94,8 @@ impl Plan {
             Source::Method => Some(Cow::Owned(value.to_ascii_uppercase())),
             Source::Host => text.and_then(host::normalise).map(|host| Cow::Owned(host.into_owned())),
             Source::Path => {
-                let path = text.and_then(|text| path::normalise(text, self.identities.paths));
-                path.map(|path| Cow::Owned(path.bytes.into_owned()))
+                let readings = text.and_then(|text| Readings::of(text, self.identities.paths));
+                readings.map(|readings| Cow::Owned(self.path_meant(rule, &readings)))
             }
             Source::Route => self.pattern_meant(rule, value).map(|pattern| Cow::Owned(pattern.to_vec())),
             Source::Tier => self.identities.tiers.number(value).map(|_| Cow::Borrowed(value)),
@@ -122,8 +124,14 @@ impl Plan {
         if let Some(pattern) = self.patterns_of(rule).find(|pattern| *pattern == value) {
             return Some(pattern);
         }
-        let path = path::normalise(str::from_utf8(value).ok()?, self.identities.paths)?;
-        self.matcher.route(rule, &self.matcher.routes.index.find(&path))
+        let readings = Readings::of(str::from_utf8(value).ok()?, self.identities.paths)?;
+        readings.iter().find_map(|path| self.matcher.route(rule, &self.matched(Some(path))))
+    }
+
+    /// The reading by which a request for this path is counted: the first that the rule is for.
+    fn path_meant(&self, rule: u32, readings: &Readings<'_>) -> Vec<u8> {
+        let is_for = |path: &&NormalPath<'_>| self.matcher.is_for(rule, &self.matched(Some(path)));
+        readings.iter().find(is_for).unwrap_or_else(|| readings.first()).bytes.to_vec()
     }
 
     /// The patterns that can be part of a rule's key: its own, or anybody's where it has none.

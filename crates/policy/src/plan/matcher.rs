@@ -18,6 +18,7 @@ use super::conditions::Conditions;
 use super::entries::{Domains, EntrySets};
 use super::hosts::Hosts;
 use super::identity::{Identities, IdentityId, Look};
+use super::methods::Methods;
 use super::networks::{NetworkMap, meant};
 use super::routes::Routes;
 use super::texts::TextMap;
@@ -64,25 +65,6 @@ pub(super) struct Dimension<I> {
 enum Values {
     Network(NetworkMap<RuleSet>),
     Text { id: IdentityId, present: RuleSet, absent: RuleSet, map: TextMap<RuleSet> },
-}
-
-/// The rules of each method. There are so few that asking each is the fastest.
-#[derive(Debug, Default)]
-struct Methods(Vec<(Vec<u8>, RuleSet)>);
-
-impl Methods {
-    fn insert(&mut self, method: &str, rule: u32) {
-        let method = method.to_ascii_uppercase().into_bytes();
-        let at = self.0.iter().position(|(known, _)| *known == method).unwrap_or_else(|| {
-            self.0.push((method, RuleSet::default()));
-            self.0.len() - 1
-        });
-        self.0[at].1.insert(rule);
-    }
-
-    fn find(&self, method: &[u8]) -> Option<&RuleSet> {
-        self.0.iter().find(|(known, _)| known == method).map(|(_, rules)| rules)
-    }
 }
 
 /// A dimension, looked up.
@@ -173,7 +155,8 @@ impl Matcher {
         }
         let mut bits = self.all.word(0);
         if self.methods.caring > 0 {
-            bits &= self.methods.any.word(0) | self.methods.index.find(&look.seen.method).map_or(0, |set| set.word(0));
+            let found = self.methods.index.find(look);
+            bits &= self.methods.any.word(0) | found.map_or(0, |set| set.word(0));
         }
         if self.hosts.caring > 0 {
             let holding = look.seen.host.as_deref().map(|host| self.hosts.index.find(host)).unwrap_or_default();
@@ -200,7 +183,7 @@ impl Matcher {
 
     /// Whether the conditions of a rule on method, host, path, domain and entries hold, each by itself.
     pub(super) fn holds_each(&self, rule: u32, look: &Look<'_>, matched: &[u32]) -> [bool; 5] {
-        let method = self.methods.index.find(&look.seen.method).is_some_and(|set| set.contains(rule));
+        let method = self.methods.index.find(look).is_some_and(|set| set.contains(rule));
         let host = look
             .seen
             .host
@@ -223,7 +206,7 @@ impl Matcher {
     fn look_up<'a>(&'a self, look: &Look<'a>, matched: &[u32]) -> SmallVec<[Side<'a>; 3]> {
         let mut sides = SmallVec::new();
         if self.methods.caring > 0 {
-            sides.push(self.methods.side(self.methods.index.find(&look.seen.method).into_iter().collect()));
+            sides.push(self.methods.side(self.methods.index.find(look).into_iter().collect()));
         }
         if self.hosts.caring > 0 {
             let holding = look.seen.host.as_deref().map(|host| self.hosts.index.find(host));
@@ -282,6 +265,11 @@ impl Matcher {
             }
         }
         self.networks_indexed || conditions.network.is_none() || conditions.is_from(look.client())
+    }
+
+    /// Whether the paths of a rule are among these, or are not asked for.
+    pub(super) fn is_for(&self, rule: u32, matched: &[u32]) -> bool {
+        self.routes.is_indifferent(rule) || self.routes.index.of_rule(rule, matched).is_some()
     }
 
     /// The most specific pattern of any rule.

@@ -90,6 +90,26 @@ impl Met {
         self.unlimited = false;
     }
 
+    /// Adds what the same request meets in another reading of its path. A rule is charged once, as the first reading
+    /// has it that it meets, unless it is one that counts the readings with other keys. What exempts stays only if
+    /// it is in both.
+    pub(super) fn join_reading(&mut self, other: &Met, counts_readings: impl Fn(u32) -> bool) {
+        if other.access == Access::Unauthorized {
+            self.access = Access::Unauthorized;
+        }
+        let known = self.charges.len();
+        for charge in &other.charges {
+            let is_charged = self.charges[..known].iter().any(|known| known.rule == charge.rule);
+            if !is_charged || counts_readings(charge.rule) {
+                self.join_charge(charge, other.key(charge));
+            }
+        }
+        self.charges.sort_by_key(|charge| charge.rule);
+        self.endpoint = self.endpoint.or(other.endpoint);
+        self.unlimited &= other.unlimited;
+        self.replaced.retain(|rule| other.replaced.contains(rule));
+    }
+
     #[inline]
     pub(super) fn replace(&mut self, rules: &[u32]) {
         self.replaced.extend_from_slice(rules);

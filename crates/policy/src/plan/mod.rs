@@ -1,7 +1,7 @@
 //! A policy compiled: which rules meet a request, with which key, quota and cost.
 //!
 //! [`Plan::compile`] resolves every name and builds the indexes; `meet` then
-//! walks one road: what is said is made comparable (`path`, `host`), lists are
+//! walks one road: what is said is made comparable (`readings`, `host`), lists are
 //! asked (`access`), the rules whose conditions hold are found (`matcher`), and
 //! each of them gives a key (`key`), a grant (`grants`) and a cost (`cost`).
 //! Who the client is, `identity` finds out, as late as possible and once.
@@ -30,9 +30,13 @@ mod key_by_hand;
 mod key_text;
 mod matcher;
 mod met;
+mod methods;
 mod networks;
 mod path;
+mod pattern;
 mod planned;
+mod readings;
+mod resolve;
 mod routes;
 mod scopes;
 mod sha256;
@@ -47,6 +51,7 @@ pub use key_by_hand::NotAKey;
 pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
 pub use sha256::{Sha256Behind, sha256};
+pub(crate) use words::network as network_words;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -61,6 +66,8 @@ use grants::{Chosen, push_part, push_unusable_part};
 use identity::{Identities, IdentityId, Look, Seen};
 use key::Keys;
 use matcher::Matcher;
+use path::NormalPath;
+use readings::Readings;
 use routes::Matched;
 use words::Words;
 
@@ -141,15 +148,14 @@ impl Plan {
     pub fn meet_with<'h>(&self, request: &Request<'_>, by_hand: impl Fn(u32, &[u8]) -> Option<&'h [u32]>) -> Met {
         let seen = Seen::new(request, &self.identities);
         let mut look = Look::new(&self.identities, request, &seen);
-        let matched = self.matched(&seen);
-        let mut met = Met::new(self.access(&mut look, &matched));
-        met.endpoint = matched.first().copied();
-        if met.access != Access::Rules {
-            return met;
-        }
-        self.matcher.each(&self.conditions, &mut look, &matched, |look, rule| {
-            self.charge(rule, look, &matched, &mut met, &by_hand);
-        });
+        let mut met = match seen.readings.as_ref().filter(|readings| readings.are_several()) {
+            Some(readings) => self.meet_in_each(readings, &mut look, &by_hand),
+            None => {
+                let matched = self.matched(look.path);
+                let access = self.access(&mut look, &matched);
+                self.meet_read(access, &mut look, &matched, &by_hand)
+            }
+        };
         if met.access == Access::Unauthorized {
             met.refuse_token();
         } else if self.replaces {
@@ -158,15 +164,60 @@ impl Plan {
         met
     }
 
+    /// What a request meets whose path can be read in several ways: whatever limits in any of them.
+    #[cold]
+    fn meet_in_each<'a, 'h>(
+        &'a self,
+        readings: &'a Readings<'a>,
+        look: &mut Look<'a>,
+        by_hand: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+    ) -> Met {
+        let access = self.access_in_each(readings, look);
+        let mut joined: Option<Met> = None;
+        for path in readings.iter() {
+            look.read_as(path);
+            let matched = self.matched(look.path);
+            let met = self.meet_read(access, look, &matched, by_hand);
+            match &mut joined {
+                Some(joined) => joined.join_reading(&met, |rule| self.bodies[rule as usize].counts_readings),
+                None => joined = Some(met),
+            }
+        }
+        joined.unwrap_or_else(|| Met::new(access))
+    }
+
+    /// What a request meets in one reading of its path.
+    #[inline]
+    fn meet_read<'a, 'h>(
+        &'a self,
+        access: Access,
+        look: &mut Look<'a>,
+        matched: &[u32],
+        by_hand: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+    ) -> Met {
+        let mut met = Met::new(access);
+        met.endpoint = matched.first().copied();
+        if access == Access::Rules {
+            self.matcher.each(&self.conditions, look, matched, |look, rule| {
+                self.charge(rule, look, matched, &mut met, by_hand);
+            });
+        }
+        met
+    }
+
     /// The path pattern that a request matches: the most specific of this
     /// rule's own, or of anybody's where no rule is given or the rule has none.
     #[must_use]
     pub fn route(&self, rule: Option<usize>, request: &Request<'_>) -> Option<&str> {
-        let matched = self.matched(&Seen::new(request, &self.identities));
-        let route = match rule {
-            Some(rule) => self.matcher.route(position(rule), &matched),
-            None => self.matcher.any_route(&matched),
+        let seen = Seen::new(request, &self.identities);
+        let route = |path| {
+            let matched = self.matched(Some(path));
+            match rule {
+                Some(rule) => self.matcher.route(position(rule), &matched),
+                None => self.matcher.any_route(&matched),
+            }
         };
+        let route = seen.readings.as_ref()?.iter().find_map(route);
         route.and_then(|route| str::from_utf8(route).ok())
     }
 
@@ -181,15 +232,36 @@ impl Plan {
     #[must_use]
     pub fn denied_value(&self, request: &Request<'_>) -> Option<String> {
         let seen = Seen::new(request, &self.identities);
-        let matched = self.matched(&seen);
         let mut look = Look::new(&self.identities, request, &seen);
-        let value = self.deny.value_meant(&mut look, self.matcher.any_route(&matched))?;
-        Some(String::from_utf8_lossy(&value).into_owned())
+        let value = match &seen.readings {
+            Some(readings) => readings.iter().find_map(|path| {
+                look.read_as(path);
+                let matched = self.matched(look.path);
+                self.deny.value_meant(&mut look, self.matcher.any_route(&matched))
+            }),
+            None => self.deny.value_meant(&mut look, None),
+        };
+        Some(String::from_utf8_lossy(&value?).into_owned())
     }
 
-    /// The path patterns that a request matches.
-    fn matched(&self, seen: &Seen<'_>) -> Matched {
-        seen.path.as_ref().map(|path| self.matcher.routes.index.find(path)).unwrap_or_default()
+    /// The path patterns that a reading of a path matches.
+    fn matched(&self, path: Option<&NormalPath<'_>>) -> Matched {
+        path.map(|path| self.matcher.routes.index.find(path)).unwrap_or_default()
+    }
+
+    /// A list denies by any reading of the path, and allows only by all of them.
+    fn access_in_each<'a>(&'a self, readings: &'a Readings<'a>, look: &mut Look<'a>) -> Access {
+        let mut access = Access::Allowed;
+        for path in readings.iter() {
+            look.read_as(path);
+            let matched = self.matched(look.path);
+            match self.access(look, &matched) {
+                Access::Denied => return Access::Denied,
+                Access::Rules | Access::Unauthorized => access = Access::Rules,
+                Access::Allowed => {}
+            }
+        }
+        access
     }
 
     /// Deny comes before allow, and both before the rules.

@@ -1,20 +1,17 @@
-//! Paths made comparable, once, before anything is matched.
+//! Paths made comparable: those of a policy, and what the readings of a request's path have in common.
 //!
-//! A backend decodes, merges and resolves a path before it looks for a handler.
-//! Whatever leads to the same handler must meet the same rules, or a rule is
-//! walked around with `//auth/login`, `/auth/%6cogin` or `/auth/x/../login`. So
-//! all of it is done here, also for `%2F`: to take `/auth%2flogin` for a
-//! login where the backend does not costs a stranger one unit, the reverse
-//! would cost the rule its meaning.
+//! A policy says plainly which path it means, and that is decoded and resolved
+//! once. What a client asks for depends on who serves it: see `readings`.
 
 use std::borrow::Cow;
 
+use super::resolve::{Escapes, Habits, resolve};
 use crate::model::{Paths, TrailingSlash};
 
 /// A path that can be compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NormalPath<'a> {
-    /// Begins with a slash. Its last byte is one only if slashes at the end mean something, or if it is the root.
+    /// Begins with a slash. Where slashes at the end mean nothing, the last one of a longer path is left out.
     pub(super) bytes: Cow<'a, [u8]>,
     /// Whether it ended in a slash, and thus lies below the path without it.
     pub(super) slash: bool,
@@ -29,21 +26,33 @@ impl NormalPath<'_> {
     }
 }
 
-/// Normalises the target of a request, or a pattern. `None` if it is empty: then the path is not known.
-pub(super) fn normalise(target: &str, paths: Paths) -> Option<NormalPath<'_>> {
-    if target.is_empty() {
+/// Normalises a path of a policy. `None` if it is empty.
+pub(super) fn normalise(text: &str, paths: Paths) -> Option<NormalPath<'static>> {
+    if text.is_empty() {
         return None;
     }
-    let target = without_origin(target.as_bytes());
-    if let Some(path) = plain(target, paths.ignore_case) {
-        return Some(without_slash(path, paths.trailing_slash));
+    let decoded = decode(without_query(without_origin(text.as_bytes())));
+    Some(settle(resolve(&decoded, Escapes::Read, Habits::default()), paths))
+}
+
+/// A path, once case and the slash at the end are as the policy wants them.
+pub(super) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath<'static> {
+    if path.first() != Some(&b'/') {
+        path.insert(0, b'/');
     }
-    Some(resolve(&decode(without_query(target)), paths))
+    let slash = path.last() == Some(&b'/');
+    if slash && path.len() > 1 && paths.trailing_slash == TrailingSlash::Ignore {
+        path.pop();
+    }
+    if paths.ignore_case {
+        path.make_ascii_lowercase();
+    }
+    NormalPath { bytes: Cow::Owned(path), slash }
 }
 
 /// What lies behind `http://host` where a client sends the whole of it, as to a proxy.
-fn without_origin(target: &[u8]) -> &[u8] {
-    if target[0] == b'/' {
+pub(super) fn without_origin(target: &[u8]) -> &[u8] {
+    if target.first() == Some(&b'/') {
         return target;
     }
     let scheme = target.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte)).count();
@@ -56,50 +65,27 @@ fn without_origin(target: &[u8]) -> &[u8] {
 }
 
 /// A question mark ends a path before anything is decoded; `%3F` does not.
-fn without_query(target: &[u8]) -> &[u8] {
+pub(super) fn without_query(target: &[u8]) -> &[u8] {
     let end = target.iter().position(|byte| matches!(byte, b'?' | b'#'));
     &target[..end.unwrap_or(target.len())]
 }
 
-/// The path, if nothing in it needs to be rewritten except for a slash at the end. Most paths are such.
-fn plain(target: &[u8], ignore_case: bool) -> Option<&[u8]> {
-    if target.first() != Some(&b'/') {
-        return None;
-    }
-    for (at, byte) in target.iter().enumerate() {
-        match byte {
-            b'?' | b'#' => return Some(&target[..at]),
-            b'%' => return None,
-            b'/' if begins_badly(&target[at + 1..]) => return None,
-            b'A'..=b'Z' if ignore_case => return None,
-            _ => {}
-        }
-    }
-    Some(target)
-}
-
-/// Whether the segment that begins here is empty, though not the last, or is `.` or `..`.
-fn begins_badly(rest: &[u8]) -> bool {
-    match rest {
-        [b'/', ..] => true,
-        [b'.', rest @ ..] => matches!(rest.strip_prefix(b".").unwrap_or(rest).first(), None | Some(b'/' | b'?' | b'#')),
-        _ => false,
-    }
-}
-
-fn without_slash(path: &[u8], trailing_slash: TrailingSlash) -> NormalPath<'_> {
-    let slash = path.last() == Some(&b'/');
-    let drop = slash && path.len() > 1 && trailing_slash == TrailingSlash::Ignore;
-    NormalPath { bytes: Cow::Borrowed(&path[..path.len() - usize::from(drop)]), slash }
-}
-
 /// Decodes once. What is no escape stays as it is.
 pub(super) fn decode(text: &[u8]) -> Vec<u8> {
+    decode_but(text, |_| false)
+}
+
+/// Decodes all escapes but those of some bytes, whose digits become small letters.
+pub(super) fn decode_but(text: &[u8], is_kept: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
         let escaped = if first == b'%' { after.first_chunk().and_then(|digits| hex_byte(*digits)) } else { None };
-        decoded.push(escaped.unwrap_or(first));
+        match escaped {
+            Some(byte) if is_kept(byte) => decoded.extend_from_slice(&rest[..3].to_ascii_lowercase()),
+            Some(byte) => decoded.push(byte),
+            None => decoded.push(first),
+        }
         rest = if escaped.is_some() { &after[2..] } else { after };
     }
     decoded
@@ -108,31 +94,6 @@ pub(super) fn decode(text: &[u8]) -> Vec<u8> {
 fn hex_byte([high, low]: [u8; 2]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? << 4 | digit(low)?)
-}
-
-/// Merges slashes, resolves dots (never above the root), and settles case and the slash at the end.
-fn resolve(decoded: &[u8], paths: Paths) -> NormalPath<'static> {
-    let mut bytes = Vec::with_capacity(decoded.len() + 1);
-    let mut slash = true;
-    for segment in decoded.split(|byte| *byte == b'/') {
-        slash = matches!(segment, b"" | b"." | b"..");
-        match segment {
-            b"" | b"." => {}
-            b".." => bytes.truncate(bytes.iter().rposition(|byte| *byte == b'/').unwrap_or(0)),
-            _ => {
-                bytes.push(b'/');
-                bytes.extend_from_slice(segment);
-            }
-        }
-    }
-    let is_root = bytes.is_empty();
-    if is_root || (slash && paths.trailing_slash == TrailingSlash::Keep) {
-        bytes.push(b'/');
-    }
-    if paths.ignore_case {
-        bytes.make_ascii_lowercase();
-    }
-    NormalPath { bytes: Cow::Owned(bytes), slash: slash || is_root }
 }
 
 #[cfg(test)]
@@ -147,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_the_same_handler_is_the_same_path() {
+    fn a_path_of_a_policy_is_decoded_and_resolved() {
         let cases = [
             ("/auth/login", "/auth/login"),
             ("/auth/login?a=/../b", "/auth/login"),
@@ -219,13 +180,6 @@ mod tests {
         assert_eq!(normal("/Login", Paths::default()).0, "/Login");
         assert_eq!(normal("/Login", ignoring).0, "/login");
         assert_eq!(normal("/%4Cogin", ignoring).0, "/login");
-    }
-
-    #[test]
-    fn a_normal_path_is_not_copied() {
-        for target in ["/", "/a/b", "/a/b/", "/a/b?x=%20", "/.well-known", "/a/..b", "http://h/a"] {
-            assert!(matches!(normalise(target, Paths::default()).unwrap().bytes, Cow::Borrowed(_)), "{target}");
-        }
     }
 
     #[test]

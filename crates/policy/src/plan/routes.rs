@@ -6,18 +6,19 @@ use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use super::bits::RuleSet;
-use super::path::{NormalPath, normalise};
+use super::path::NormalPath;
+use super::pattern::{PathPattern, Segment};
 use crate::model::{Paths, Rule};
 
 /// The patterns that a path matches, by number, the most specific first.
 pub(super) type Matched = SmallVec<[u32; 8]>;
 
-/// All patterns. Their numbers are their order: without stars before with, longer before shorter.
+/// All patterns. Their numbers are their order, the most specific first.
 #[derive(Debug)]
 pub(super) struct Routes {
     patterns: Vec<Route>,
     exact: HashMap<Box<[u8]>, u32, FixedState>,
-    /// Patterns with stars, segment by segment. The first node is the root.
+    /// Patterns for more than one path, segment by segment. The first node is the root.
     nodes: Vec<Node>,
 }
 
@@ -31,60 +32,50 @@ struct Route {
 struct Node {
     children: HashMap<Box<[u8]>, u32, FixedState>,
     /// For any one segment.
-    star: Option<u32>,
-    /// The pattern that ends here.
-    here: Option<u32>,
-    /// The pattern for everything below.
-    below: Option<u32>,
+    any: Option<u32>,
+    /// The patterns that end here: several where they give a segment different names.
+    here: Vec<u32>,
+    /// The patterns for everything below.
+    below: Vec<u32>,
 }
-
-const STAR: &[u8] = b"*";
 
 impl Routes {
     pub(super) fn compile(rules: &[Rule], paths: Paths) -> Routes {
-        let mut by_text: BTreeMap<Vec<u8>, RuleSet> = BTreeMap::new();
+        let mut by_text: BTreeMap<Vec<u8>, (PathPattern, RuleSet)> = BTreeMap::new();
         for (at, rule) in (0..).zip(rules) {
-            for pattern in rule.when.paths.iter().filter_map(|pattern| normalise(pattern, paths)) {
-                by_text.entry(pattern.bytes.into_owned()).or_default().insert(at);
+            for text in rule.when.paths.iter().filter(|text| !text.is_empty()) {
+                let pattern = PathPattern::read(text, paths);
+                let (_, rules) = by_text.entry(pattern.text.clone()).or_insert_with(|| (pattern, RuleSet::default()));
+                rules.insert(at);
             }
         }
-        let mut patterns: Vec<Route> = by_text.into_iter().map(|(text, rules)| Route { text, rules }).collect();
-        patterns.sort_by_key(|route| (has_star(&route.text), std::cmp::Reverse(route.text.len())));
+        let mut patterns: Vec<(PathPattern, RuleSet)> = by_text.into_values().collect();
+        patterns.sort_by_key(|(pattern, _)| pattern.rank());
         let mut routes = Routes { patterns: Vec::new(), exact: HashMap::default(), nodes: vec![Node::default()] };
-        for (number, route) in (0..).zip(patterns) {
-            if has_star(&route.text) {
-                routes.plant(&route.text, number);
+        for (number, (pattern, rules)) in (0..).zip(patterns) {
+            if pattern.is_wild() {
+                routes.plant(&pattern, number);
             } else {
-                routes.exact.insert(route.text.clone().into(), number);
+                routes.exact.insert(pattern.text.clone().into(), number);
             }
-            routes.patterns.push(route);
+            routes.patterns.push(Route { text: pattern.text, rules });
         }
         routes
     }
 
-    fn plant(&mut self, text: &[u8], number: u32) {
-        let (inner, is_below) = match text.strip_suffix(b"/*") {
-            Some(inner) => (inner, true),
-            None => (text, false),
-        };
-        let mut node = 0;
-        for segment in inner.split(|byte| *byte == b'/').skip(1) {
-            node = self.child_or_new(node, segment);
-        }
-        if is_below {
-            self.nodes[node].below = Some(number);
-        } else {
-            self.nodes[node].here = Some(number);
-        }
+    fn plant(&mut self, pattern: &PathPattern, number: u32) {
+        let node = pattern.segments.iter().fold(0, |node, segment| self.child_or_new(node, segment));
+        let node = &mut self.nodes[node];
+        let ending = if pattern.below { &mut node.below } else { &mut node.here };
+        ending.push(number);
     }
 
-    fn child_or_new(&mut self, node: usize, segment: &[u8]) -> usize {
+    fn child_or_new(&mut self, node: usize, segment: &Segment) -> usize {
         let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         let node = &mut self.nodes[node];
-        let child = if segment == STAR {
-            *node.star.get_or_insert(next)
-        } else {
-            *node.children.entry(segment.into()).or_insert(next)
+        let child = match segment {
+            Segment::Any(_) => *node.any.get_or_insert(next),
+            Segment::Text(text) => *node.children.entry(text.clone()).or_insert(next),
         };
         if child == next {
             self.nodes.push(Node::default());
@@ -110,19 +101,22 @@ impl Routes {
     fn walk(&self, node: u32, rest: Option<&[u8]>, slash: bool, matched: &mut Matched) {
         let node = &self.nodes[node as usize];
         if rest.is_some() || slash {
-            matched.extend(node.below);
+            matched.extend_from_slice(&node.below);
         }
         let Some(rest) = rest else {
-            matched.extend(node.here);
+            matched.extend_from_slice(&node.here);
             return;
         };
-        if node.children.is_empty() && node.star.is_none() {
+        if node.children.is_empty() && node.any.is_none() {
             return;
         }
         let end = rest.iter().position(|byte| *byte == b'/');
         let (segment, rest) = end.map_or((rest, None), |end| (&rest[..end], Some(&rest[end + 1..])));
-        for child in node.children.get(segment).into_iter().chain(&node.star) {
+        if let Some(child) = node.children.get(segment) {
             self.walk(*child, rest, slash, matched);
+        }
+        if let Some(child) = node.any.filter(|_| !segment.is_empty()) {
+            self.walk(child, rest, slash, matched);
         }
     }
 
@@ -146,15 +140,11 @@ impl Routes {
     }
 }
 
-/// Whether a segment is a star. A star within a segment is itself.
-fn has_star(text: &[u8]) -> bool {
-    text.split(|byte| *byte == b'/').any(|segment| segment == STAR)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::TrailingSlash;
+    use crate::plan::path::normalise;
     use crate::plan::tests::rule;
 
     fn matched(patterns: &[&str], target: &str, trailing_slash: TrailingSlash) -> Vec<String> {
@@ -180,6 +170,26 @@ mod tests {
             ("/z/b/c", &["/*/b/c", "/*"]),
             ("/x/", &["/x", "/*"]),
             ("*", &["/*"]),
+        ] {
+            assert_eq!(matched(&patterns, target, TrailingSlash::Ignore), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_is_one_segment_that_is_not_empty() {
+        let patterns =
+            ["/users/{id}", "/users/:user", "/users/*", "/users/me", "/users/{id}/orders/*", "/%7Bid%7D/%2A"];
+        for (target, expected) in [
+            ("/users/7", &["/users/:user", "/users/{id}", "/users/*"][..]),
+            ("/users/me", &["/users/me", "/users/:user", "/users/{id}", "/users/*"]),
+            ("/users/7/", &["/users/:user", "/users/{id}", "/users/*"]),
+            ("/users", &[]),
+            ("/users/", &["/users/*"]),
+            ("/users/7/orders", &["/users/*"]),
+            ("/users/7/orders/8", &["/users/{id}/orders/*", "/users/*"]),
+            // What is escaped in a pattern is the character.
+            ("/{id}/*", &["/{id}/*"]),
+            ("/x/y", &[]),
         ] {
             assert_eq!(matched(&patterns, target, TrailingSlash::Ignore), expected, "{target}");
         }

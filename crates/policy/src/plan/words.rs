@@ -66,7 +66,7 @@ fn quoted(patterns: &[TextPattern]) -> String {
     patterns.iter().map(|pattern| format!("`{}`", pattern.0)).collect::<Vec<_>>().join(", ")
 }
 
-fn network(networks: &Networks) -> String {
+pub(crate) fn network(networks: &Networks) -> String {
     match networks {
         Networks::Internal => "the internal networks".to_owned(),
         Networks::Among(networks) => networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),

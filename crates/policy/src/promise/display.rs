@@ -11,6 +11,9 @@ const S_NS: u64 = 1_000_000_000;
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.rule, self.counted())?;
+        if !self.when.is_empty() {
+            write!(f, "\n  when {}", self.when.join("; "))?;
+        }
         if self.shadow {
             f.write_str("\n  refuses nobody: a shadow, counted and reported")?;
         }

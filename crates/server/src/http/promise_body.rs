@@ -11,6 +11,7 @@ const MS_NS: u64 = 1_000_000;
 #[derive(Debug, Serialize)]
 pub struct PromiseBody {
     rule: String,
+    when: Vec<String>,
     key: Vec<String>,
     unit: &'static str,
     shadow: bool,
@@ -111,6 +112,7 @@ impl From<&Promise> for PromiseBody {
     fn from(promise: &Promise) -> PromiseBody {
         PromiseBody {
             rule: promise.rule.clone(),
+            when: promise.when.clone(),
             key: promise.key.clone(),
             unit: match promise.unit {
                 Unit::Requests => "requests",

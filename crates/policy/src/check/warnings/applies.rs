@@ -104,7 +104,9 @@ fn contradicts_method(rule: &Rule, when: &Place) -> Never {
     let (name, condition) = rule.when.identities.iter().find(|(name, _)| name == "method")?;
     let Condition::OneOf(patterns) = condition else { return None };
     let methods = &rule.when.methods;
-    let fits = methods.len() > MAX_COMPARED || methods.iter().any(|method| may_match(patterns, method));
+    // A rule for GET is one for HEAD as well.
+    let may_be = |method: &String| may_match(patterns, method) || (method == "GET" && may_match(patterns, "HEAD"));
+    let fits = methods.len() > MAX_COMPARED || methods.iter().any(may_be);
     (!methods.is_empty() && !fits)
         .then(|| (when.member("identity").member(name), "`method` asks for other methods".to_owned()))
 }

@@ -13,14 +13,16 @@ use crate::model::OnInvalid;
 use crate::plan::address::{carried, counted};
 use crate::plan::address_text::{WHOLE, push_client};
 use crate::plan::path::NormalPath;
-use crate::plan::{address, forwarded, host, path};
+use crate::plan::readings::Readings;
+use crate::plan::{address, forwarded, host};
 use crate::request::{REMOTE_ADDRESS, Request};
 
 /// What is said about a request, made comparable.
 pub(crate) struct Seen<'a> {
     pub(crate) method: Cow<'a, [u8]>,
     pub(crate) host: Option<Cow<'a, [u8]>>,
-    pub(crate) path: Option<NormalPath<'a>>,
+    /// `None` where the path is not known.
+    pub(crate) readings: Option<Readings<'a>>,
 }
 
 impl<'a> Seen<'a> {
@@ -28,7 +30,7 @@ impl<'a> Seen<'a> {
         Seen {
             method: upper_case(request.method),
             host: if identities.uses_host { request.host.and_then(host::normalise) } else { None },
-            path: path::normalise(request.target, identities.paths),
+            readings: Readings::of(request.target, identities.paths),
         }
     }
 }
@@ -76,6 +78,8 @@ pub(crate) struct Look<'a> {
     pub(crate) identities: &'a Identities,
     pub(crate) request: &'a Request<'a>,
     pub(crate) seen: &'a Seen<'a>,
+    /// The reading of the path that is looked at.
+    pub(crate) path: Option<&'a NormalPath<'a>>,
     slots: SmallVec<[Slot<'a>; 12]>,
     /// Values that had to be written anew, one behind the other.
     written: SmallVec<[u8; 64]>,
@@ -91,12 +95,24 @@ impl<'a> Look<'a> {
             identities,
             request,
             seen,
+            path: seen.readings.as_ref().map(Readings::first),
             slots: SmallVec::from_elem(Slot::Unasked, identities.known.len()),
             written: SmallVec::new(),
             client: None,
             tier: None,
             verified: None,
             unverified: None,
+        }
+    }
+
+    /// Looks at another reading of the path. What depends on the path is found anew, and nothing else is.
+    pub(crate) fn read_as(&mut self, path: &'a NormalPath<'a>) {
+        self.path = Some(path);
+        self.tier = None;
+        for (slot, known) in self.slots.iter_mut().zip(&self.identities.known) {
+            if known.per_reading || matches!(known.source, Source::Tier) {
+                *slot = Slot::Unasked;
+            }
         }
     }
 
@@ -243,14 +259,14 @@ impl<'a> Look<'a> {
             Source::Tier => Cow::Borrowed(identities.tiers.name(self.tier()?).as_bytes()),
             Source::Method => Cow::Borrowed(&*seen.method),
             Source::Host => Cow::Borrowed(seen.host.as_deref()?),
-            Source::Path => Cow::Borrowed(&*seen.path.as_ref()?.bytes),
+            Source::Path => Cow::Borrowed(&*self.path?.bytes),
             Source::Route => Cow::Borrowed(route?),
             Source::Header(name) if request.descriptor.is_some() => {
                 return self.take(id, header::value_of_entry(request.headers, name));
             }
             Source::Header(name) => return self.take(id, header::value(request.headers, name)),
             Source::Cookie(name) => return self.take(id, cookie::value(request.headers, name)),
-            Source::PathSegment(at) => Cow::Borrowed(seen.path.as_ref()?.segments().nth(at.checked_sub(1)?)?),
+            Source::PathSegment(at) => Cow::Borrowed(self.path?.segments().nth(at.checked_sub(1)?)?),
             Source::Query(name) => return self.take(id, query::value(request.target, name)),
             Source::Bearer => return self.take(id, header::bearer(request.headers)),
             Source::Jwt { claim, verify } => {

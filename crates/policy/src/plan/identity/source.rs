@@ -56,6 +56,8 @@ pub(crate) struct Known {
     pub(crate) per_rule: bool,
     /// What happens where its value is present and cannot be used.
     pub(crate) on_invalid: OnInvalid,
+    /// Whether it depends on how the path is read.
+    pub(crate) per_reading: bool,
 }
 
 /// All identities of a policy, and the header fields that it asks for.
@@ -161,6 +163,12 @@ impl Identities {
                 Source::First(inner) => inner.contains(&route),
                 _ => false,
             };
+            known.per_reading = known.per_rule || matches!(known.source, Source::Path | Source::PathSegment(_));
+        }
+        for at in 0..self.known.len() {
+            if let Source::First(inner) = &self.known[at].source {
+                self.known[at].per_reading = inner.iter().any(|id| self.known(*id).per_reading);
+            }
         }
     }
 
@@ -193,7 +201,8 @@ impl Identities {
     fn add_nameless(&mut self, name: &str, source: Source, settable: bool) -> IdentityId {
         let id = IdentityId(u32::try_from(self.known.len()).unwrap_or(u32::MAX));
         let on_invalid = OnInvalid::default();
-        self.known.push(Known { name: name.to_owned(), source, settable, per_rule: false, on_invalid });
+        let name = name.to_owned();
+        self.known.push(Known { name, source, settable, per_rule: false, per_reading: false, on_invalid });
         id
     }
 
@@ -234,6 +243,11 @@ impl Identities {
 
     pub(crate) fn known(&self, id: IdentityId) -> &Known {
         &self.known[id.0 as usize]
+    }
+
+    /// Whether its value may be one of these sources, by itself or in a list.
+    pub(crate) fn may_be(&self, id: IdentityId, is_one: fn(&Source) -> bool) -> bool {
+        self.places(id).any(|place| is_one(&self.known(place).source))
     }
 
     /// Whether it is a list of others.

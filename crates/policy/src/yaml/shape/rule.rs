@@ -72,12 +72,12 @@ pub(in crate::yaml) static WHEN: Shape = shape(
     "when",
     "Which requests a rule is for. All that is there must hold.",
     &[
-        field("method", Kind::OneOrMore(&Kind::Pattern(TOKEN)), "One of these methods."),
+        field("method", Kind::OneOrMore(&Kind::Pattern(TOKEN)), "One of these methods; GET includes HEAD."),
         field("host", Kind::OneOrMore(&Kind::Text), "One of these hosts; `*.example.com` is every host below it."),
         field(
             "path",
             Kind::OneOrMore(&Kind::Pattern("^/")),
-            "One of these paths; a segment `*` stands for any one, `/*` at the end for everything below.",
+            "One of these paths; a segment `*`, `{name}` or `:name` stands for any one, `/*` at the end for everything below.",
         ),
         field(
             "headers",

@@ -1,0 +1,43 @@
+//! Which rules ask for a method.
+
+use super::bits::RuleSet;
+use super::identity::Look;
+
+/// The rules of each method. There are so few that asking each is the fastest.
+#[derive(Debug, Default)]
+pub(super) struct Methods {
+    /// A rule for GET is one for HEAD as well: a server does the same work for both.
+    meant: Vec<(Vec<u8>, RuleSet)>,
+    /// A gateway says what it means.
+    literal: Vec<(Vec<u8>, RuleSet)>,
+}
+
+/// The method that a rule for another one stands for, too.
+pub(super) const HEAD: &[u8] = b"HEAD";
+/// The other one.
+pub(super) const GET: &[u8] = b"GET";
+
+impl Methods {
+    pub(super) fn insert(&mut self, method: &str, rule: u32) {
+        let method = method.to_ascii_uppercase().into_bytes();
+        insert(&mut self.literal, &method, rule);
+        insert(&mut self.meant, &method, rule);
+        if method == GET {
+            insert(&mut self.meant, HEAD, rule);
+        }
+    }
+
+    #[inline]
+    pub(super) fn find(&self, look: &Look<'_>) -> Option<&RuleSet> {
+        let among = if look.request.descriptor.is_some() { &self.literal } else { &self.meant };
+        among.iter().find(|(known, _)| *known == *look.seen.method).map(|(_, rules)| rules)
+    }
+}
+
+fn insert(among: &mut Vec<(Vec<u8>, RuleSet)>, method: &[u8], rule: u32) {
+    let at = among.iter().position(|(known, _)| known == method).unwrap_or_else(|| {
+        among.push((method.to_vec(), RuleSet::default()));
+        among.len() - 1
+    });
+    among[at].1.insert(rule);
+}

@@ -51,6 +51,14 @@ fn a_plain_policy_is_good() {
 }
 
 #[test]
+fn paths_that_can_never_match_are_refused_like_in_a_file() {
+    for path in ["/users/\\d+", "/(a|b)", "/a-{id}", "/{*rest}"] {
+        assert_eq!(wrong(|rule| rule.when.paths = vec![path.to_owned()]), ["rules[0].when.path[0] bad-path"], "{path}");
+    }
+    assert_eq!(wrong(|rule| rule.when.paths = vec!["/users/{id}".to_owned(), "/users/:id".to_owned()]), [""; 0]);
+}
+
+#[test]
 fn a_message_reads_well_without_a_file() {
     let mut own = rule("a");
     own.key = vec!["usr".to_owned()];

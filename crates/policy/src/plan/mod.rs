@@ -153,7 +153,7 @@ impl Plan {
             None => {
                 let matched = self.matched(look.path);
                 let access = self.access(&mut look, &matched);
-                self.meet_read(access, &mut look, &matched, &by_hand)
+                self.meet_read(access, &mut look, &matched, &by_hand, |_| false)
             }
         };
         if met.access == Access::Unauthorized {
@@ -177,7 +177,8 @@ impl Plan {
         for path in readings.iter() {
             look.read_as(path);
             let matched = self.matched(look.path);
-            let met = self.meet_read(access, look, &matched, by_hand);
+            let is_settled = |rule| joined.as_ref().is_some_and(|joined| self.is_settled(rule, joined));
+            let met = self.meet_read(access, look, &matched, by_hand, is_settled);
             match &mut joined {
                 Some(joined) => joined.join_reading(&met, |rule| self.bodies[rule as usize].counts_readings),
                 None => joined = Some(met),
@@ -186,7 +187,14 @@ impl Plan {
         joined.unwrap_or_else(|| Met::new(access))
     }
 
-    /// What a request meets in one reading of its path.
+    /// Whether other readings of the path change nothing about a rule. Not to ask again bounds what an odd path costs.
+    fn is_settled(&self, rule: u32, joined: &Met) -> bool {
+        let body = &self.bodies[rule as usize];
+        let is_charged = joined.charges.iter().any(|charge| charge.rule == rule);
+        is_charged && !body.counts_readings && body.replaces.is_empty()
+    }
+
+    /// What a request meets in one reading of its path, but for rules that are settled.
     #[inline]
     fn meet_read<'a, 'h>(
         &'a self,
@@ -194,12 +202,15 @@ impl Plan {
         look: &mut Look<'a>,
         matched: &[u32],
         by_hand: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+        is_settled: impl Fn(u32) -> bool,
     ) -> Met {
         let mut met = Met::new(access);
         met.endpoint = matched.first().copied();
         if access == Access::Rules {
             self.matcher.each(&self.conditions, look, matched, |look, rule| {
-                self.charge(rule, look, matched, &mut met, by_hand);
+                if !is_settled(rule) {
+                    self.charge(rule, look, matched, &mut met, by_hand);
+                }
             });
         }
         met

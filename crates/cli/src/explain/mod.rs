@@ -36,13 +36,15 @@ pub(crate) struct ExplainArguments {
 const JSON_HELP: &str = "\
 The members of the JSON:
   access      rules (they decide), allowed (meets no rule) or denied
-  decided_by  the entry of the list that decided, or null
+  decided_by  the entry of the list that decided, or `rule NAME` for a rule that
+              denies, or null
   client_ip, path, tier   as they were understood; null where not known
   identities  by name, those that are present
   rules[]     rule; applies; reason (null if it applies); shadow; key (\"\" where
               everybody is counted together), route, cost; granted_by (rule,
-              tier or override) and grant_name; unlimited; limits[]; all of
-              these null where it does not apply
+              tier or override) and grant_name; denies (then key, cost and
+              granted_by are null); unlimited; limits[]; all of these null
+              where it does not apply
   limits[]    name (as in response fields); limit; algorithm";
 
 pub(crate) fn explain(arguments: &ExplainArguments) -> Result<Exit, Failure> {

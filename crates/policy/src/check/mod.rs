@@ -8,6 +8,7 @@ mod access;
 pub(crate) mod capacity;
 pub(crate) mod codes;
 mod cost;
+pub(crate) mod denies;
 mod grants;
 mod identities;
 mod names;

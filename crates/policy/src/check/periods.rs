@@ -13,6 +13,7 @@ pub(crate) fn grants(allowance: &Allowance) -> impl Iterator<Item = &Grant> {
     let (same, tiers): (Option<&Grant>, &[(String, Grant)]) = match allowance {
         Allowance::Same(grant) => (Some(grant), &[]),
         Allowance::Tiers(tiers) => (None, tiers),
+        Allowance::Deny => (None, &[]),
     };
     same.into_iter().chain(tiers.iter().map(|(_, grant)| grant))
 }

@@ -39,7 +39,9 @@ fn one(rule: &Rule, policy: &Policy, names: &Names<'_>, place: &Place, problems:
     key(rule, names, &place.member("key"), problems);
     when::check(&rule.when, &place.member("when"), names, problems);
     grants::check(rule, policy, place, problems);
-    overrides(rule, &place.member("overrides"), problems);
+    if !rule.denies() {
+        overrides(rule, &place.member("overrides"), problems);
+    }
     cost::check(rule, &place.member("cost"), problems);
     if let Some(steps) = &rule.on_limit {
         on_limit(steps, &place.member("on_limit"), problems);

@@ -27,6 +27,8 @@ pub(super) struct Body {
     pub(super) uses_route: bool,
     pub(super) grants: Grants,
     pub(super) cost: PlannedCost,
+    /// Whether it denies, and charges nothing.
+    pub(super) denies: bool,
     /// The rules that do not apply where this one does.
     pub(super) replaces: Vec<u32>,
 }
@@ -77,6 +79,7 @@ impl Body {
             uses_route: key.iter().any(|id| identities.known(*id).per_rule),
             grants: Grants::compile(at, rule, &key, identities, scopes),
             cost: PlannedCost::compile(&rule.cost, identities),
+            denies: rule.denies(),
             replaces: Vec::new(),
             key,
         }
@@ -106,6 +109,7 @@ fn planned(rule: &Rule, store: &StoreSettings) -> PlannedRule {
     };
     PlannedRule {
         name: rule.name.as_str().into(),
+        deny: rule.denies(),
         shadow: rule.shadow,
         publish: rule.publish,
         on_limit: rule.on_limit,

@@ -6,13 +6,15 @@ use std::net::IpAddr;
 use super::identity::{Identities, IdentityId, Look};
 use super::networks::{NetworkMap, meant};
 use super::texts::Test;
-use crate::model::When;
+use crate::model::{Networks, When};
 
 /// The conditions of a rule on values and addresses. Methods, hosts and paths are always indexed.
 #[derive(Debug)]
 pub(super) struct Conditions {
     pub(super) tests: Vec<(IdentityId, Test)>,
     pub(super) network: Option<NetworkMap<()>>,
+    /// Whether the client is to come from elsewhere.
+    pub(super) outside: bool,
 }
 
 impl Conditions {
@@ -33,13 +35,20 @@ impl Conditions {
             }
             map
         });
-        Conditions { tests, network }
+        let outside = when.network.as_ref().is_some_and(Networks::is_outside);
+        Conditions { tests, network, outside }
     }
 
-    /// Whether the client comes from where the rule says.
+    /// Whether the client comes from where the rule says. A client of unknown address comes from no network.
     pub(super) fn is_from(&self, client: Option<IpAddr>) -> bool {
         let Some(network) = &self.network else { return true };
-        client.is_some_and(|client| network.contains(client))
+        client.is_some_and(|client| network.contains(client)) != self.outside
+    }
+
+    /// Whether they hold only because the client's address is not known. That is enough for a rule to limit or deny,
+    /// and not enough to exempt from another.
+    pub(super) fn is_in_doubt(&self, look: &mut Look<'_>) -> bool {
+        self.outside && look.client().is_none()
     }
 
     /// Whether the test at a position holds.

@@ -21,15 +21,21 @@ impl Plan {
         };
         let decided_by = list.and_then(|list| list.entry_text(&mut look, route));
         let rules = if access == Access::Rules { self.explain_rules(&mut look, &matched) } else { Vec::new() };
+        let denying = rules.iter().find(|rule| self.is_denied_by(rule));
         Explanation {
-            access,
-            decided_by,
+            access: if denying.is_some() { Access::Denied } else { access },
+            decided_by: decided_by.or_else(|| denying.map(|rule| format!("rule {}", rule.name))),
             client_ip: look.client(),
             path: seen.path.as_ref().map(|path| lossy(&path.bytes)),
             identities: self.present(&mut look, route),
             tier: look.tier().map(|tier| self.identities.tiers.name(tier).to_owned()),
             rules,
         }
+    }
+
+    fn is_denied_by(&self, rule: &ExplainedRule) -> bool {
+        let denies = matches!(&rule.outcome, RuleOutcome::Applies(application) if application.denies);
+        denies && !self.rules[rule.rule as usize].shadow
     }
 
     fn explain_rules<'a>(&'a self, look: &mut Look<'a>, matched: &[u32]) -> Vec<ExplainedRule> {
@@ -51,7 +57,7 @@ impl Plan {
     fn replacing<'a>(&'a self, meeting: &[bool], look: &mut Look<'a>, matched: &[u32]) -> Vec<(u32, u32)> {
         let mut replaced = Vec::new();
         for (rule, _) in (0..).zip(meeting).filter(|(_, meets)| **meets) {
-            let others = &self.bodies[rule as usize].replaces;
+            let others = self.replaced_by(rule, look);
             if !others.is_empty() && self.write_key(rule, look, matched, &mut Keys::new()).is_ok() {
                 replaced.extend(others.iter().map(|other| (*other, rule)));
             }
@@ -72,6 +78,7 @@ impl Plan {
                 RuleOutcome::Applies(Application {
                     key: lossy(&keys),
                     quotas: chosen.quotas.to_vec(),
+                    denies: body.denies,
                     cost: body.cost.of(look),
                     route: self.matcher.route(rule, matched).map(lossy),
                     grant: body.grants.source(&chosen, &self.identities.tiers),
@@ -125,7 +132,8 @@ impl Plan {
                 || "the client's address is not known".to_owned(),
                 |client| format!("client_ip is {client}"),
             );
-            return Some(format!("{client}, not in {}", words.network));
+            let relation = if conditions.outside { "which is in" } else { "not in" };
+            return Some(format!("{client}, {relation} {}", words.network));
         }
         None
     }

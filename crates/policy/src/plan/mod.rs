@@ -167,6 +167,15 @@ impl Plan {
         Look::new(&self.identities, request, &seen).client()
     }
 
+    /// The client's address as keys show it: the prefix by which clients are told apart.
+    #[must_use]
+    pub fn client_key(&self, request: &Request<'_>) -> Option<String> {
+        let seen = Seen::new(request, &self.identities);
+        let mut look = Look::new(&self.identities, request, &seen);
+        let found = look.find(identity::CLIENT_IP, None)?;
+        Some(String::from_utf8_lossy(look.text(found)).into_owned())
+    }
+
     /// Who a denied client is where no address is known: the value that the list names, as keys show it.
     #[must_use]
     pub fn denied_value(&self, request: &Request<'_>) -> Option<String> {
@@ -194,7 +203,7 @@ impl Plan {
         }
     }
 
-    /// Adds what a rule charges, if its key is there.
+    /// Adds what a rule charges, if its key is there, or that it denies.
     #[inline]
     fn charge<'a, 'h>(
         &'a self,
@@ -204,6 +213,10 @@ impl Plan {
         met: &mut Met,
         by_hand: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) {
+        if self.bodies[rule as usize].denies {
+            met.denials.push(rule);
+            return met.replace(self.replaced_by(rule, look));
+        }
         let written = met.keys.len();
         let (start, end) = match self.written_before(rule, met) {
             Some(key) => key,
@@ -214,7 +227,7 @@ impl Plan {
                 (written, met.keys.len())
             }
         };
-        met.replace(&self.bodies[rule as usize].replaces);
+        met.replace(self.replaced_by(rule, look));
         let key = &met.keys[start..end];
         let quotas = match by_hand(rule, key) {
             Some(quotas) => quotas,
@@ -229,6 +242,13 @@ impl Plan {
         for quota in quotas {
             met.charges.push(PlannedCharge { rule, quota: *quota, cost, key_start, key_end });
         }
+    }
+
+    /// The rules that do not apply where this one does: none where that is not certain.
+    #[inline]
+    fn replaced_by<'a>(&'a self, rule: u32, look: &mut Look<'a>) -> &'a [u32] {
+        let replaces = &self.bodies[rule as usize].replaces;
+        if replaces.is_empty() || self.conditions[rule as usize].is_in_doubt(look) { &[] } else { replaces }
     }
 
     /// Where the key of another rule with the same parts stands already. Most rules count by the same few identities.

@@ -13,7 +13,7 @@ pub(crate) use line::with_number;
 pub(crate) use policy_lists::PolicyLists;
 pub use problem::PROBLEM_JSON;
 #[cfg(feature = "tower")]
-pub(crate) use problem::SHARE_IS_SPENT;
+pub(crate) use problem::{CLIENT_DENIED, REQUEST_DENIED, SHARE_IS_SPENT};
 pub use response::Field;
 #[cfg(feature = "tower")]
 pub(crate) use response::FieldValue;

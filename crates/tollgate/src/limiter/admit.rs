@@ -107,9 +107,12 @@ impl<S: Store> Limiter<S> {
     ) -> (Verdict, Receipt<S>) {
         let mut verdict = Draft::new(&active.facts, now_ns);
         verdict.endpoint = met.endpoint;
+        if !met.denials.is_empty() {
+            verdict.denials.extend_from_slice(&met.denials);
+        }
         match met.access {
-            Access::Denied => verdict.action = Action::Deny,
-            Access::Allowed => {}
+            _ if is_denied(active, met) => verdict.action = Action::Deny,
+            Access::Allowed | Access::Denied => {}
             Access::Rules if met.charges.is_empty() && besides.is_empty() => verdict.unlimited = met.unlimited,
             Access::Rules => {
                 verdict.unlimited = met.unlimited;
@@ -184,6 +187,11 @@ impl<S: Store> Limiter<S> {
         verdict.reject();
         (verdict.finish(), Receipt::nothing())
     }
+}
+
+/// Whether a list or a rule denies it: nothing is charged then, whatever else it met.
+pub(super) fn is_denied<L>(active: &Active<L>, met: &Met) -> bool {
+    met.access == Access::Denied || met.denials.iter().any(|rule| !active.facts.rules[*rule as usize].shadow)
 }
 
 /// Whether two charges are of the same rule for the same key: a rule may have several quotas.

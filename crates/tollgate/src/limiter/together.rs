@@ -9,7 +9,7 @@ use tollgate_store::{KeyedCharge, Store};
 
 use super::Limiter;
 use super::active::Active;
-use super::admit::Asking;
+use super::admit::{Asking, is_denied};
 use super::immediate::immediately;
 use crate::verdict::{Action, Draft, RuleState, Verdict};
 
@@ -80,10 +80,13 @@ impl<S: Store> Limiter<S> {
         mets.iter_mut().for_each(|met| met.without_replaced_by(&replaced));
         let joined = |(one, met)| join(&active, one, met, &mut joint, &mut instead);
         let members: Vec<Member> = asked.iter().zip(mets).map(joined).collect();
-        let denied = members.iter().any(|member| member.met.access == Access::Denied);
+        let denied = members.iter().any(|member| is_denied(&active, &member.met));
         let asking = if denied { Asking::Look } else { Asking::Check };
         if denied {
             instead.iter_mut().for_each(|charge| charge.cost = 0);
+        } else {
+            // Shadows, which are told of.
+            joint.denials = denials(&members);
         }
         let (mut overall, _) = self.decide_met(&active, &joint, asking, &instead, now_ns).await;
         let told = |member: &Member| of_member(&active, &overall, member);
@@ -92,10 +95,12 @@ impl<S: Store> Limiter<S> {
             let mut verdict = Draft::new(&active.facts, overall.told.now_ns);
             verdict.action = Action::Deny;
             verdict.endpoint = joint.endpoint;
+            verdict.denials = denials(&members);
             overall = verdict.finish();
         }
         for (at, member) in members.iter().enumerate() {
-            if matches!(asked[at].part, Part::GiveBack) && member.met.access == Access::Rules {
+            let is_decided = member.met.access != Access::Rules || is_denied(&active, &member.met);
+            if matches!(asked[at].part, Part::GiveBack) && !is_decided {
                 each[at] = self.given_back(&active, &member.met, overall.is_allowed()).await;
             }
         }
@@ -127,6 +132,14 @@ fn replaced_by(mets: &[Met]) -> Met {
     replaced
 }
 
+/// The rules that deny any of them, each once.
+fn denials(members: &[Member]) -> SmallVec<[u32; 2]> {
+    let mut rules: SmallVec<[u32; 2]> = members.iter().flat_map(|member| member.met.denials.iter().copied()).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    rules
+}
+
 /// Adds the charges of a request to those of all.
 fn join<'a, L>(
     active: &Active<L>,
@@ -136,6 +149,9 @@ fn join<'a, L>(
     instead: &mut SmallVec<[KeyedCharge<'a, L>; 2]>,
 ) -> Member {
     met.retain(|charge| !active.facts.quotas[charge.quota as usize].is_concurrency);
+    if is_denied(active, &met) {
+        return Member { charges: SmallVec::new(), instead: None, met };
+    }
     let mut member = Member { charges: SmallVec::new(), instead: None, met };
     match &asked.part {
         Part::Charge => member.charges = joint.join(&member.met),
@@ -153,7 +169,8 @@ fn of_member<L>(active: &Active<L>, overall: &Verdict, member: &Member) -> Verdi
     let all = &overall.told;
     let mut verdict = Draft::new(&active.facts, all.now_ns);
     verdict.endpoint = member.met.endpoint;
-    if member.met.access == Access::Denied {
+    verdict.denials = member.met.denials.clone();
+    if is_denied(active, &member.met) {
         verdict.action = Action::Deny;
         return verdict.finish();
     }

@@ -9,4 +9,4 @@ pub(super) mod query;
 mod source;
 
 pub(super) use look::{Look, Seen};
-pub(super) use source::{Identities, IdentityId, Source};
+pub(super) use source::{CLIENT_IP, Identities, IdentityId, Source};

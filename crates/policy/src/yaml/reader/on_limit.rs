@@ -26,10 +26,8 @@ impl Reader<'_> {
         if steps.first.is_none() && steps.after.is_none() {
             return None;
         }
-        let Some(period_ns) = allowance.map(periods::longest_ns) else {
-            // What the limit is was told to be unreadable.
-            return None;
-        };
+        // What the limit is was told to be unreadable, or that there is none beside `deny`.
+        let period_ns = periods::longest_ns(allowance.filter(|allowance| **allowance != Allowance::Deny)?);
         let Some(period_ns) = period_ns else {
             let hint = "leave `on_limit` out, or give the rule a limit";
             self.misplaced(

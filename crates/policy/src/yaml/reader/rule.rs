@@ -6,6 +6,7 @@ use super::Reader;
 use super::grant::{Counting, DEFAULT_LEASE};
 use super::members::Members;
 use super::store::ON_FAILURE;
+use crate::check::denies;
 use crate::model::{Allowance, Cost, Grant, Override, Rule, TextPattern};
 use crate::yaml::shape;
 use crate::yaml::tree::{Node, Value};
@@ -49,9 +50,23 @@ impl Reader<'_> {
         }
     }
 
+    /// What a rule that denies has no use for, and what is not in the model, where the same is checked.
+    fn refuse_beside_deny(&mut self, members: &Members<'_>) {
+        for name in ["algorithm", "queue", "max_debt", "on_limit"] {
+            if members.get(name).is_some() {
+                let (message, hint) = denies::beside(name);
+                self.misplaced(members.name_span(name), &message, hint);
+            }
+        }
+    }
+
     fn counting(&mut self, members: &Members<'_>) -> Counting {
         let algorithm = members.get("algorithm").and_then(|node| self.word(node, &ALGORITHMS));
         let queue = members.get("queue").and_then(|node| self.queue(node));
+        if members.get("deny").is_some() {
+            self.refuse_beside_deny(members);
+            return Counting::Rates { algorithm: AlgorithmKind::TokenBucket, queue: None, max_debt: None };
+        }
         let max_debt = members.get("max_debt").and_then(|node| self.number(node, 0..=MAX_AMOUNT));
         // Where there are both, it was told, and the limit is read as the limit that it is.
         let has_rates = members.get("limit").or(members.get("tiers")).is_some();
@@ -88,6 +103,10 @@ impl Reader<'_> {
     }
 
     fn allowance(&mut self, members: &Members<'_>, counting: Counting) -> Option<Allowance> {
+        if let Some(node) = members.get("deny") {
+            self.only_true(node);
+            return Some(Allowance::Deny);
+        }
         if let Some(node) = members.get("limit") {
             return self.grant(node, counting).map(Allowance::Same);
         }

@@ -11,6 +11,7 @@ mod cost;
 pub(crate) mod denies;
 mod grants;
 mod identities;
+pub(crate) mod members;
 mod names;
 pub(crate) mod nearest;
 mod overlap;

@@ -3,7 +3,6 @@
 use crate::model::{Allowance, Grant};
 
 /// The longest period of all that is granted; `None` if nothing is limited.
-#[cfg_attr(not(feature = "yaml"), allow(dead_code, reason = "the reader asks"))]
 pub(crate) fn longest_ns(allowance: &Allowance) -> Option<u64> {
     grants(allowance).flat_map(quotas).map(|quota| quota.period_ns()).max()
 }

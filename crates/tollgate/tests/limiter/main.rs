@@ -14,3 +14,4 @@ mod state_size;
 mod support;
 mod together;
 mod waiting;
+mod warnings;

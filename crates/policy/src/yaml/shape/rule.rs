@@ -1,3 +1,5 @@
+use crate::check::members::GRANTS;
+
 use super::{Field, Kind, Shape, defaulted, field, required, shape};
 
 /// The most that fits anywhere: 10^12.
@@ -17,7 +19,7 @@ pub(in crate::yaml) const ALGORITHMS: &[&str] =
 pub(in crate::yaml) const ON_FAILURE: &[&str] = &["open", "closed", "local"];
 
 pub(in crate::yaml) static RULE: Shape = Shape {
-    one_of: &["limit", "tiers", "concurrency", "unlimited", "deny"],
+    one_of: GRANTS,
     ..shape(
         "rule",
         "One limit: for these requests, counted by this key, so much; or requests that are denied.",

@@ -1,14 +1,17 @@
 //! A policy put together in a program.
 
+mod finish;
+
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue, Quota, Rate};
+use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue};
 
+use crate::check::codes;
+use crate::check::nearest::nearest;
 use crate::checked::{CheckedPolicy, PolicyErrors};
 use crate::model::{
-    Allowance, BUILT_IN_IDENTITIES, Block, Cost, CostSource, Grant, Identity, IdentitySource, OnLimit, Policy, Rule,
-    TIER, When,
+    BUILT_IN_IDENTITIES, Block, Cost, CostSource, Identity, IdentitySource, OnLimit, Policy, Rule, TIER, When,
 };
 use crate::problem::{Place, Problem};
 
@@ -27,9 +30,10 @@ pub fn rule(name: &str) -> RuleBuilder {
         rates: Vec::new(),
         tiers: Vec::new(),
         permits: None,
-        algorithm: AlgorithmKind::TokenBucket,
+        algorithm: None,
         queue: None,
         max_debt: None,
+        said: Vec::new(),
     }
 }
 
@@ -40,14 +44,13 @@ pub struct RuleBuilder {
     rule: Rule,
     rates: Vec<String>,
     tiers: Vec<(String, String)>,
-    permits: Option<(u64, Option<Duration>)>,
-    algorithm: AlgorithmKind,
+    permits: Option<u64>,
+    algorithm: Option<AlgorithmKind>,
     queue: Option<Queue>,
     max_debt: Option<u64>,
+    /// The calls so far, as members of a file.
+    said: Vec<&'static str>,
 }
-
-/// How long a permit is held without being renewed, where nothing else is said.
-const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 
 impl RuleBuilder {
     /// Counts by this identity; called again, by both together.
@@ -59,72 +62,76 @@ impl RuleBuilder {
     /// So much: `100/s`, `5/min burst 20`. Called again, both limits hold.
     pub fn limit(mut self, rate: &str) -> RuleBuilder {
         self.rates.push(rate.to_owned());
-        self
+        self.saying("limit")
     }
 
     /// So much for clients of this tier; `unlimited` is a limit too.
     pub fn tier(mut self, tier: &str, rate: &str) -> RuleBuilder {
         self.tiers.push((tier.to_owned(), rate.to_owned()));
-        self
+        self.saying("tiers")
     }
 
     /// So many under way at once.
     pub fn concurrency(mut self, permits: u64) -> RuleBuilder {
-        self.permits = Some((permits, Some(DEFAULT_LEASE)));
-        self
+        self.permits = Some(permits);
+        self.saying("concurrency")
+    }
+
+    /// Denies the requests that it is for, and counts nothing.
+    pub fn deny(self) -> RuleBuilder {
+        self.saying("deny")
     }
 
     /// Under which algorithm. A token bucket where nothing is said.
     pub fn algorithm(mut self, algorithm: AlgorithmKind) -> RuleBuilder {
-        self.algorithm = algorithm;
-        self
+        self.algorithm = Some(algorithm);
+        self.saying("algorithm")
     }
 
     /// Delays what comes too fast instead of refusing it, as a leaky bucket
-    /// that holds up to `size` requests: the one that departed last, until the
+    /// (no other algorithm goes with it) that holds up to `size` requests: the one that departed last, until the
     /// next can, and those that wait.
     pub fn queue(mut self, size: u64, max_wait: Duration) -> RuleBuilder {
-        self.algorithm = AlgorithmKind::LeakyQueue;
         self.queue = Some(Queue { size, max_wait: Some(max_wait) });
-        self
+        self.saying("queue")
     }
 
     /// Only for this path: exact, or with `/*` at the end for all below it.
     /// Called again, for either.
     pub fn path(mut self, pattern: &str) -> RuleBuilder {
         self.rule.when.paths.push(pattern.to_owned());
-        self
+        self.saying("path")
     }
 
     /// Only for this method. Called again, for either.
     pub fn method(mut self, method: &str) -> RuleBuilder {
         self.rule.when.methods.push(method.to_ascii_uppercase());
-        self
+        self.saying("method")
     }
 
-    /// For requests of which more is asked.
+    /// For requests of which more is asked. Paths and methods are added after it.
     pub fn when(mut self, when: When) -> RuleBuilder {
         self.rule.when = when;
-        self
+        self.saying("when")
     }
 
     /// What each request costs.
     pub fn cost(mut self, cost: u64) -> RuleBuilder {
         self.rule.cost.source = CostSource::Fixed(cost);
-        self
+        self.saying("cost")
     }
 
     /// What each request is taken to cost until it is settled.
     pub fn estimate(mut self, cost: u64) -> RuleBuilder {
         self.rule.cost = Cost { source: CostSource::Estimate(cost), max: MAX_AMOUNT, settled_by: None };
-        self
+        self.saying("cost")
     }
 
     /// How much a key may owe when costs are settled above their estimate; 0
     /// for none. As much as its limit holds where nothing is said.
     pub fn max_debt(mut self, max_debt: u64) -> RuleBuilder {
         self.max_debt = Some(max_debt);
-        self
+        self.saying("max_debt")
     }
 
     /// Lets so many violations within `span` pass with a warning, and blocks
@@ -132,7 +139,7 @@ impl RuleBuilder {
     pub fn on_limit(mut self, warn_first: u64, span: Duration, block: Option<(u64, Duration)>) -> RuleBuilder {
         let block = block.map(|(after, duration)| Block { after, duration_ns: ns(duration) });
         self.rule.on_limit = Some(OnLimit { warn_first, span_ns: ns(span), block });
-        self
+        self.saying("on_limit")
     }
 
     /// Counts and reports, and never refuses.
@@ -147,63 +154,11 @@ impl RuleBuilder {
         self
     }
 
-    fn finish(self, place: &Place, problems: &mut Vec<Problem>) -> Rule {
-        let mut grant = |rate: &str, place: Place| match self.quota(rate) {
-            Ok(quota) => Some(quota),
-            Err(message) => {
-                problems.push(Problem { code: "bad-rate", place, message, hint: None });
-                None
-            }
-        };
-        let mut allowance = Allowance::Same(Grant::Unlimited);
-        if !self.rates.is_empty() {
-            let rates = self.rates.iter().filter(|rate| *rate != UNLIMITED);
-            let quotas: Vec<Quota> = rates.filter_map(|rate| grant(rate, place.member("limit"))).collect();
-            allowance = Allowance::Same(if quotas.is_empty() { Grant::Unlimited } else { Grant::Limited(quotas) });
-        } else if !self.tiers.is_empty() {
-            let tiers = self.tiers.iter().map(|(tier, rate)| {
-                let quota = (rate != UNLIMITED).then(|| grant(rate, place.member("tiers").member(tier))).flatten();
-                (tier.clone(), quota.map_or(Grant::Unlimited, |quota| Grant::Limited(vec![quota])))
-            });
-            allowance = Allowance::Tiers(tiers.collect());
-        } else if let Some((permits, lease)) = self.permits {
-            let quota = Quota::concurrency(permits, lease);
-            match quota.and_then(|quota| self.max_debt.map_or(Ok(quota), |max_debt| quota.with_max_debt(max_debt))) {
-                Ok(quota) => allowance = Allowance::Same(Grant::Limited(vec![quota])),
-                Err(error) => problems.push(Problem {
-                    code: "bad-quota",
-                    place: place.member("concurrency"),
-                    message: error.to_string(),
-                    hint: None,
-                }),
-            }
-        } else {
-            problems.push(Problem {
-                code: "no-limit",
-                place: place.clone(),
-                message: format!("the rule `{}` has no limit", self.rule.name),
-                hint: Some("say `.limit(\"100/min\")`, `.tier(..)` or `.concurrency(..)`".to_owned()),
-            });
-        }
-        Rule { allowance, ..self.rule }
-    }
-
-    fn quota(&self, rate: &str) -> Result<Quota, String> {
-        let rate: Rate = rate.parse().map_err(|error| format!("{error}"))?;
-        let quota = match (self.algorithm, self.queue) {
-            (AlgorithmKind::LeakyQueue, Some(queue)) => Quota::leaky_queue(rate, queue),
-            (AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue, _) => Quota::leaky_bucket(rate),
-            (AlgorithmKind::FixedWindow, _) => Quota::fixed_window(rate),
-            (AlgorithmKind::SlidingWindowCounter, _) => Quota::sliding_window_counter(rate),
-            (AlgorithmKind::SlidingWindowLog, _) => Quota::sliding_window_log(rate),
-            (AlgorithmKind::TokenBucket | AlgorithmKind::Concurrency, _) => Quota::token_bucket(rate),
-        };
-        let owing = |quota: Quota| self.max_debt.map_or(Ok(quota), |max_debt| quota.with_max_debt(max_debt));
-        quota.and_then(owing).map_err(|error| error.to_string())
+    fn saying(mut self, member: &'static str) -> RuleBuilder {
+        self.said.push(member);
+        self
     }
 }
-
-const UNLIMITED: &str = "unlimited";
 
 impl PolicyBuilder {
     /// Adds a rule.
@@ -213,8 +168,9 @@ impl PolicyBuilder {
         self
     }
 
-    /// Says where an identity is found. One that is used and not declared is
-    /// what the caller gives with the request.
+    /// Says where an identity is found. A rule may also count by one that is
+    /// not declared: it is what the caller gives with the request, unless its
+    /// name looks like a typing mistake for a known one, which is an error.
     #[must_use]
     pub fn identity(mut self, name: &str, source: IdentitySource) -> PolicyBuilder {
         self.policy.identities.push(Identity::new(name, source));
@@ -235,35 +191,46 @@ impl PolicyBuilder {
         self
     }
 
-    /// Checks it.
+    /// Checks it: what a file would be refused for is an error here, too. What
+    /// is legal but likely wrong is in [`CheckedPolicy::warnings`].
     pub fn build(mut self) -> Result<CheckedPolicy, PolicyErrors> {
         for builder in self.rules {
             let place = Place::top().member("rules").item(self.policy.rules.len());
-            self.policy.rules.push(builder.finish(&place, &mut self.problems));
+            self.policy.rules.push(finish::finish(builder, &place, &mut self.problems));
         }
         declare_given(&mut self.policy);
         match (self.policy.check(), self.problems.is_empty()) {
             (Ok(policy), true) => Ok(policy),
             (Ok(_), false) => Err(PolicyErrors(self.problems)),
             (Err(PolicyErrors(more)), _) => {
-                self.problems.extend(more);
+                self.problems.extend(more.into_iter().map(with_declaration));
                 Err(PolicyErrors(self.problems))
             }
         }
     }
 }
 
-/// Declares the identities that rules count by and nobody has declared.
+/// Declares the identities that rules count by and that are not declared, except for those whose names are nearly
+/// known ones: a rule by `client_pi` would apply to no request.
 fn declare_given(policy: &mut Policy) {
+    let declared: Vec<String> = policy.identities.iter().map(|identity| identity.name.clone()).collect();
+    let known = || BUILT_IN_IDENTITIES.into_iter().chain([TIER]).chain(declared.iter().map(String::as_str));
     let used: Vec<String> = policy.rules.iter().flat_map(|rule| rule.key.iter().cloned()).collect();
     for name in used {
-        let is_known = BUILT_IN_IDENTITIES.contains(&name.as_str())
-            || name == TIER
-            || policy.identities.iter().any(|identity| identity.name == name);
-        if !is_known {
+        let is_new = policy.identities.iter().all(|identity| identity.name != name);
+        if is_new && nearest(&name, known()).is_none() {
             policy.identities.push(Identity { trusted: true, ..Identity::new(&name, IdentitySource::Given) });
         }
     }
+}
+
+/// An identity that was not declared for its name may be meant all the same.
+fn with_declaration(mut problem: Problem) -> Problem {
+    if problem.code == codes::UNKNOWN_IDENTITY {
+        let hint = problem.hint.take().unwrap_or_default();
+        problem.hint = Some(format!("{hint}\nor declare it with `.identity(..)`, as `IdentitySource::Given`"));
+    }
+    problem
 }
 
 fn ns(duration: Duration) -> u64 {

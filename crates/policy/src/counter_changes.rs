@@ -54,12 +54,16 @@ pub fn counter_changes(before: &Plan, now: &Plan) -> Vec<CounterChange> {
     for (at, rule) in (0..).zip(now.rules()) {
         let mut note = |kind| changes.push(CounterChange { rule: rule.name.to_string(), kind });
         let Some(old) = before.rule_named(&rule.name) else {
-            note(CounterChangeKind::NewRule);
+            // A rule that denies has no counts.
+            if !rule.deny {
+                note(CounterChangeKind::NewRule);
+            }
             continue;
         };
         let names = |plan: &Plan, rule: u32| plan.key_names(rule).into_iter().map(str::to_owned).collect::<Vec<_>>();
         let (key_before, key_now) = (names(before, old), names(now, at));
-        if key_before != key_now {
+        let denied = rule.deny || before.rules().get(old as usize).is_some_and(|rule| rule.deny);
+        if key_before != key_now && !denied {
             note(CounterChangeKind::OtherKey { before: key_before, now: key_now });
             continue;
         }
@@ -78,7 +82,7 @@ pub fn counter_changes(before: &Plan, now: &Plan) -> Vec<CounterChange> {
         gone.for_each(|counter| note(CounterChangeKind::RemovedLimit { counter: (*counter).to_owned() }));
     }
     let is_gone = |name: &str| now.rule_named(name).is_none();
-    let gone = before.rules().iter().filter(|rule| is_gone(&rule.name));
+    let gone = before.rules().iter().filter(|rule| !rule.deny && is_gone(&rule.name));
     changes
         .extend(gone.map(|rule| CounterChange { rule: rule.name.to_string(), kind: CounterChangeKind::RemovedRule }));
     changes

@@ -36,6 +36,8 @@ pub struct Promise {
     pub key: Vec<String>,
     /// What its figures count.
     pub unit: Unit,
+    /// It denies every request that it is for, and counts nothing: there are no grants.
+    pub deny: bool,
     /// It refuses nobody. The figures are those that would hold if it were enforced.
     pub shadow: bool,
     /// What it grants, and to whom. Those who are granted the same stand together.
@@ -46,7 +48,7 @@ pub struct Promise {
     pub warned: Option<Warned>,
     /// Who is turned away altogether, and for how long.
     pub blocked: Option<Blocked>,
-    /// What happens while a shared store fails; `None` where the counters are in the process.
+    /// What happens while a shared store fails; `None` where the counters are in the process, or there are none.
     pub on_failure: Option<OnFailure>,
 }
 
@@ -156,8 +158,8 @@ impl Promise {
             Some(Blocked { after, within_ns: on_limit.span_ns, for_ns: block.duration_ns })
         });
         let on_failure = match store {
-            StoreSettings::Memory(_) => None,
-            StoreSettings::Redis(redis) => Some(rule.on_failure.unwrap_or(redis.on_failure)),
+            StoreSettings::Redis(redis) if !rule.denies() => Some(rule.on_failure.unwrap_or(redis.on_failure)),
+            StoreSettings::Memory(_) | StoreSettings::Redis(_) => None,
         };
         let share = match (store, on_failure) {
             (StoreSettings::Redis(redis), Some(OnFailure::Local)) => Some(redis.fallback_share),
@@ -169,6 +171,7 @@ impl Promise {
             when: when::conditions(&rule.when),
             key: rule.key.clone(),
             unit: unit(rule),
+            deny: rule.denies(),
             shadow: rule.shadow,
             grants: grants(rule).into_iter().map(|(whose, grant)| terms.grant(whose, grant)).collect(),
             says_cost: rule.cost.source != CostSource::Fixed(1),
@@ -273,6 +276,7 @@ fn grants(rule: &Rule) -> Vec<(Vec<Whose>, &Grant)> {
     match &rule.allowance {
         Allowance::Same(grant) => add(Whose::Everybody, grant),
         Allowance::Tiers(tiers) => tiers.iter().for_each(|(tier, grant)| add(Whose::Tier(tier.clone()), grant)),
+        Allowance::Deny => {}
     }
     for exception in &rule.overrides {
         let patterns = exception.key.iter().map(|pattern| pattern.0.clone()).collect();

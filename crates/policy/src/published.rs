@@ -27,7 +27,9 @@ pub struct Published {
 pub struct PublishedRule {
     /// Its name, as in response fields and refusals.
     pub name: String,
-    /// Whom it counts: `each user`.
+    /// Whether the requests that it applies to are denied. There are no grants then, and nothing is counted.
+    pub denies: bool,
+    /// Whom it counts: `each user`; empty where it denies.
     pub counts: String,
     /// For which requests, in words: `POST requests to /auth/login`.
     pub applies_to: String,
@@ -86,17 +88,14 @@ impl Published {
     /// What of a policy clients may know.
     #[must_use]
     pub fn of(policy: &Policy) -> Published {
-        let is_told =
-            |rule: &&Rule| rule.publish && !rule.shadow && grants_of(rule).iter().any(|(_, grant)| is_limited(grant));
+        let limits = |rule: &&Rule| grants_of(rule).iter().any(|(_, grant)| is_limited(grant));
+        let is_told = |rule: &&Rule| rule.publish && !rule.shadow && (rule.denies() || limits(rule));
         let told: Vec<&Rule> = policy.rules.iter().filter(is_told).collect();
         let any_warns = told.iter().any(|rule| rule.on_limit.is_some_and(|on_limit| on_limit.warn_first > 0));
+        let any_limits = told.iter().any(limits);
         Published {
-            fields: if told.is_empty() { Vec::new() } else { fields(policy, any_warns) },
-            advice: if told.is_empty() {
-                Vec::new()
-            } else {
-                advice(policy, told.iter().any(|rule| counts_at_once(rule)))
-            },
+            fields: if any_limits { fields(policy, any_warns) } else { Vec::new() },
+            advice: if !any_limits { Vec::new() } else { advice(policy, told.iter().any(|rule| counts_at_once(rule))) },
             rules: told.into_iter().map(|rule| PublishedRule::of(rule, policy)).collect(),
         }
     }
@@ -112,7 +111,8 @@ impl PublishedRule {
         });
         PublishedRule {
             name: rule.name.clone(),
-            counts: words::counted(&rule.key, &policy.client_ip),
+            denies: rule.denies(),
+            counts: if rule.denies() { String::new() } else { words::counted(&rule.key, &policy.client_ip) },
             applies_to: words::applies_to(&rule.when),
             methods: rule.when.methods.clone(),
             hosts: rule.when.hosts.clone(),
@@ -144,6 +144,7 @@ fn grants_of(rule: &Rule) -> Vec<(Option<&str>, &Grant)> {
     match &rule.allowance {
         Allowance::Same(grant) => vec![(None, grant)],
         Allowance::Tiers(tiers) => tiers.iter().map(|(tier, grant)| (Some(tier.as_str()), grant)).collect(),
+        Allowance::Deny => Vec::new(),
     }
 }
 
@@ -165,6 +166,9 @@ fn is_limited(grant: &Grant) -> bool {
 }
 
 fn beyond(rule: &Rule) -> Vec<String> {
+    if rule.denies() {
+        return vec!["They are refused with status 403; to try again does not help.".to_owned()];
+    }
     let mut beyond = Vec::new();
     let all = grants_of(rule);
     let queues = all.iter().flat_map(|(_, grant)| quotas(grant)).any(|quota| quota.kind() == AlgorithmKind::LeakyQueue);

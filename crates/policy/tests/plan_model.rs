@@ -7,6 +7,7 @@ mod plan_support;
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use plan_support::{compile, header, identity, limited, patterns, rule, strings};
 use proptest::prelude::*;
 use tollgate_core::Quota;
@@ -107,7 +108,12 @@ impl Dice {
         }
         if self.one_in(5) {
             let among = self.some(&NETWORKS, 2).iter().map(|network| network.parse().unwrap()).collect();
-            when.network = Some(if self.one_in(3) { Networks::Internal } else { Networks::Among(among) });
+            when.network = Some(match self.roll(6) {
+                0 => Networks::Internal,
+                1 => Networks::NotInternal,
+                2 => Networks::NotAmong(among),
+                _ => Networks::Among(among),
+            });
         }
         if self.one_in(5) {
             when.domains = self.texts(&DOMAINS, 2);
@@ -124,6 +130,9 @@ impl Dice {
         let mut key = if self.one_in(5) { Vec::new() } else { self.texts(&KEYS, 2) };
         key.sort();
         key.dedup();
+        if self.one_in(8) {
+            return Rule { when: self.when(), allowance: Allowance::Deny, ..rule(&format!("r{at}"), &[]) };
+        }
         let mut rule = Rule { when: self.when(), key, ..rule(&format!("r{at}"), &[]) };
         if self.one_in(3) {
             let tiers = TIERS.iter().filter(|tier| **tier == "free" || self.one_in(2)).copied().collect::<Vec<_>>();
@@ -298,7 +307,7 @@ impl Model<'_> {
         let named = |tier: &str| {
             let tiers = self.policy.rules.iter().filter_map(|rule| match &rule.allowance {
                 Allowance::Tiers(tiers) => Some(tiers),
-                Allowance::Same(_) => None,
+                Allowance::Same(_) | Allowance::Deny => None,
             });
             tiers.flatten().any(|(name, _)| name == tier)
         };
@@ -381,12 +390,32 @@ impl Model<'_> {
             .all(|(name, condition)| self.holds(condition, self.identity(name, None).as_ref(), name == "client"));
         let network = match &when.network {
             None => true,
-            Some(networks) => self.addresses().iter().any(|client| match networks {
-                Networks::Internal => client.to_string().starts_with("10."),
-                Networks::Among(networks) => networks.iter().any(|network| network.contains(client)),
-            }),
+            Some(Networks::Internal) => self.is_internal(),
+            Some(Networks::NotInternal) => !self.is_surely_internal(),
+            Some(Networks::Among(networks)) => self.is_from(networks),
+            Some(Networks::NotAmong(networks)) => !self.is_surely_from(networks),
         };
         method && host && path && headers && identities && network
+    }
+
+    fn is_internal(&self) -> bool {
+        self.addresses().iter().any(|client| client.to_string().starts_with("10."))
+    }
+
+    fn is_from(&self, networks: &[IpNet]) -> bool {
+        self.addresses().iter().any(|client| networks.iter().any(|network| network.contains(client)))
+    }
+
+    /// By the address as it was sent and by the one that it carries.
+    fn is_surely_internal(&self) -> bool {
+        let addresses = self.addresses();
+        !addresses.is_empty() && addresses.iter().all(|client| client.to_string().starts_with("10."))
+    }
+
+    fn is_surely_from(&self, networks: &[IpNet]) -> bool {
+        let addresses = self.addresses();
+        let is_in = |client: &IpAddr| networks.iter().any(|network| network.contains(client));
+        !addresses.is_empty() && addresses.iter().all(is_in)
     }
 
     fn grant<'p>(&self, rule: &'p Rule, parts: &[(String, String)]) -> &'p Grant {
@@ -403,6 +432,7 @@ impl Model<'_> {
         let is_unlimited = match &rule.allowance {
             Allowance::Same(grant) => *grant == Grant::Unlimited,
             Allowance::Tiers(tiers) => tiers.iter().all(|(_, grant)| *grant == Grant::Unlimited),
+            Allowance::Deny => false,
         };
         let means_sent = rule.overrides.iter().any(|given| matches(given, by_address));
         let means =
@@ -426,6 +456,7 @@ impl Model<'_> {
                 let of = |tier: &str| tiers.iter().find(|(name, _)| name == tier).map(|(_, grant)| grant);
                 of(&self.tier()).or_else(|| of("free")).unwrap()
             }
+            Allowance::Deny => panic!("a rule that denies grants nothing"),
         }
     }
 
@@ -469,7 +500,7 @@ impl Model<'_> {
         let mut charges = Vec::new();
         let every_path = || self.policy.rules.iter().flat_map(|rule| &rule.when.paths);
         let meets = |rule: &Rule| self.meets(&rule.when) && self.is_described(rule);
-        for (at, rule) in (0..).zip(&self.policy.rules).filter(|(_, rule)| meets(rule)) {
+        for (at, rule) in (0..).zip(&self.policy.rules).filter(|(_, rule)| meets(rule) && !rule.denies()) {
             let route =
                 if rule.when.paths.is_empty() { self.route(every_path()) } else { self.route(rule.when.paths.iter()) };
             let Some(parts) = rule.key.iter().map(|name| self.identity(name, route)).collect::<Option<Vec<_>>>() else {
@@ -485,6 +516,11 @@ impl Model<'_> {
             }
         }
         charges
+    }
+
+    fn denials(&self) -> Vec<u32> {
+        let denies = |rule: &Rule| rule.denies() && self.meets(&rule.when) && self.is_described(rule);
+        (0..).zip(&self.policy.rules).filter(|(_, rule)| denies(rule)).map(|(at, _)| at).collect()
     }
 
     fn access(&self) -> Access {
@@ -584,6 +620,8 @@ fn check(plan: &Plan, policy: &Policy, sent: &Sent) -> Result<usize, TestCaseErr
         .collect();
     let expected = if met.access == Access::Rules { model.charges() } else { Vec::new() };
     prop_assert_eq!(&charges, &expected);
+    let denials = if met.access == Access::Rules { model.denials() } else { Vec::new() };
+    prop_assert_eq!(met.denials.as_slice(), denials.as_slice());
     explained_alike(plan, &request, &charges)?;
     Ok(charges.len())
 }

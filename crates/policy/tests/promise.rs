@@ -415,5 +415,5 @@ fn what_may_be_owed_is_read_from_the_rule() {
     assert_eq!(built(rule("r").per("user").limit("1000/h").max_debt(7)).debt.unwrap().most, 7);
     assert_eq!(built(rule("r").per("user").limit("1000/h").cost(3).max_debt(7)).debt, None, "its cost is fixed");
     let refused = PolicyBuilder::default().rule(rule("r").per("user").concurrency(3).max_debt(1)).build();
-    assert!(refused.unwrap_err().to_string().contains("concurrency has no `max_debt`"));
+    assert!(refused.unwrap_err().to_string().contains("`max_debt` goes with a limit of rates, not with `concurrency`"));
 }

@@ -11,6 +11,8 @@ pub(crate) struct Decided<'a> {
     pub(crate) action: Action,
     /// How the rule stands that decided.
     pub(crate) deciding: Option<&'a RuleState>,
+    /// The rule that denies, by its position: it decides, and has no limit that could stand anyhow.
+    pub(crate) denied_by: Option<usize>,
     /// How each rule stands that was met.
     pub(crate) states: &'a [RuleState],
     /// It is refused because the store could not count it.
@@ -31,6 +33,7 @@ impl<'a> Decided<'a> {
     pub(crate) fn new(front_end: FrontEnd, request: &'a Request<'a>, verdict: &'a Verdict) -> Decided<'a> {
         let (action, deciding, states) = (verdict.action(), verdict.deciding(), verdict.states());
         let is_uncounted = action == Action::Reject && verdict.is_uncounted();
-        Decided { front_end, request, verdict, action, deciding, states, is_uncounted }
+        let denied_by = if action == Action::Deny { verdict.denied_by() } else { None };
+        Decided { front_end, request, verdict, action, deciding, denied_by, states, is_uncounted }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Told {
     pub(crate) warned: SmallVec<[u32; 2]>,
     /// The answers to what was charged besides the rules.
     pub(crate) besides: Vec<Decision>,
+    /// The rules that deny the request, and those that would if they were no shadows.
+    pub(crate) denials: SmallVec<[u32; 2]>,
     /// Whether a rule applies that grants as much as anybody wants.
     pub(crate) unlimited: bool,
     /// The kind of endpoint that it is for, by position.
@@ -77,6 +79,7 @@ impl Draft {
             retry_after_ns: None,
             warned: SmallVec::new(),
             besides: Vec::new(),
+            denials: SmallVec::new(),
             unlimited: false,
             endpoint: None,
             unauthorized: false,
@@ -98,6 +101,14 @@ impl Told {
     #[inline]
     fn deciding(&self) -> Option<&RuleState> {
         self.states.get(self.deciding?)
+    }
+
+    /// The rule that denies it; none where a list does.
+    fn denied_by(&self) -> Option<u32> {
+        if self.action != Action::Deny {
+            return None;
+        }
+        self.denials.iter().copied().find(|rule| !self.facts.rules[*rule as usize].shadow)
     }
 
     fn enforced(&self) -> impl Iterator<Item = (usize, &RuleState)> {
@@ -193,7 +204,7 @@ pub enum Action {
     Reject,
     /// It is refused for what came before it.
     Block,
-    /// It is refused for who sends it.
+    /// It is refused for what it is or who sends it: by a list, or by a rule that denies.
     Deny,
 }
 
@@ -275,13 +286,29 @@ impl Verdict {
         self.told.action
     }
 
-    /// The rule that decided; of an allowed request the one closest to its limit; `None` if none applies.
+    /// The rule that decided; of an allowed request the one closest to its limit; `None` if none applies, or a list
+    /// decided.
     #[must_use]
     pub fn rule(&self) -> Option<&str> {
-        self.deciding().map(|state| self.rule_name(state))
+        let denying = || self.denied_by().map(|rule| &*self.plan().rules()[rule].name);
+        self.deciding().map(|state| self.rule_name(state)).or_else(denying)
     }
 
-    /// How the deciding rule stands.
+    /// The position of the rule that denies the request among [`Plan::rules`]; `None` if none does, or a list does.
+    #[inline]
+    #[must_use]
+    pub fn denied_by(&self) -> Option<usize> {
+        self.told.denied_by().map(|rule| rule as usize)
+    }
+
+    /// The rules that deny the request, by their positions among [`Plan::rules`], each with whether it is a shadow,
+    /// which only would. They have no limit, and so no [state](Verdict::states).
+    #[inline]
+    pub fn denials(&self) -> impl Iterator<Item = (usize, bool)> {
+        self.told.denials.iter().map(|rule| (*rule as usize, self.told.facts.rules[*rule as usize].shadow))
+    }
+
+    /// How the deciding rule stands; `None` where a rule denies, as it has no limit.
     #[inline]
     #[must_use]
     pub fn deciding(&self) -> Option<&RuleState> {
@@ -410,8 +437,8 @@ impl Verdict {
         self.told.unauthorized
     }
 
-    /// The HTTP status: 200, 429 (limited), 403 (on the deny list), 401 (a token that cannot be used) or 503 (the
-    /// store's trouble).
+    /// The HTTP status: 200, 429 (limited), 403 (denied by a list or a rule), 401 (a token that cannot be used) or 503
+    /// (the store's trouble).
     #[must_use]
     pub fn status(&self) -> u16 {
         match self.told.action {

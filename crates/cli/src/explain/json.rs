@@ -32,6 +32,7 @@ struct Rule<'a> {
     cost: Option<u64>,
     granted_by: Option<&'static str>,
     grant_name: Option<&'a str>,
+    denies: Option<bool>,
     unlimited: Option<bool>,
     limits: Option<Vec<Limit<'a>>>,
 }
@@ -72,6 +73,11 @@ impl<'a> Rule<'a> {
     }
 
     fn applying(self, plan: &'a Plan, application: &'a Application) -> Rule<'a> {
+        if application.denies {
+            // It counts nothing.
+            let (route, limits) = (application.route.as_deref(), Some(Vec::new()));
+            return Rule { applies: true, route, denies: Some(true), unlimited: Some(false), limits, ..self };
+        }
         let (granted_by, grant_name) = match &application.grant {
             GrantSource::Rule => ("rule", None),
             GrantSource::Tier(tier) => ("tier", Some(tier.as_str())),
@@ -87,6 +93,7 @@ impl<'a> Rule<'a> {
             cost: Some(application.cost),
             granted_by: Some(granted_by),
             grant_name,
+            denies: Some(application.denies),
             unlimited: Some(application.is_unlimited()),
             limits: Some(quotas.map(Limit::from).collect()),
             ..self

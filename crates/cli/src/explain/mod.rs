@@ -36,7 +36,8 @@ pub(crate) struct ExplainArguments {
 const JSON_HELP: &str = "\
 The members of the JSON:
   access      rules (they decide), allowed (meets no rule) or denied
-  decided_by  the entry of the list that decided, or null
+  decided_by  the entry of the list that decided, or `rule NAME` for a rule that
+              denies, or null
   client_ip, path, tier   as they were understood; null where not known
   readings[]  what servers may take the path for, `path` first; a rule applies
               if it does in any of them, and replaces others if in all
@@ -45,8 +46,9 @@ The members of the JSON:
               everybody is counted together), more_keys[] (where another
               reading has another path_segment), read_as (the reading in
               which it applies; null if there is one only), route, cost; granted_by (rule,
-              tier or override) and grant_name; unlimited; limits[]; all of
-              these null where it does not apply
+              tier or override) and grant_name; denies (then key, cost and
+              granted_by are null); unlimited; limits[]; all of these null
+              where it does not apply
   limits[]    name (as in response fields); limit; algorithm";
 
 pub(crate) fn explain(arguments: &ExplainArguments) -> Result<Exit, Failure> {

@@ -38,7 +38,8 @@ fn access(explanation: &Explanation) -> String {
     let by = explanation.decided_by.as_ref().map_or_else(String::new, |entry| format!(" by {entry}"));
     let applying = explanation.rules.iter().filter(|rule| matches!(rule.outcome, RuleOutcome::Applies(_))).count();
     match explanation.access {
-        Access::Denied => format!("denied{by}: it meets no rule"),
+        Access::Denied if explanation.rules.is_empty() => format!("denied{by}: it meets no rule"),
+        Access::Denied => format!("denied{by}: nothing is charged"),
         Access::Allowed => format!("allowed{by}: it meets no rule"),
         Access::Unauthorized => format!("refused{by}: it meets no rule"),
         Access::Rules => format!("the rules decide: {applying} of {} apply", explanation.rules.len()),
@@ -50,12 +51,21 @@ fn push_rule(page: &mut String, plan: &Plan, rule: &ExplainedRule) {
         RuleOutcome::Applies(application) => {
             let is_shadow = plan.rules().get(rule.rule as usize).is_some_and(|rule| rule.shadow);
             let shadow = if is_shadow { ", as a shadow: it refuses nobody" } else { "" };
+            if application.denies {
+                return push_denial(page, rule, application, is_shadow);
+            }
             push_block(page, &format!("{} applies{shadow}", rule.name), &applied(plan, application, is_shadow));
         }
         RuleOutcome::NotApplied { reason } => {
             push_block(page, &format!("{} does not apply", rule.name), &[("because", reason.clone())]);
         }
     }
+}
+
+fn push_denial(page: &mut String, rule: &ExplainedRule, application: &Application, is_shadow: bool) {
+    let route = application.route.iter().map(|route| ("path", route.clone())).collect::<Vec<_>>();
+    let denies = if is_shadow { "would deny, as a shadow: it refuses nobody" } else { "denies" };
+    push_block(page, &format!("{} {denies}", rule.name), &route);
 }
 
 fn applied(plan: &Plan, application: &Application, is_shadow: bool) -> Vec<(&'static str, String)> {

@@ -37,12 +37,19 @@ pub(super) enum Value {
 
 #[derive(Debug)]
 pub(super) struct Limit {
-    /// As a policy writes it; `None` is unlimited.
-    pub(super) rate: Option<String>,
-    /// It is 0 there: nothing passes.
-    pub(super) is_zero: bool,
+    pub(super) amount: Amount,
     pub(super) name: Option<String>,
     pub(super) replaces: Vec<String>,
+}
+
+/// How much passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Amount {
+    Unlimited,
+    /// It is 0 there.
+    Nothing,
+    /// As a policy writes it.
+    Rate(String),
 }
 
 const UNITS: [(&str, &str); 7] = [
@@ -198,7 +205,7 @@ impl Reader {
 
     fn limit(&mut self, value: DocumentValue<'_>) -> Option<Limit> {
         const KNOWN: &str = "unit, unit_multiplier, requests_per_unit, unlimited, name, replaces";
-        let mut limit = Limit { rate: None, is_zero: false, name: None, replaces: Vec::new() };
+        let mut limit = Limit { amount: Amount::Unlimited, name: None, replaces: Vec::new() };
         let (mut unit, mut multiplier, mut count, mut unlimited) = (None, 1, None, false);
         for (name, place, member) in self.members(value, "a rate_limit, which is a map with `unit`") {
             match name {
@@ -227,8 +234,7 @@ impl Reader {
         // Without a number it is 0 there.
         let amount = count.map_or(Some(0), |count| self.number(count, 0))?;
         let period = if multiplier == 1 { format!("/{unit}") } else { format!(" per {multiplier} {unit}") };
-        limit.is_zero = amount == 0;
-        limit.rate = Some(format!("{}{period}", amount.max(1)));
+        limit.amount = if amount == 0 { Amount::Nothing } else { Amount::Rate(format!("{amount}{period}")) };
         Some(limit)
     }
 

@@ -8,7 +8,7 @@
 
 use tollgate::policy::model::TextPattern;
 
-use super::configuration::{Configuration, Descriptor, Limit, Value};
+use super::configuration::{Amount, Configuration, Descriptor, Limit, Value};
 use super::identity_names::{Identity, identity_of};
 use super::rule_names::RuleNames;
 
@@ -18,10 +18,7 @@ pub(super) struct ImportedRule {
     pub(super) name: String,
     pub(super) domain: String,
     pub(super) asked: Vec<Asked>,
-    /// As a policy writes it; `None` is unlimited.
-    pub(super) rate: Option<String>,
-    /// Nothing passes.
-    pub(super) is_zero: bool,
+    pub(super) amount: Amount,
     pub(super) shadow: bool,
     pub(super) replaces: Vec<String>,
 }
@@ -52,8 +49,7 @@ pub(super) fn rules(configurations: &[Configuration]) -> Vec<ImportedRule> {
             name: name.clone(),
             domain: domain.clone(),
             asked: asked.clone(),
-            rate: limit.rate.clone(),
-            is_zero: limit.is_zero,
+            amount: limit.amount.clone(),
             shadow: *shadow,
             replaces: limit.replaces.iter().flat_map(called).filter(|other| other != name).collect(),
         }));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use super::configuration::Amount;
 use super::identity_names::Identity;
 use super::rules::{Asked, ImportedRule};
 
@@ -28,22 +29,21 @@ pub(super) fn policy(rules: &[ImportedRule]) -> String {
 }
 
 fn push_rule(text: &mut String, rule: &ImportedRule) {
-    let conditions: Vec<String> = rule.asked.iter().filter_map(condition).collect();
+    let denies = rule.amount == Amount::Nothing;
+    let conditions: Vec<String> = rule.asked.iter().filter_map(|asked| condition(asked, denies)).collect();
     let mut lines = vec![format!("name: {}", quoted(&rule.name))];
     let identity =
         if conditions.is_empty() { String::new() } else { format!(", identity: {{ {} }}", conditions.join(", ")) };
     lines.push(format!("when: {{ domain: {}, entries: exact{identity} }}", quoted(&rule.domain)));
-    let key: Vec<&str> = rule.asked.iter().filter(|asked| asked.counted).map(|asked| asked.identity.name()).collect();
+    let counted = rule.asked.iter().filter(|asked| asked.counted && !denies);
+    let key: Vec<&str> = counted.map(|asked| asked.identity.name()).collect();
     if !key.is_empty() {
         lines.push(format!("key: [{}]", key.join(", ")));
     }
-    match &rule.rate {
-        Some(rate) => lines.extend([format!("limit: {rate}"), "algorithm: fixed-window".to_owned()]),
-        None => lines.push("unlimited: true".to_owned()),
-    }
-    if rule.is_zero {
-        // No rule has a limit of 0. One whose every request costs more than the limit holds refuses them all.
-        lines.push("cost: { method: { NONE: 1 }, default: 2 } # a limit of 0: nothing passes".to_owned());
+    match &rule.amount {
+        Amount::Rate(rate) => lines.extend([format!("limit: {rate}"), "algorithm: fixed-window".to_owned()]),
+        Amount::Unlimited => lines.push("unlimited: true".to_owned()),
+        Amount::Nothing => lines.push("deny: true # a limit of 0".to_owned()),
     }
     if rule.shadow {
         lines.push("shadow: true".to_owned());
@@ -54,11 +54,12 @@ fn push_rule(text: &mut String, rule: &ImportedRule) {
     let _ = writeln!(text, "  - {}", lines.join("\n    "));
 }
 
-/// What is asked of an entry's value, unless being there is enough.
-fn condition(asked: &Asked) -> Option<String> {
+/// What is asked of an entry's value, unless being there is enough. That the key asks for already, which a rule that
+/// denies does not have.
+fn condition(asked: &Asked, denies: bool) -> Option<String> {
     let name = asked.identity.name();
     match (&asked.is, asked.not.is_empty()) {
-        (None, true) => None,
+        (None, true) => denies.then(|| format!("{name}: true")),
         (None, false) => Some(format!("{name}: {{ not: {} }}", list(&asked.not))),
         (Some(is), true) => Some(format!("{name}: {}", quoted(is))),
         (Some(is), false) => Some(format!("{name}: {{ is: {}, not: {} }}", quoted(is), list(&asked.not))),

@@ -10,9 +10,15 @@ pub(super) fn document(published: &Published) -> String {
         page.push_str("\nThere are no limits.\n");
         return page;
     }
-    page.push_str("\nA request must stay within every limit that applies to it.\n");
+    let any_limits = published.rules.iter().any(|rule| !rule.denies);
+    if any_limits {
+        page.push_str("\nA request must stay within every limit that applies to it.\n");
+    }
     for rule in &published.rules {
         push_rule(&mut page, rule);
+    }
+    if !any_limits {
+        return page;
     }
     page.push_str("\n## Response fields\n\n| field | tells |\n| --- | --- |\n");
     for field in &published.fields {
@@ -27,6 +33,11 @@ pub(super) fn document(published: &Published) -> String {
 
 fn push_rule(page: &mut String, rule: &PublishedRule) {
     push_line(page, format_args!("\n## {}\n", rule.name));
+    if rule.denies {
+        push_line(page, format_args!("Denies {}.\n", rule.applies_to));
+        rule.beyond.iter().for_each(|sentence| push_line(page, format_args!("- {sentence}")));
+        return;
+    }
     push_line(page, format_args!("Applies to {}. Counts {}.\n", rule.applies_to, rule.counts));
     match &rule.grants[..] {
         [PublishedGrant { tier: None, .. }] => push_limits(page, rule),

@@ -28,8 +28,9 @@ pub(crate) struct LimitsArguments {
 
 const JSON_HELP: &str = "\
 The members of the JSON, which `GET /v1/limits` of the service answers too:
-  rules[]    name; counts and applies_to in words; methods, hosts, paths (empty
-             for all); grants[]; cost (words, or null); beyond (sentences)
+  rules[]    name; denies (true of a rule that refuses with 403: it has no
+             grants); counts and applies_to in words; methods, hosts, paths
+             (empty for all); grants[]; cost (words, or null); beyond (sentences)
   grants[]   tier (null for everybody); default; unlimited; limits[], which all
              hold at once
   limits[]   limit; burst and window_ms (null where there is none); algorithm;

@@ -47,7 +47,7 @@ The members of the JSON, which is written for an invalid policy too:
                          (null where there is none), source_line
   rules[]                rule; when[] (conditions in words, which all hold;
                          none: all requests); key (names of identities); unit (requests or
-                         cost); shadow; grants[]; warned {first, within_ms};
+                         cost); deny (it has no grants then); shadow; grants[]; warned {first, within_ms};
                          blocked {after, within_ms, for_ms}; on_failure (open,
                          closed or local); these three null where there is none
   grants[]               whose[] {kind: everybody, tier or key; name; patterns};

@@ -104,11 +104,48 @@ descriptors:
     let imported = Imported::from(configuration);
     let bar = |value: &'static str| [("foo", "x"), ("bar", value)];
     assert_eq!(imported.passing("rl", &bar("banned"), 9), 0);
-    assert!(imported.call("rl", &[&bar("banned")]).overall.is_impossible(), "coming back does not help");
+    assert_eq!(imported.call("rl", &[&bar("banned")]).overall.action(), tollgate::Action::Deny);
     assert_eq!(imported.passing("rl", &bar("other"), 9), 3);
     assert_eq!(imported.passing("rl", &bar("watched"), 9), 9, "a shadow refuses nobody");
     imported.clock.advance(DAY_NS);
     assert_eq!(imported.passing("rl", &bar("banned"), 9), 0);
+}
+
+#[test]
+fn limit_of_zero_becomes_a_rule_that_denies() {
+    let configuration = "domain: rl
+descriptors:
+  - { key: ip, rate_limit: { unit: day, requests_per_unit: 0 } }
+  - key: plan
+    value: none
+    descriptors:
+      - { key: user, shadow_mode: true, rate_limit: { unit: day, requests_per_unit: 0, name: old, replaces: [ { name: new } ] } }
+  - { key: team, value: \"a*\", rate_limit: { unit: day, requests_per_unit: 0 } }
+  - { key: org, rate_limit: { unit: day, requests_per_unit: 2, name: new } }
+";
+    let expected = r#"
+rules:
+  - name: "rl.ip"
+    when: { domain: "rl", entries: exact, identity: { ip: true } }
+    deny: true # a limit of 0
+  - name: "rl.plan_none.user"
+    when: { domain: "rl", entries: exact, identity: { plan: "none", user: true } }
+    deny: true # a limit of 0
+    shadow: true
+    replaces: ["rl.org"]
+  - name: "rl.team_a-"
+    when: { domain: "rl", entries: exact, identity: { team: "a*" } }
+    deny: true # a limit of 0
+  - name: "rl.org"
+"#;
+    let policy = crate::importing::policy(configuration);
+    assert!(policy.contains(expected), "{policy}");
+    let imported = Imported::from(configuration);
+    assert_eq!(imported.passing("rl", &[("ip", "10.0.0.1")], 3), 0);
+    assert_eq!(imported.passing("rl", &[("plan", "none"), ("user", "7")], 3), 3, "a shadow refuses nobody");
+    assert_eq!(imported.passing("rl", &[("team", "abc")], 3), 0);
+    assert_eq!(imported.passing("rl", &[("team", "b")], 3), 3, "no descriptor is meant");
+    assert_eq!(imported.passing("rl", &[("org", "x")], 3), 2);
 }
 
 #[test]

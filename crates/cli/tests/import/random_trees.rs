@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use crate::importing::Imported;
-use crate::tree::{Tree, configuration, limit_of};
+use crate::tree::{Tree, UNLIMITED, configuration, limit_of};
 
 /// One for each depth, so that entries have one order.
 const KEYS: [[&str; 2]; 3] = [["a", "path"], ["b", "x-c"], ["d", "remote_address"]];
@@ -14,7 +14,8 @@ const SENT: [&str; 5] = ["1", "12", "123", "2", "3"];
 
 fn any_trees(depth: usize) -> BoxedStrategy<Vec<Tree>> {
     let below = if depth + 1 < KEYS.len() { any_trees(depth + 1) } else { Just(Vec::new()).boxed() };
-    let tree = (0..2_usize, 0..VALUES.len(), prop::option::of(0..4_u32), below)
+    let limit = prop_oneof![Just(UNLIMITED), 0..4_u32];
+    let tree = (0..2_usize, 0..VALUES.len(), prop::option::of(limit), below)
         .prop_map(move |(key, value, limit, below)| Tree { key: KEYS[depth][key], value: VALUES[value], limit, below });
     let is_new =
         |known: &[Tree], tree: &Tree| known.iter().all(|other| (other.key, other.value) != (tree.key, tree.value));
@@ -52,10 +53,12 @@ proptest! {
             let limit = limit_of(&trees, entries);
             let used = counters.entry(entries.clone()).or_default();
             *used += 1;
-            let passes = limit.is_none_or(|limit| limit == 0 || *used <= limit);
+            let passes = limit.is_none_or(|limit| *used <= limit);
             let answer = imported.call("d", &[entries]);
             let told = (answer.each[0].is_allowed(), answer.each[0].is_unlimited(), answer.each[0].states().len());
-            let expected = (passes, limit == Some(0), usize::from(limit.is_some_and(|limit| limit > 0)));
+            let is_counted = limit.is_some_and(|limit| limit > 0 && limit < UNLIMITED);
+            let expected = (passes, limit == Some(UNLIMITED), usize::from(is_counted));
+            prop_assert_eq!(answer.each[0].denied_by().is_some(), limit == Some(0));
             prop_assert_eq!(told, expected, "{:?} in\n{}", entries, &configuration);
         }
     }

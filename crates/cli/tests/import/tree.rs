@@ -3,12 +3,15 @@
 
 use std::fmt::Write;
 
+/// No limit.
+pub(crate) const UNLIMITED: u32 = u32::MAX;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub(crate) key: &'static str,
     /// Empty: any value.
     pub(crate) value: &'static str,
-    /// Requests a day; 0 is unlimited.
+    /// Requests a day, which may be none, or [`UNLIMITED`].
     pub(crate) limit: Option<u32>,
     pub(crate) below: Vec<Tree>,
 }
@@ -28,7 +31,7 @@ fn push(text: &mut String, trees: &[Tree], depth: usize) {
             writeln!(text, "{indent}  value: \"{}\"", tree.value).unwrap();
         }
         match tree.limit {
-            Some(0) => writeln!(text, "{indent}  rate_limit: {{ unlimited: true }}").unwrap(),
+            Some(UNLIMITED) => writeln!(text, "{indent}  rate_limit: {{ unlimited: true }}").unwrap(),
             Some(limit) => {
                 writeln!(text, "{indent}  rate_limit: {{ unit: day, requests_per_unit: {limit} }}").unwrap();
             }

@@ -48,7 +48,7 @@ fn validate_tells_it_to_programs() {
     let expected = serde_json::json!({
         "rule": "login",
         "when": ["method POST", "path /auth/login, /auth/register or /auth/reset-password"],
-        "key": ["client_ip"], "unit": "requests", "shadow": false,
+        "key": ["client_ip"], "unit": "requests", "deny": false, "shadow": false,
         "grants": [{
             "whose": [{ "kind": "everybody" }], "unlimited": false,
             "limits": [{
@@ -99,6 +99,17 @@ fn explain_tells_who_meets_no_rule() {
 #[test]
 fn explain_tells_it_to_programs() {
     assert_prints("explain-login.json", &explain(&policy("shop.yaml"), &LOGIN, &["--format", "json"]));
+}
+
+#[test]
+fn rules_that_deny_are_told_by_every_command() {
+    let denied = policy("denied.yaml");
+    let outside = ["--ip", "203.0.113.9", "--path", "/admin/users"];
+    assert_prints("denied-validate.txt", &["validate", &denied]);
+    assert_prints("denied-explain.txt", &explain(&denied, &outside, &[]));
+    assert_prints("denied-explain-inside.txt", &explain(&denied, &["--ip", "10.1.2.3", "--path", "/admin/users"], &[]));
+    assert_prints("denied-explain.json", &explain(&denied, &outside, &["--format", "json"]));
+    assert_prints("denied-limits.md", &["limits", &denied]);
 }
 
 #[test]

@@ -17,6 +17,23 @@ fn it_answers_where_it_says_it_listens() {
 }
 
 #[test]
+fn request_that_a_rule_denies_is_answered_403_and_logged_with_the_rule() {
+    let file = policy("denied.yaml");
+    let mut tollgate = Running::serve_with(&[&file, "--log-identities", "plain"]);
+    let answer = request(tollgate.http, "POST", "/v1/check", r#"{"ip":"203.0.113.9","path":"/admin/users"}"#).json();
+    assert_eq!((&answer["action"], &answer["rule"]), (&"deny".into(), &"admin-only-inside".into()));
+    let line = tollgate.any_line_of("violation");
+    assert!(line.contains("rule=admin-only-inside action=deny front_end=http route=/admin/*"), "{line}");
+    // The caller is the client, as it is no trusted proxy, and 127.0.0.1 is not in 10.0.0.0/8.
+    let mut connection = Connection::open(tollgate.http);
+    connection.send("GET /v1/forward-auth HTTP/1.1\r\nhost: tollgate\r\n\r\n");
+    assert_eq!(connection.response().status, 200);
+    let metrics = request(tollgate.admin, "GET", "/metrics", "").body;
+    let counted = r#"tollgate_decisions_total{rule="admin-only-inside",outcome="deny",frontend="http"} 1"#;
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
+}
+
+#[test]
 fn it_answers_clients_of_redis() {
     let mut tollgate = Running::serve_with(&["--grpc", "off", "--resp", ":0"]);
     let mut connection = TcpStream::connect(tollgate.resp.unwrap()).unwrap();

@@ -80,6 +80,7 @@ codes! {
         NEVER_APPLIES = "never-applies",
         UNKNOWN_METHOD = "unknown-method",
         UNLIMITED_FOR_ALL = "unlimited-for-all",
+        DENIES_EVERYTHING = "denies-everything",
         COST_ABOVE_LIMIT = "cost-above-limit",
         COST_FROM_CLIENT = "cost-from-client",
         COST_WITHOUT_MAX = "cost-without-max",

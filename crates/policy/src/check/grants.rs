@@ -7,7 +7,7 @@ use tollgate_core::AlgorithmKind;
 use super::periods::quotas;
 use super::problems::Problems;
 use super::words::{all_of, quoted};
-use super::{codes, syntax};
+use super::{codes, denies, syntax};
 use crate::model::{Allowance, Grant, Policy, Rule};
 use crate::problem::Place;
 
@@ -15,6 +15,7 @@ pub(super) fn check(rule: &Rule, policy: &Policy, place: &Place, problems: &mut 
     match &rule.allowance {
         Allowance::Same(same) => grant(same, &place.member(member_of(same)), problems),
         Allowance::Tiers(of_tiers) => tiers(of_tiers, policy, &place.member(tiers_member(of_tiers)), problems),
+        Allowance::Deny => denies::check(rule, place, problems),
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::model::{Allowance, Grant};
 
 /// The longest period of all that is granted; `None` if nothing is limited.
-#[cfg_attr(not(feature = "yaml"), allow(dead_code, reason = "the reader asks"))]
 pub(crate) fn longest_ns(allowance: &Allowance) -> Option<u64> {
     grants(allowance).flat_map(quotas).map(|quota| quota.period_ns()).max()
 }
@@ -13,6 +12,7 @@ pub(crate) fn grants(allowance: &Allowance) -> impl Iterator<Item = &Grant> {
     let (same, tiers): (Option<&Grant>, &[(String, Grant)]) = match allowance {
         Allowance::Same(grant) => (Some(grant), &[]),
         Allowance::Tiers(tiers) => (None, tiers),
+        Allowance::Deny => (None, &[]),
     };
     same.into_iter().chain(tiers.iter().map(|(_, grant)| grant))
 }

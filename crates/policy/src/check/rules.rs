@@ -6,7 +6,7 @@ use super::names::Names;
 use super::nearest::nearest;
 use super::problems::Problems;
 use super::words::quoted;
-use super::{codes, cost, grants, patterns, syntax, when};
+use super::{codes, cost, grants, members, patterns, periods, syntax, when};
 use crate::model::{OnLimit, Policy, Rule};
 use crate::problem::Place;
 
@@ -39,10 +39,17 @@ fn one(rule: &Rule, policy: &Policy, names: &Names<'_>, place: &Place, problems:
     key(rule, names, &place.member("key"), problems);
     when::check(&rule.when, &place.member("when"), names, problems);
     grants::check(rule, policy, place, problems);
-    overrides(rule, names, &place.member("overrides"), problems);
+    if !rule.denies() {
+        overrides(rule, names, &place.member("overrides"), problems);
+    }
     cost::check(rule, &place.member("cost"), problems);
     if let Some(steps) = &rule.on_limit {
-        on_limit(steps, &place.member("on_limit"), problems);
+        let place = place.member("on_limit");
+        on_limit(steps, &place, problems);
+        if !rule.denies() && periods::longest_ns(&rule.allowance).is_none() {
+            let (message, hint) = members::on_limit_without_limit();
+            problems.add(codes::MISPLACED_MEMBER, place, message, hint);
+        }
     }
 }
 

@@ -53,6 +53,7 @@ fn limits<'a>(rule: &'a Rule, place: &Place) -> Vec<(&'a Quota, Place)> {
             let member = place.member(grants::tiers_member(tiers));
             tiers.iter().for_each(|(name, grant)| add(grant, &member.member(name)));
         }
+        Allowance::Deny => {}
     }
     for (at, own) in rule.overrides.iter().enumerate() {
         add(&own.grant, &place.member("overrides").item(at));

@@ -36,8 +36,14 @@ pub(super) fn check(when: &When, place: &Place, names: &Names<'_>, problems: &mu
     for (at, domain) in when.domains.iter().enumerate() {
         syntax::text(domain, "a domain", place.member("domain").item(at), problems);
     }
-    if let Some(Networks::Among(networks)) = &when.network {
-        syntax::not_empty(networks, "network", &place.member("network"), problems);
+    match &when.network {
+        Some(Networks::Among(networks)) => {
+            syntax::not_empty(networks, "network", &place.member("network"), problems);
+        }
+        Some(Networks::NotAmong(networks)) => {
+            syntax::not_empty(networks, "network", &place.member("network").member("not"), problems);
+        }
+        Some(Networks::Internal | Networks::NotInternal) | None => {}
     }
 }
 

@@ -11,7 +11,6 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// `a`, `b` or `c`
-#[cfg_attr(not(feature = "yaml"), allow(dead_code, reason = "only the reader offers choices"))]
 pub(crate) fn either<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     joined(words, "or")
 }

@@ -2,7 +2,7 @@ use tollgate_core::Quota;
 
 use super::{OnFailure, TextPattern, When};
 
-/// One rule: for these requests, counted by this key, so much.
+/// One rule: for these requests, counted by this key, so much; or for these requests, nothing at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// Its name, in answers, metrics and logs; the scope of its counters.
@@ -12,7 +12,7 @@ pub struct Rule {
     /// The identities by which it counts. None: one counter for everybody.
     /// A request that lacks one of them does not meet the rule.
     pub key: Vec<String>,
-    /// How much is granted.
+    /// How much is granted, or that requests are denied.
     pub allowance: Allowance,
     /// What a request costs.
     pub cost: Cost,
@@ -49,6 +49,12 @@ impl Rule {
             replaces: Vec::new(),
         }
     }
+
+    /// Whether it denies the requests that it is for, and counts none of them.
+    #[must_use]
+    pub fn denies(&self) -> bool {
+        self.allowance == Allowance::Deny
+    }
 }
 
 /// How much a rule grants.
@@ -58,6 +64,8 @@ pub enum Allowance {
     Same(Grant),
     /// By tier.
     Tiers(Vec<(String, Grant)>),
+    /// Nothing: the request is denied. Such a rule has no key, and nothing is counted in the store.
+    Deny,
 }
 
 /// How much somebody may have.

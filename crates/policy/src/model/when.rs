@@ -15,7 +15,8 @@ pub struct When {
     pub headers: Vec<(String, Condition)>,
     /// Identities.
     pub identities: Vec<(String, Condition)>,
-    /// From where the client comes.
+    /// From where the client comes. A client whose address is not known comes from none of the networks that are
+    /// listed, so a condition on being elsewhere holds for it.
     pub network: Option<Networks>,
     /// A descriptor of one of these domains.
     pub domains: Vec<String>,
@@ -48,6 +49,18 @@ pub enum Networks {
     Internal,
     /// One of these.
     Among(Vec<IpNet>),
+    /// Any other address than private, loopback and link-local ones, or an unknown one.
+    NotInternal,
+    /// Any other address than these, or an unknown one.
+    NotAmong(Vec<IpNet>),
+}
+
+impl Networks {
+    /// Whether it asks for an address outside the networks, which an unknown address is.
+    #[must_use]
+    pub fn is_outside(&self) -> bool {
+        matches!(self, Networks::NotInternal | Networks::NotAmong(_))
+    }
 }
 
 /// A text, in which `*` stands for anything (also nothing, also several characters).

@@ -46,6 +46,9 @@ impl Plan {
     /// rates with commas between them, a number of permits where the rule has
     /// permits, or `unlimited`. The rule's own algorithm goes with it.
     pub fn read_grant(&self, rule: u32, text: &str) -> Result<Grant, NotALimit> {
+        if self.rules.get(rule as usize).is_some_and(|rule| rule.deny) {
+            return Err(NotALimit("a rule that denies has no limit".to_owned()));
+        }
         if text.trim().eq_ignore_ascii_case("unlimited") {
             return Ok(Grant::Unlimited);
         }

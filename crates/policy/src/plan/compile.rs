@@ -30,6 +30,8 @@ pub(super) struct Body {
     pub(super) counts_readings: bool,
     pub(super) grants: Grants,
     pub(super) cost: PlannedCost,
+    /// Whether it denies, and charges nothing.
+    pub(super) denies: bool,
     /// The rules that do not apply where this one does.
     pub(super) replaces: Vec<u32>,
 }
@@ -83,6 +85,7 @@ impl Body {
                 && !may_be(|source| matches!(source, Source::Path)),
             grants: Grants::compile(at, rule, &key, identities, scopes),
             cost: PlannedCost::compile(&rule.cost, identities),
+            denies: rule.denies(),
             replaces: Vec::new(),
             key,
         }
@@ -112,6 +115,7 @@ fn planned(rule: &Rule, store: &StoreSettings) -> PlannedRule {
     };
     PlannedRule {
         name: rule.name.as_str().into(),
+        deny: rule.denies(),
         shadow: rule.shadow,
         publish: rule.publish,
         on_limit: rule.on_limit,

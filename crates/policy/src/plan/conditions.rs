@@ -7,13 +7,15 @@ use super::address::carried;
 use super::identity::{Identities, IdentityId, Look};
 use super::networks::{NetworkMap, meant};
 use super::texts::Test;
-use crate::model::When;
+use crate::model::{Networks, When};
 
 /// The conditions of a rule on values and addresses. Methods, hosts and paths are always indexed.
 #[derive(Debug)]
 pub(super) struct Conditions {
     pub(super) tests: Vec<(IdentityId, Test)>,
     pub(super) network: Option<NetworkMap<()>>,
+    /// Whether the client is to come from elsewhere.
+    pub(super) outside: bool,
 }
 
 impl Conditions {
@@ -34,10 +36,12 @@ impl Conditions {
             }
             map
         });
-        Conditions { tests, network }
+        let outside = when.network.as_ref().is_some_and(Networks::is_outside);
+        Conditions { tests, network, outside }
     }
 
-    /// Whether the client comes from where the rule says, by its address or by the one that it carries.
+    /// Whether the client may come from where the rule says, by its address or by the one that it carries. A client of
+    /// unknown address comes from no network.
     pub(super) fn is_from(&self, client: Option<IpAddr>) -> bool {
         self.is_surely_from(client) || client.and_then(carried).is_some_and(|v4| self.is_surely_from(Some(v4.into())))
     }
@@ -45,13 +49,19 @@ impl Conditions {
     /// The same by the address as it was sent.
     fn is_surely_from(&self, client: Option<IpAddr>) -> bool {
         let Some(network) = &self.network else { return true };
-        client.is_some_and(|client| network.contains(client))
+        client.is_some_and(|client| network.contains(client)) != self.outside
     }
 
     /// Whether all conditions on values and addresses hold beyond doubt, which is what an exemption takes.
     pub(super) fn surely_hold<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> bool {
         let tests = self.tests.iter().all(|(id, test)| look.surely_passes(*id, test, route));
-        tests && (self.network.is_none() || self.is_surely_from(look.client()))
+        tests && (self.network.is_none() || look.client().is_some_and(|client| self.surely_come_from(client)))
+    }
+
+    /// A client that is to come from elsewhere must do so by both addresses.
+    fn surely_come_from(&self, client: IpAddr) -> bool {
+        let carried = carried(client).filter(|_| self.outside);
+        self.is_surely_from(Some(client)) && carried.is_none_or(|v4| self.is_surely_from(Some(v4.into())))
     }
 
     /// Whether the test at a position holds.

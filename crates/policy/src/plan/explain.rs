@@ -33,14 +33,21 @@ impl Plan {
             None => vec![None],
         };
         let decided_by = readings.iter().find_map(|path| self.decided_by(access, *path, &mut look));
-        let refused = if access == Access::Rules { self.refused_token(&mut look, &readings) } else { None };
-        let access = if refused.is_some() { Access::Unauthorized } else { access };
         let rules = if access == Access::Rules { self.explain_rules(&mut look, &readings) } else { Vec::new() };
+        let denying = rules.iter().find(|rule| self.is_denied_by(rule)).map(|rule| format!("rule {}", rule.name));
+        let is_open = access == Access::Rules && denying.is_none();
+        let refused = if is_open { self.refused_token(&mut look, &readings) } else { None };
+        let access = match (&denying, &refused) {
+            (Some(_), _) => Access::Denied,
+            (None, Some(_)) => Access::Unauthorized,
+            (None, None) => access,
+        };
+        let rules = if refused.is_some() { Vec::new() } else { rules };
         read(&mut look, readings[0]);
         let matched = self.matched(look.path);
         Explanation {
             access,
-            decided_by: refused.or(decided_by),
+            decided_by: decided_by.or(denying).or(refused),
             client_ip: look.client(),
             path: look.path.map(|path| lossy(&path.bytes)),
             readings: readings.iter().flatten().map(|path| lossy(&path.bytes)).collect(),
@@ -48,6 +55,11 @@ impl Plan {
             tier: look.tier().map(|tier| self.identities.tiers.name(tier).to_owned()),
             rules,
         }
+    }
+
+    fn is_denied_by(&self, rule: &ExplainedRule) -> bool {
+        let denies = matches!(&rule.outcome, RuleOutcome::Applies(application) if application.denies);
+        denies && !self.rules[rule.rule as usize].shadow
     }
 
     /// The identity whose token cannot be used, in words, if a rule refuses such.
@@ -149,9 +161,9 @@ impl Plan {
     fn replacing<'a>(&'a self, meeting: &[bool], look: &mut Look<'a>, matched: &[u32]) -> Vec<(u32, u32)> {
         let mut replaced = Vec::new();
         for (rule, _) in (0..).zip(meeting).filter(|(_, meets)| **meets) {
-            let has_key = self.write_key(rule, look, matched, &mut Keys::new()).is_ok();
-            if has_key && self.surely_replaces(rule, look, matched) {
-                replaced.extend(self.bodies[rule as usize].replaces.iter().map(|other| (*other, rule)));
+            let others = self.replaced_by(rule, look, matched);
+            if !others.is_empty() && self.write_key(rule, look, matched, &mut Keys::new()).is_ok() {
+                replaced.extend(others.iter().map(|other| (*other, rule)));
             }
         }
         replaced
@@ -174,6 +186,7 @@ impl Plan {
             more_keys: Vec::new(),
             read_as: None,
             quotas: chosen.quotas.to_vec(),
+            denies: body.denies,
             cost: body.cost.of(look),
             route: self.matcher.route(rule, matched).map(lossy),
             grant: body.grants.source(&chosen, &self.identities.tiers),
@@ -218,7 +231,8 @@ impl Plan {
                 || "the client's address is not known".to_owned(),
                 |client| format!("client_ip is {client}"),
             );
-            return Some(format!("{client}, not in {}", words.network));
+            let relation = if conditions.outside { "which is in" } else { "not in" };
+            return Some(format!("{client}, {relation} {}", words.network));
         }
         None
     }

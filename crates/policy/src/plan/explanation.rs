@@ -7,9 +7,9 @@ use super::Access;
 /// What a plan makes of a request, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// How it fares before any rule.
+    /// How it fares before any limit: a rule that denies counts here as a list does.
     pub access: Access,
-    /// The entry of a list that decided, such as `client_ip 192.0.2.0/24`.
+    /// The entry of a list that decided, such as `client_ip 192.0.2.0/24`, or the rule that denies, as `rule NAME`.
     pub decided_by: Option<String>,
     /// Whose request it is taken for, by address.
     pub client_ip: Option<IpAddr>,
@@ -21,7 +21,7 @@ pub struct Explanation {
     pub identities: Vec<(String, String)>,
     /// The tier.
     pub tier: Option<String>,
-    /// Each rule in turn. Empty unless the rules decide.
+    /// Each rule in turn. Empty where a list decides.
     pub rules: Vec<ExplainedRule>,
 }
 
@@ -59,6 +59,8 @@ pub struct Application {
     pub read_as: Option<String>,
     /// The quotas, as positions among [`Plan::quotas`](crate::Plan::quotas). None: unlimited.
     pub quotas: Vec<u32>,
+    /// Whether the rule denies the request. Nothing is charged then.
+    pub denies: bool,
     /// What the request costs.
     pub cost: u64,
     /// The pattern that the path matched.
@@ -79,9 +81,9 @@ pub enum GrantSource {
 }
 
 impl Application {
-    /// Whether nothing is charged.
+    /// Whether it passes, and nothing is charged.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
-        self.quotas.is_empty()
+        self.quotas.is_empty() && !self.denies
     }
 }

@@ -68,6 +68,7 @@ impl Grants {
         let base = match &rule.allowance {
             Allowance::Same(grant) => Base::Same(scopes.add(at, &rule.name, grant)),
             Allowance::Tiers(tiers) => by_tier(at, &rule.name, tiers, &identities.tiers, scopes),
+            Allowance::Deny => Base::Same(Vec::new()),
         };
         let mut grants = Grants { base, overrides: Vec::new(), exact: HashMap::default(), wild: Vec::new() };
         for given in &rule.overrides {
@@ -299,6 +300,8 @@ fn restricts(grant: &Grant, allowance: &Allowance) -> bool {
     match allowance {
         Allowance::Same(base) => is_less(base),
         Allowance::Tiers(tiers) => tiers.iter().all(|(_, base)| is_less(base)),
+        // It has no overrides.
+        Allowance::Deny => false,
     }
 }
 

@@ -264,7 +264,8 @@ impl Matcher {
                 return false;
             }
         }
-        self.networks_indexed || conditions.network.is_none() || conditions.is_from(look.client())
+        let is_known = conditions.network.is_none() || (self.networks_indexed && !conditions.outside);
+        is_known || conditions.is_from(look.client())
     }
 
     /// Whether the paths of a rule are among these, or are not asked for.
@@ -419,16 +420,18 @@ impl Values {
 }
 
 fn index_networks(rules: &[Rule]) -> Option<Dimension<Values>> {
-    let asking = rules.iter().filter(|rule| rule.when.network.is_some()).count();
+    // The index finds the networks that an address is in, so rules for the others ask for themselves.
+    let indexed = |rule: &Rule| rule.when.network.as_ref().filter(|networks| !networks.is_outside()).cloned();
+    let asking = rules.iter().filter_map(indexed).count();
     if !is_worth_an_index(asking, rules.len()) {
         return None;
     }
     let mut map = NetworkMap::<RuleSet>::new();
     let mut dimension = Dimension::new(rules.len(), ());
     for (at, rule) in (0..).zip(rules) {
-        let Some(networks) = &rule.when.network else { continue };
+        let Some(networks) = indexed(rule) else { continue };
         dimension.care_if(at, true);
-        for network in meant(networks) {
+        for network in meant(&networks) {
             map.entry(network).insert(at);
         }
     }

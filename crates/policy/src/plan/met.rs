@@ -27,6 +27,9 @@ pub struct Met {
     pub endpoint: Option<u32>,
     /// The charges, in the order of the rules.
     pub charges: SmallVec<[PlannedCharge; 4]>,
+    /// The rules that deny the request, in the order of the policy, by their positions among
+    /// [`Plan::rules`](crate::Plan::rules). Where one of them is enforced, nothing is charged.
+    pub denials: SmallVec<[u32; 2]>,
     /// Whether a rule applies that grants as much as anybody wants.
     pub unlimited: bool,
     /// The rules that do not apply because others do that replace them.
@@ -57,6 +60,7 @@ impl Met {
             access,
             endpoint: None,
             charges: SmallVec::new(),
+            denials: SmallVec::new(),
             unlimited: false,
             replaced: SmallVec::new(),
             keys: SmallVec::new(),
@@ -105,6 +109,9 @@ impl Met {
             }
         }
         self.charges.sort_by_key(|charge| charge.rule);
+        self.denials.extend(other.denials.iter().copied());
+        self.denials.sort_unstable();
+        self.denials.dedup();
         self.endpoint = self.endpoint.or(other.endpoint);
         self.unlimited &= other.unlimited;
         self.replaced.retain(|rule| other.replaced.contains(rule));
@@ -123,12 +130,14 @@ impl Met {
     /// Takes away what others replace that are decided together with this request.
     pub fn without_replaced_by(&mut self, other: &Met) {
         self.charges.retain(|charge| !other.replaced.contains(&charge.rule));
+        self.denials.retain(|rule| !other.replaced.contains(rule));
     }
 
     /// The same for what the request itself replaces.
     pub(super) fn without_replaced(&mut self) {
         let replaced = &self.replaced;
         self.charges.retain(|charge| !replaced.contains(&charge.rule));
+        self.denials.retain(|rule| !replaced.contains(rule));
     }
 
     /// Nothing but these charges.

@@ -239,6 +239,15 @@ impl Plan {
         Look::new(&self.identities, request, &seen).client()
     }
 
+    /// The client's address as keys show it: the prefix by which clients are told apart.
+    #[must_use]
+    pub fn client_key(&self, request: &Request<'_>) -> Option<String> {
+        let seen = Seen::new(request, &self.identities);
+        let mut look = Look::new(&self.identities, request, &seen);
+        let found = look.find(identity::CLIENT_IP, None)?;
+        Some(String::from_utf8_lossy(look.text(found)).into_owned())
+    }
+
     /// Who a denied client is where no address is known: the value that the list names, as keys show it.
     #[must_use]
     pub fn denied_value(&self, request: &Request<'_>) -> Option<String> {
@@ -287,7 +296,7 @@ impl Plan {
         }
     }
 
-    /// Adds what a rule charges, if its key is there.
+    /// Adds what a rule charges, if its key is there, or that it denies.
     #[inline]
     fn charge<'a, 'h>(
         &'a self,
@@ -297,6 +306,10 @@ impl Plan {
         met: &mut Met,
         by_hand: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) {
+        if self.bodies[rule as usize].denies {
+            met.denials.push(rule);
+            return met.replace(self.replaced_by(rule, look, matched));
+        }
         let written = met.keys.len();
         let (start, end) = match self.written_before(rule, met) {
             Some(key) => key,
@@ -306,9 +319,7 @@ impl Plan {
                 Err(NoKey::Refused(_)) => return met.refuse_token(),
             },
         };
-        if self.surely_replaces(rule, look, matched) {
-            met.replace(&self.bodies[rule as usize].replaces);
-        }
+        met.replace(self.replaced_by(rule, look, matched));
         let key = &met.keys[start..end];
         let quotas = match by_hand(rule, key) {
             Some(quotas) => quotas,
@@ -325,6 +336,13 @@ impl Plan {
         }
     }
 
+    /// The rules that do not apply where this one does: none where that is not certain.
+    #[inline]
+    fn replaced_by<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> &'a [u32] {
+        let replaces = &self.bodies[rule as usize].replaces;
+        if replaces.is_empty() || !self.surely_applies(rule, look, matched) { &[] } else { replaces }
+    }
+
     /// Where the key of another rule with the same parts stands already. Most rules count by the same few identities.
     #[inline]
     fn written_before(&self, rule: u32, met: &Met) -> Option<(usize, usize)> {
@@ -337,11 +355,8 @@ impl Plan {
     /// Whether what a rule replaces does not apply. A value that cannot be used, or an address that is meant only
     /// for what it carries, meets a rule and exempts from none.
     #[inline]
-    fn surely_replaces<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> bool {
+    fn surely_applies<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> bool {
         let body = &self.bodies[rule as usize];
-        if body.replaces.is_empty() {
-            return false;
-        }
         let route = self.key_route(rule, matched);
         let is_usable = |id: &IdentityId| look.find_usable(*id, route).is_some();
         body.key.iter().all(is_usable)

@@ -69,11 +69,11 @@ pub(super) fn unmapped(network: IpNet) -> IpNet {
     network.trunc()
 }
 
-/// The networks that a condition means.
+/// The networks that a condition names, also where the client is to come from elsewhere.
 pub(super) fn meant(networks: &Networks) -> Vec<IpNet> {
     match networks {
-        Networks::Internal => internal(),
-        Networks::Among(networks) => networks.clone(),
+        Networks::Internal | Networks::NotInternal => internal(),
+        Networks::Among(networks) | Networks::NotAmong(networks) => networks.clone(),
     }
 }
 

@@ -11,6 +11,8 @@ use crate::model::{OnFailure, OnLimit};
 pub struct PlannedRule {
     /// Its name.
     pub name: Arc<str>,
+    /// It denies the requests that it is for, and counts nothing.
+    pub deny: bool,
     /// Counted and reported, never refusing.
     pub shadow: bool,
     /// Whether clients are told of it.

@@ -68,7 +68,9 @@ fn quoted(patterns: &[TextPattern]) -> String {
 
 pub(crate) fn network(networks: &Networks) -> String {
     match networks {
-        Networks::Internal => "the internal networks".to_owned(),
-        Networks::Among(networks) => networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        Networks::Internal | Networks::NotInternal => "the internal networks".to_owned(),
+        Networks::Among(networks) | Networks::NotAmong(networks) => {
+            networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        }
     }
 }

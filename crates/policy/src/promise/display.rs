@@ -10,6 +10,14 @@ const S_NS: u64 = 1_000_000_000;
 
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.deny {
+            let what = if self.shadow {
+                "would be denied with 403\n  refuses nobody: a shadow, counted and reported"
+            } else {
+                "denied with 403, and nothing is charged"
+            };
+            return write!(f, "{}: {what}", self.rule);
+        }
         write!(f, "{}: {}", self.rule, self.counted())?;
         if !self.when.is_empty() {
             write!(f, "\n  when {}", self.when.join("; "))?;

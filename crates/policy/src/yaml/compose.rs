@@ -9,7 +9,7 @@ use super::found::Findings;
 use super::source::Span;
 use super::tree::{Map, Member, Node, Scalar, Value};
 use crate::check::codes;
-use crate::check::words::quoted;
+use crate::check::members;
 
 /// No policy needs more than eight.
 const MAX_DEPTH: usize = 32;
@@ -228,8 +228,8 @@ fn named(node: &Node, names: &mut HashSet<Rc<str>>, findings: &mut Findings) -> 
         return Next::Nameless { is_secret: false };
     }
     if !names.insert(scalar.text.clone()) {
-        let message = format!("{} is there twice", quoted(&scalar.text));
-        findings.error(codes::DUPLICATE_MEMBER, span, message, "keep one of the two");
+        let (message, hint) = members::twice(&scalar.text);
+        findings.error(codes::DUPLICATE_MEMBER, span, message, hint);
         // Whoever writes a secret into the file may do it twice.
         return Next::Nameless { is_secret: matches!(&*scalar.text, "key" | "password") };
     }

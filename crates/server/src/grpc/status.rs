@@ -52,6 +52,12 @@ fn status(verdict: &Verdict, brought: Option<RateLimitOverride>) -> DescriptorSt
         }
         None => DescriptorStatus {
             code,
+            // A rule that denies is a limit of 0 to a gateway, which knows no other.
+            current_limit: verdict.rule().map(|rule| RateLimit {
+                requests_per_unit: 0,
+                unit: Unit::Unknown.into(),
+                name: rule.to_owned(),
+            }),
             limit_remaining: if verdict.is_unlimited() { u32::MAX } else { 0 },
             ..DescriptorStatus::default()
         },

@@ -11,6 +11,9 @@ use crate::receipts::ReceiptName;
 
 const MS_NS: u64 = 1_000_000;
 
+/// What is said up to the wait where there is no limit.
+const NO_STANDING: &str = r#","limit":null,"remaining":null,"reset_after_ms":null,"retry_after_ms":"#;
+
 /// Writes an answer behind what is there. Where no rule decided, there is no limit to tell.
 pub(super) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Option<ReceiptName>) {
     let mut json = Json::new(out);
@@ -25,7 +28,14 @@ pub(super) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Option<Receip
     };
     match verdict.deciding() {
         Some(state) => write_standing(json.word(verdict.rule_name(state)), &state.decision),
-        None => json.raw(r#"null,"limit":null,"remaining":null,"reset_after_ms":null,"retry_after_ms":"#),
+        None => {
+            // A rule that denies has a name and no limit.
+            match verdict.rule() {
+                Some(rule) => json.word(rule),
+                None => json.raw("null"),
+            };
+            json.raw(NO_STANDING)
+        }
     };
     json.number_or_null(verdict.retry_after().map(|wait| ms(wait.as_nanos())));
     if verdict.action() == Action::Delay {
@@ -42,7 +52,19 @@ pub(super) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Option<Receip
         json.raw(if at == 0 { r#"{"rule":"# } else { r#",{"rule":"# }).word(verdict.rule_name(state));
         write_rule(&mut json, state);
     }
+    write_denials(&mut json, verdict);
     json.raw("]}");
+}
+
+/// Behind the rules with limits those that deny, shadows included.
+fn write_denials(json: &mut Json<'_>, verdict: &Verdict) {
+    let mut is_first = verdict.states().is_empty();
+    for (rule, shadow) in verdict.denials() {
+        let Some(rule) = verdict.plan().rules().get(rule) else { continue };
+        json.raw(if std::mem::take(&mut is_first) { r#"{"rule":"# } else { r#",{"rule":"# }).word(&rule.name);
+        json.raw(r#","allowed":false"#).raw(NO_STANDING);
+        json.raw(if shadow { r#"null,"shadow":true}"# } else { r#"null,"shadow":false}"# });
+    }
 }
 
 fn write_rule(json: &mut Json<'_>, state: &RuleState) {

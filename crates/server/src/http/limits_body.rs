@@ -14,6 +14,7 @@ pub struct LimitsBody {
 #[derive(Debug, Serialize)]
 struct RuleBody {
     name: String,
+    denies: bool,
     counts: String,
     applies_to: String,
     methods: Vec<String>,
@@ -62,6 +63,7 @@ impl From<&PublishedRule> for RuleBody {
     fn from(rule: &PublishedRule) -> RuleBody {
         RuleBody {
             name: rule.name.clone(),
+            denies: rule.denies,
             counts: rule.counts.clone(),
             applies_to: rule.applies_to.clone(),
             methods: rule.methods.clone(),

@@ -41,10 +41,14 @@ impl Observer {
 
     #[inline(never)]
     fn look_at(&self, decided: &Decided<'_>, met: &Met, is_sampled: bool, said_no: SaidNo) {
-        let Decided { front_end, request, verdict, action, deciding, states, is_uncounted } = *decided;
+        let Decided { front_end, request, verdict, action, deciding, denied_by, states, is_uncounted } = *decided;
         let seen = Seen { front_end, request, verdict, met };
         if action == Action::Deny {
-            return self.see_without_rule(seen);
+            self.see_watched_denials(seen);
+            return match denied_by {
+                Some(rule) => self.see_denial(seen, rule, false),
+                None => self.see_without_rule(seen),
+            };
         }
         // Who only asks what remains has done nothing.
         if request.cost == 0 {
@@ -55,6 +59,7 @@ impl Observer {
         }
         if said_no.somebody_watched {
             self.see_watched(seen, action, states);
+            self.see_watched_denials(seen);
         }
         if is_uncounted {
             // Nobody has violated anything.
@@ -105,6 +110,40 @@ impl Observer {
         drop(tables);
         if let Some(kind) = line {
             self.take_line(now_ns, kind, || violation::under_rule(seen, state, self.names.name(key)));
+        }
+    }
+
+    /// Sees which rules are only watched, and would have denied it.
+    #[cold]
+    fn see_watched_denials(&self, seen: Seen<'_>) {
+        for (rule, _) in seen.verdict.denials().filter(|(_, shadow)| *shadow) {
+            self.see_denial(seen, rule, true);
+        }
+    }
+
+    /// Sees that a rule denies a request, or would. It has no key, so the client is its address.
+    #[cold]
+    fn see_denial(&self, seen: Seen<'_>, rule: usize, is_watched: bool) {
+        let client = seen.verdict.plan().client_key(seen.request);
+        let key = client.as_deref().unwrap_or_default().as_bytes();
+        let now_ns = seen.verdict.decided_at_ns();
+        let sighting = Sighting {
+            fingerprint: self.fingerprint(key),
+            now_ns,
+            is_refused: true,
+            is_near: false,
+            is_sampled: false,
+            is_watched,
+            is_violation: true,
+        };
+        let spent = self.budget.spent(now_ns / S_NS);
+        let rules = seen.verdict.plan().rules();
+        let mut tables = self.shards.lock_any();
+        let line = tables.see(rules, rule, sighting, spent, || self.names.name(key));
+        drop(tables);
+        if let Some(kind) = line {
+            let name = client.as_ref().map(|client| self.names.name(client.as_bytes()));
+            self.take_line(now_ns, kind, || violation::denial(seen, rule, is_watched, name));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate::{AlgorithmKind, RuleState, Source};
+use tollgate::{Action, AlgorithmKind, RuleState, Source};
 
 use super::event::{Event, Violation};
 use super::seeing::Seen;
@@ -37,6 +37,19 @@ pub(super) fn under_rule(seen: Seen<'_>, state: &RuleState, client: Arc<str>) ->
         route: verdict.plan().route(of_rule, seen.request).map(shown),
         retry_after_ms,
         client: Some(client),
+        ..plain(seen)
+    })
+}
+
+/// A rule that denies, or one that is only watched and would.
+pub(super) fn denial(seen: Seen<'_>, rule: usize, shadow: bool, client: Option<Arc<str>>) -> Event {
+    let plan = seen.verdict.plan();
+    Event::Violation(Violation {
+        rule: plan.rules().get(rule).map(|rule| shown(&rule.name)),
+        action: Action::Deny.name(),
+        shadow,
+        route: plan.route(Some(rule), seen.request).map(shown),
+        client,
         ..plain(seen)
     })
 }

@@ -18,6 +18,8 @@ use crate::sharded_counters::{Mine, ShardedCounters};
 #[derive(Debug)]
 pub(crate) struct PolicyCounters {
     rules: Box<[Arc<str>]>,
+    /// For each rule whether it denies.
+    denies: Box<[bool]>,
     endpoints: Endpoints,
     quotas: Box<[QuotaHeadroom]>,
     /// A row for each quota, then one for each rule, then one for what no rule decided.
@@ -38,13 +40,14 @@ pub(super) const QUOTA_ROW: usize = STEPS + 1;
 impl PolicyCounters {
     pub(super) fn new(plan: &Plan) -> PolicyCounters {
         let rules: Box<[Arc<str>]> = plan.rules().iter().map(|rule| Arc::clone(&rule.name)).collect();
+        let denies = plan.rules().iter().map(|rule| rule.deny).collect();
         let endpoints = Endpoints::of(plan);
         // What a rule has in common with all rules, then a pair for each kind of endpoint.
         let row_length = ROW + 2 * endpoints.count();
         let of_quota = |rule: u32| QuotaHeadroom { rule: rule as usize, limit: KnownLimit::default() };
         let quotas: Box<[QuotaHeadroom]> = plan.quotas().iter().map(|planned| of_quota(planned.rule)).collect();
         let counters = ShardedCounters::new((rules.len() + 1) * row_length + quotas.len() * QUOTA_ROW);
-        PolicyCounters { rules, endpoints, quotas, counters, row_length }
+        PolicyCounters { rules, denies, endpoints, quotas, counters, row_length }
     }
 
     /// Counts a verdict of this policy, and tells who said no.
@@ -69,6 +72,7 @@ impl PolicyCounters {
         let names = self.rules.iter().map(|name| &**name).chain([NO_RULE]);
         for (rule, name) in names.enumerate() {
             let row = self.row(Some(rule));
+            totals.set_denies(name, self.denies.get(rule).copied().unwrap_or(false));
             let counted = totals.rule(name);
             for (at, total) in counted.iter_mut().enumerate() {
                 *total += sums[row + at];

@@ -25,7 +25,7 @@ impl<A: Adding> Tally<'_, A> {
     /// A part of its caller, which has all it needs at hand.
     #[inline(always)]
     pub(super) fn count(self, decided: &Decided<'_>) -> SaidNo {
-        let row = self.policy.row(decided.deciding.map(RuleState::rule_position));
+        let row = self.policy.row(decided.deciding.map(RuleState::rule_position).or(decided.denied_by));
         let outcome = Outcome::of(decided.request, decided.action);
         self.add(row + Cell::decided(decided.front_end, outcome).position());
         let Outcome::Decided(action) = outcome else { return SaidNo::default() };
@@ -36,7 +36,23 @@ impl<A: Adding> Tally<'_, A> {
         }
         // Without the store nobody knows how its limits stand.
         let is_known = decided.verdict.source() != Source::Fallback;
-        self.count_states(decided.states, is_known)
+        let said_no = self.count_states(decided.states, is_known);
+        match decided.verdict.denials().next() {
+            Some(_) => self.count_denials(decided.verdict, said_no),
+            None => said_no,
+        }
+    }
+
+    /// Each rule that denies, or would if it were no shadow.
+    #[cold]
+    fn count_denials(&self, verdict: &Verdict, mut said_no: SaidNo) -> SaidNo {
+        for (rule, shadow) in verdict.denials() {
+            let cell = if shadow { Cell::SHADOW_REFUSALS } else { Cell::REFUSALS };
+            self.add(self.policy.row(Some(rule)) + cell.position());
+            said_no.anybody = true;
+            said_no.somebody_watched |= shadow;
+        }
+        said_no
     }
 
     /// Each rule that was met, whether or not it decided.

@@ -27,11 +27,12 @@ pub(super) fn write(totals: &Totals, text: &mut String) {
 /// A series that is there before anything is counted shows its first count as
 /// an increase. But what has never happened to a rule and hardly will is left
 /// out: a policy may have a thousand rules.
-fn is_expected(rule: &str, front_end: FrontEnd, outcome: Outcome) -> bool {
+fn is_expected(rule: &str, denies: bool, front_end: FrontEnd, outcome: Outcome) -> bool {
     let Outcome::Decided(action) = outcome else { return false };
     match rule {
         NO_RULE => matches!(action, Action::Allow | Action::Deny),
         THROTTLE_SCOPE => front_end == FrontEnd::Resp && matches!(action, Action::Allow | Action::Reject),
+        _ if denies => action == Action::Deny,
         _ => matches!(action, Action::Allow | Action::Reject),
     }
 }
@@ -40,11 +41,11 @@ fn decisions(totals: &Totals, exposition: &mut Exposition<'_>) {
     const NAME: &str = "tollgate_decisions_total";
     exposition.describe(NAME, Kind::Counter, "Requests decided, by the rule that decided, outcome and front end.");
     for (rule, counts) in totals.rules() {
-        let name = escaped(rule);
+        let (name, denies) = (escaped(rule), totals.denies(rule));
         for front_end in FrontEnd::ALL {
             for outcome in Outcome::ALL {
                 let count = counts[Cell::decided(front_end, outcome).position()];
-                if count > 0 || is_expected(rule, front_end, outcome) {
+                if count > 0 || is_expected(rule, denies, front_end, outcome) {
                     let labels = [("rule", &*name), ("outcome", outcome.name()), ("frontend", front_end.name())];
                     exposition.sample(NAME, &labels, count);
                 }
@@ -79,7 +80,7 @@ fn refusals(totals: &Totals, exposition: &mut Exposition<'_>) {
     exposition.describe(
         NAME,
         Kind::Counter,
-        "How often a rule's own limit said no, also where another rule decided or the rule is only watched.",
+        "How often a rule's own limit said no or the rule denied, also where another rule decided or the rule is only watched.",
     );
     for (rule, counts) in real_rules(totals) {
         let name = escaped(rule);

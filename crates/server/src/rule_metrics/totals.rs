@@ -1,6 +1,6 @@
 //! What was counted, by the names of rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::cells::ROW;
 
@@ -8,6 +8,8 @@ use super::cells::ROW;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals {
     rules: BTreeMap<Box<str>, Box<[u64; ROW]>>,
+    /// The rules that deny, in the newest policy that has them.
+    denying: BTreeSet<Box<str>>,
     /// By rule and kind of endpoint: allowed and refused.
     endpoints: BTreeMap<(Box<str>, Box<str>), [u64; 2]>,
 }
@@ -16,6 +18,18 @@ impl Totals {
     /// The counts of a rule; all zero if it was never heard of.
     pub(super) fn rule(&mut self, name: &str) -> &mut [u64; ROW] {
         self.rules.entry(Box::from(name)).or_insert_with(|| Box::new([0; ROW]))
+    }
+
+    pub(super) fn set_denies(&mut self, rule: &str, denies: bool) {
+        if denies {
+            self.denying.insert(Box::from(rule));
+        } else {
+            self.denying.remove(rule);
+        }
+    }
+
+    pub(super) fn denies(&self, rule: &str) -> bool {
+        self.denying.contains(rule)
     }
 
     pub(super) fn add_endpoint(&mut self, rule: &str, endpoint: &str, counts: [u64; 2]) {

@@ -147,6 +147,26 @@ fn who_is_denied_is_over_the_limit() {
 }
 
 #[test]
+fn descriptor_that_a_rule_denies_is_over_a_limit_of_0() {
+    let policy = "version: 1
+identity: { user: { given: true } }
+rules:
+  - { name: per-user, key: user, limit: 100/h }
+  - { name: admin-only-inside, when: { path: /admin/*, network: { not: [10.0.0.0/8] } }, deny: true }
+";
+    let service = Running::under(policy);
+    let (ann, admin) = (descriptor(&[("user", "ann")]), ("path", "/admin/users"));
+    let answer = service.answer(&ask(&[ann.clone(), descriptor(&[ADDRESS, admin])]));
+    assert_eq!((answer.overall_code, answer.codes()), (OVER_LIMIT, vec![OK, OVER_LIMIT]));
+    let limit = answer.statuses[1].current_limit.as_ref().unwrap();
+    assert_eq!((limit.requests_per_unit, limit.unit, limit.name.as_str()), (0, 0, "admin-only-inside"));
+    assert_eq!(service.answer(&ask(&[ann])).remaining(), [99], "nothing was charged");
+    let inside = descriptor(&[("remote_address", "10.1.2.3"), admin]);
+    assert_eq!(service.answer(&ask(&[inside])).overall_code, OK);
+    assert_eq!(service.answer(&ask(&[descriptor(&[admin])])).overall_code, OVER_LIMIT, "an unknown address");
+}
+
+#[test]
 fn a_limit_without_a_unit_of_its_own_is_told_all_the_same() {
     let service = Running::under(POLICY);
     let answer = service.answer(&ask(&[descriptor(&[("plan", "odd")])]));

@@ -52,6 +52,34 @@ fn a_violation_says_which_rule_did_what_to_whom() {
 }
 
 #[test]
+fn denial_by_rule_says_which_rule_and_whom() {
+    let observed = Observed::under(
+        "version: 1
+rules:
+  - { name: admin-only-inside, when: { path: /admin/*, network: { not: [10.0.0.0/8] } }, deny: true }
+  - { name: no-trace, when: { method: TRACE }, deny: true, shadow: true }
+  - { name: per-ip, key: client_ip, limit: 5/min }
+",
+    );
+    let from = |method, target| {
+        let peer = Some(Ipv4Addr::new(203, 0, 113, 9).into());
+        observed.decide(&Request { method, target, ..Request::from_peer(peer) }).action().name()
+    };
+    assert_eq!((from("GET", "/admin/users?token=secret"), from("TRACE", "/")), ("deny", "allow"));
+    let line = |rule: &str, shadow: bool, method: &str, route: Option<&str>| {
+        json!({
+            "event": "violation", "time": "2023-11-14T22:14:00.000Z", "rule": rule, "action": "deny",
+            "shadow": shadow, "limit": null, "algorithm": null, "front_end": "http", "method": method,
+            "route": route, "retry_after_ms": null, "client": "203.0.113.9",
+        })
+    };
+    let expected = [line("admin-only-inside", false, "GET", Some("/admin/*")), line("no-trace", true, "TRACE", None)];
+    assert_eq!(observed.violations(), expected);
+    assert_eq!((observed.observer().refusals("admin-only-inside"), observed.observer().refusals("no-trace")), (1, 1));
+    assert_eq!(&*observed.observer().top("admin-only-inside", 9)[0].client, "203.0.113.9");
+}
+
+#[test]
 fn a_shadow_says_that_it_would_have_refused() {
     let observed = Observed::under(POLICY);
     for _ in 0..4 {

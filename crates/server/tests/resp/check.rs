@@ -11,11 +11,18 @@ rules:
   - { name: login, when: { method: POST, path: /auth/login, host: shop.example }, limit: 1/min }
   - { name: pay, when: { path: /pay }, limit: 1/s, algorithm: leaky-bucket, queue: { size: 3 } }
   - { name: reports, when: { path: /reports }, concurrency: 2 }
+  - { name: admin-only-inside, when: { path: /admin/*, network: { not: [10.0.0.0/8] } }, deny: true }
 ";
 
 /// An answer where a rule decided.
 fn told(allowed: i64, rule: &str, numbers: [i64; 4]) -> Answer {
     Answer::List([Answer::Integer(allowed), bulk(rule)].into_iter().chain(numbers.map(Answer::Integer)).collect())
+}
+
+/// An answer where a rule denied, which has no limit.
+fn denied(rule: &str) -> Answer {
+    use Answer::{Integer, List, Null};
+    List(vec![Integer(0), bulk(rule), Null, Null, Integer(-1), Null])
 }
 
 /// An answer where none did.
@@ -41,6 +48,9 @@ fn a_request_is_decided_under_the_policy() {
         ("TOLL.CHECK Method POST PATH /auth/login?a=b Host shop.example:80", told(0, "login", [1, 0, 60_000, 60_000])),
         ("TOLL.CHECK method GET path /auth/login host shop.example", without_rule(1)),
         ("TOLL.CHECK ip 192.0.2.1", without_rule(0)),
+        ("TOLL.CHECK ip 203.0.113.11 path /admin/users", denied("admin-only-inside")),
+        ("TOLL.CHECK path /admin/users", denied("admin-only-inside")),
+        ("TOLL.CHECK ip 10.1.2.3 path /admin/users", told(1, "per-ip", [60, 59, -1, 1000])),
         ("TOLL.CHECK colour blue", without_rule(1)),
         ("TOLL.CHECK client_ip 203.0.113.10:80", told(1, "per-ip", [60, 59, -1, 1000])),
     ] {

@@ -21,6 +21,7 @@ rules:
     let limits = response.json();
     let expected = json!([{
         "name": "per-user",
+        "denies": false,
         "counts": "each user",
         "applies_to": "requests to everything below `/api/`",
         "methods": [], "hosts": [], "paths": ["/api/*"],

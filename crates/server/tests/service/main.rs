@@ -13,6 +13,7 @@ mod blocked;
 mod check;
 mod client;
 mod connections;
+mod denied;
 mod forward_auth;
 mod forward_auth_without_store;
 mod full_store;

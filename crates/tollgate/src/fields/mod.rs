@@ -11,9 +11,9 @@ mod response;
 #[cfg(feature = "tower")]
 pub(crate) use line::with_number;
 pub(crate) use policy_lists::PolicyLists;
-pub use problem::{INVALID_TOKEN, PROBLEM_JSON};
 #[cfg(feature = "tower")]
-pub(crate) use problem::{SHARE_IS_SPENT, TOKEN_IS_UNUSABLE};
+pub(crate) use problem::{CLIENT_DENIED, REQUEST_DENIED, SHARE_IS_SPENT, TOKEN_IS_UNUSABLE};
+pub use problem::{INVALID_TOKEN, PROBLEM_JSON};
 pub use response::Field;
 #[cfg(feature = "tower")]
 pub(crate) use response::FieldValue;

@@ -18,6 +18,10 @@ const REGISTRY: &str = "https://iana.org/assignments/http-problem-types#";
 pub(crate) const SHARE_IS_SPENT: &str =
     "capacity is reduced for a time, and this instance's share of the limit is reached";
 
+/// What a request is told that a list denies for who sends it, and one that a rule denies.
+pub(crate) const CLIENT_DENIED: &str = "requests from here are not accepted";
+pub(crate) const REQUEST_DENIED: &str = "this request is not accepted";
+
 const MS_NS: u64 = 1_000_000;
 const S_NS: u64 = 1_000_000_000;
 
@@ -37,6 +41,9 @@ impl Verdict {
         object.text("detail", &self.detail(jitter_ns));
         if self.told.action != Action::Deny {
             object.texts("violated-policies", self.violated());
+        }
+        if let Some(rule) = self.denied_by().filter(|rule| self.told.facts.rules[*rule].publish) {
+            object.text("rule", &self.told.facts.plan.rules()[rule].name);
         }
         if let Some(state) = self.told() {
             object.text("rule", self.rule_name(state));
@@ -65,7 +72,8 @@ impl Verdict {
     fn detail(&self, jitter_ns: u64) -> String {
         let what = match self.told.action {
             Action::Deny if self.is_unauthorized() => return TOKEN_IS_UNUSABLE.to_owned(),
-            Action::Deny => return "requests from here are not accepted".to_owned(),
+            Action::Deny if self.denied_by().is_some() => return REQUEST_DENIED.to_owned(),
+            Action::Deny => return CLIENT_DENIED.to_owned(),
             Action::Block => "too many requests beyond the limit",
             _ if self.is_uncounted() => "the request could not be counted",
             _ if self.is_trouble() => SHARE_IS_SPENT,

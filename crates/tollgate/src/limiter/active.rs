@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Quota, QuotaError, Rate};
 use tollgate_policy::model::{self, OnLimit, StoreSettings};
-use tollgate_policy::{CheckedPolicy, Met, Plan, PlannedQuota, PlannedRule, Request};
+use tollgate_policy::{CheckedPolicy, Met, Plan, PlannedQuota, PlannedRule, Problem, Request};
 use tollgate_store::{LimitOptions, Notice, OnFailure, Refusals, Store};
 
 use super::LimiterError;
@@ -27,6 +27,8 @@ pub(super) struct Active<L> {
     pub(super) by_hand: ByHand,
     /// The version of the store's board that they are from.
     pub(super) board_version: u64,
+    /// What is legal in the policy and likely wrong.
+    pub(super) warnings: Arc<[Problem]>,
 }
 
 /// How a rule deals with those who go on beyond its limit.
@@ -73,7 +75,8 @@ impl<L: Clone> Active<L> {
         };
         let former = if has_former { facts.plan.quotas().iter().map(former).collect() } else { Vec::new() };
         let by_hand = ByHand::default();
-        let active = Active { facts, limits, former, graduated, blocks, by_hand, board_version: 0 };
+        let warnings = policy.warnings().into();
+        let active = Active { facts, limits, former, graduated, blocks, by_hand, board_version: 0, warnings };
         Ok(active.with_board(store))
     }
 
@@ -91,7 +94,8 @@ impl<L: Clone> Active<L> {
         facts.go_on_from(&self.facts);
         let mut former = self.former.clone();
         former.truncate(plan.quotas().len());
-        Active { facts, limits, former, graduated: self.graduated.clone(), blocks: self.blocks, by_hand, board_version }
+        let (graduated, warnings) = (self.graduated.clone(), Arc::clone(&self.warnings));
+        Active { facts, limits, former, graduated, blocks: self.blocks, by_hand, board_version, warnings }
     }
 
     pub(super) fn prepare_by_hand<S: Store<Limit = L>>(

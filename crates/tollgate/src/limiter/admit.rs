@@ -107,9 +107,15 @@ impl<S: Store> Limiter<S> {
     ) -> (Verdict, Receipt<S>) {
         let mut verdict = Draft::new(&active.facts, now_ns);
         verdict.endpoint = met.endpoint;
+        if !met.denials.is_empty() {
+            verdict.denials.extend_from_slice(&met.denials);
+        }
+        if let Some(access) = denial(active, met) {
+            verdict.deny(access);
+            return (verdict.finish(), Receipt::nothing());
+        }
         match met.access {
-            Access::Denied | Access::Unauthorized => verdict.deny(met.access),
-            Access::Allowed => {}
+            Access::Allowed | Access::Denied | Access::Unauthorized => {}
             Access::Rules if met.charges.is_empty() && besides.is_empty() => verdict.unlimited = met.unlimited,
             Access::Rules => {
                 verdict.unlimited = met.unlimited;
@@ -183,6 +189,17 @@ impl<S: Store> Limiter<S> {
         verdict.warned.clear();
         verdict.reject();
         (verdict.finish(), Receipt::nothing())
+    }
+}
+
+/// Why it is denied, if it is: nothing is charged then, whatever else it met.
+pub(super) fn denial<L>(active: &Active<L>, met: &Met) -> Option<Access> {
+    let is_by_rule = || met.denials.iter().any(|rule| !active.facts.rules[*rule as usize].shadow);
+    match met.access {
+        Access::Denied => Some(Access::Denied),
+        Access::Rules | Access::Unauthorized if is_by_rule() => Some(Access::Denied),
+        Access::Unauthorized => Some(Access::Unauthorized),
+        Access::Rules | Access::Allowed => None,
     }
 }
 

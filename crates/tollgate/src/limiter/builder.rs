@@ -17,8 +17,9 @@ impl LimiterBuilder {
         LimiterBuilder { policy: self.policy.rule(rule) }
     }
 
-    /// Says where an identity is found. One that is used and not declared is
-    /// what the caller gives with the request.
+    /// Says where an identity is found. A rule may also count by one that is
+    /// not declared: it is what the caller gives with the request, unless its
+    /// name looks like a typing mistake for a known one, which is an error.
     pub fn identity(self, name: &str, source: IdentitySource) -> LimiterBuilder {
         LimiterBuilder { policy: self.policy.identity(name, source) }
     }
@@ -28,7 +29,8 @@ impl LimiterBuilder {
         LimiterBuilder { policy: self.policy.with(change) }
     }
 
-    /// The limiter, with a memory store.
+    /// The limiter, with a memory store. What a policy file would be refused for is an error;
+    /// what is likely wrong is in [`Limiter::warnings`].
     pub fn build(self) -> Result<Limiter, LimiterError> {
         Limiter::new(&self.policy.build().map_err(LimiterError::Policy)?)
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use tollgate_policy::model::{MemorySettings, StoreSettings, WhenFull as WhenFullSetting};
-use tollgate_policy::{CheckedPolicy, CompileError, Plan, PolicyErrors, Request};
+use tollgate_policy::{CheckedPolicy, CompileError, Plan, PolicyErrors, Problem, Request};
 use tollgate_store::{
     Board, BuildError, Capacity, Clock, LocalStore, MemoryOptions, MemoryStore, RealClock, Settled, Store, Timer,
     WhenFull,
@@ -107,14 +107,16 @@ impl Limiter {
         Limiter::in_memory(policy, RealClock::new())
     }
 
-    /// Reads a policy file.
+    /// Reads a policy file. What is likely wrong in it is in [`warnings`](Limiter::warnings);
+    /// [`load`](crate::policy::load) tells it with line and column.
     #[cfg(feature = "yaml")]
     pub fn from_file(path: impl AsRef<std::path::Path>) -> Result<Limiter, LimiterError> {
         let loaded = tollgate_policy::load(path.as_ref()).map_err(LimiterError::File)?;
         Limiter::new(&loaded.policy)
     }
 
-    /// Reads a policy from text, as it would stand in a file.
+    /// Reads a policy from text, as it would stand in a file. What is likely wrong in it is in
+    /// [`warnings`](Limiter::warnings).
     #[cfg(feature = "yaml")]
     pub fn from_yaml(text: &str) -> Result<Limiter, LimiterError> {
         let loaded = tollgate_policy::parse(text, "policy", None)
@@ -179,6 +181,33 @@ impl<S: Store> Limiter<S> {
     #[must_use]
     pub fn plan(&self) -> Arc<Plan> {
         Arc::clone(&self.shared.active.load().facts.plan)
+    }
+
+    /// What is legal in the policy in force and likely not what was meant: limits that clients can avoid, rules that
+    /// can never apply, and the like. Each has a code, under which docs/policy-messages.md explains it, its place in
+    /// the policy, what is wrong, and a hint.
+    ///
+    /// Nothing prints them. A program should, when it starts and after [`set_policy`](Limiter::set_policy):
+    ///
+    /// ```
+    /// use tollgate::policy::model::IdentitySource;
+    /// use tollgate::{Limiter, rule};
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .identity("user", IdentitySource::Header("x-user".to_owned()))
+    ///     .rule(rule("per-user").per("user").limit("100/min"))
+    ///     .build()?;
+    /// let warnings = limiter.warnings();
+    /// for warning in &*warnings {
+    ///     eprintln!("policy: {}: {warning}", warning.code);
+    /// }
+    /// let codes: Vec<&str> = warnings.iter().map(|warning| warning.code).collect();
+    /// assert_eq!(codes, ["limits-can-be-avoided", "untrusted-identity"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn warnings(&self) -> Arc<[Problem]> {
+        Arc::clone(&self.shared.active.load().warnings)
     }
 
     /// The store behind it.

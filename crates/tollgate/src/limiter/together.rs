@@ -9,7 +9,7 @@ use tollgate_store::{KeyedCharge, Store};
 
 use super::Limiter;
 use super::active::Active;
-use super::admit::Asking;
+use super::admit::{Asking, denial};
 use super::immediate::immediately;
 use crate::verdict::{Action, Draft, RuleState, Verdict};
 
@@ -80,10 +80,13 @@ impl<S: Store> Limiter<S> {
         mets.iter_mut().for_each(|met| met.without_replaced_by(&replaced));
         let joined = |(one, met)| join(&active, one, met, &mut joint, &mut instead);
         let members: Vec<Member> = asked.iter().zip(mets).map(joined).collect();
-        let denied = members.iter().map(|member| member.met.access).find(|access| is_denial(*access));
+        let denied = members.iter().find_map(|member| denial(&active, &member.met));
         let asking = if denied.is_some() { Asking::Look } else { Asking::Check };
         if denied.is_some() {
             instead.iter_mut().for_each(|charge| charge.cost = 0);
+        } else {
+            // Shadows, which are told of.
+            joint.denials = denials(&members);
         }
         let (mut overall, _) = self.decide_met(&active, &joint, asking, &instead, now_ns).await;
         let told = |member: &Member| of_member(&active, &overall, member);
@@ -92,10 +95,12 @@ impl<S: Store> Limiter<S> {
             let mut verdict = Draft::new(&active.facts, overall.told.now_ns);
             verdict.deny(access);
             verdict.endpoint = joint.endpoint;
+            verdict.denials = denials(&members);
             overall = verdict.finish();
         }
         for (at, member) in members.iter().enumerate() {
-            if matches!(asked[at].part, Part::GiveBack) && member.met.access == Access::Rules {
+            let is_decided = member.met.access != Access::Rules || denial(&active, &member.met).is_some();
+            if matches!(asked[at].part, Part::GiveBack) && !is_decided {
                 each[at] = self.given_back(&active, &member.met, overall.is_allowed()).await;
             }
         }
@@ -120,15 +125,19 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-fn is_denial(access: Access) -> bool {
-    matches!(access, Access::Denied | Access::Unauthorized)
-}
-
 /// Everything that one of these replaces.
 fn replaced_by(mets: &[Met]) -> Met {
     let mut replaced = Met::new(Access::Rules);
     mets.iter().for_each(|met| replaced.replace_as(met));
     replaced
+}
+
+/// The rules that deny any of them, each once.
+fn denials(members: &[Member]) -> SmallVec<[u32; 2]> {
+    let mut rules: SmallVec<[u32; 2]> = members.iter().flat_map(|member| member.met.denials.iter().copied()).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    rules
 }
 
 /// Adds the charges of a request to those of all.
@@ -140,6 +149,9 @@ fn join<'a, L>(
     instead: &mut SmallVec<[KeyedCharge<'a, L>; 2]>,
 ) -> Member {
     met.retain(|charge| !active.facts.quotas[charge.quota as usize].is_concurrency);
+    if denial(active, &met).is_some() {
+        return Member { charges: SmallVec::new(), instead: None, met };
+    }
     let mut member = Member { charges: SmallVec::new(), instead: None, met };
     match &asked.part {
         Part::Charge => member.charges = joint.join(&member.met),
@@ -157,8 +169,9 @@ fn of_member<L>(active: &Active<L>, overall: &Verdict, member: &Member) -> Verdi
     let all = &overall.told;
     let mut verdict = Draft::new(&active.facts, all.now_ns);
     verdict.endpoint = member.met.endpoint;
-    if is_denial(member.met.access) {
-        verdict.deny(member.met.access);
+    verdict.denials = member.met.denials.clone();
+    if let Some(access) = denial(active, &member.met) {
+        verdict.deny(access);
         return verdict.finish();
     }
     let is_own = |state: &&RuleState| member.charges.contains(&(state.charge as usize));

@@ -5,7 +5,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
 
 use super::body::TollgateBody;
-use crate::fields::{Field, FieldValue, INVALID_TOKEN, PROBLEM_JSON, SHARE_IS_SPENT, TOKEN_IS_UNUSABLE, with_number};
+use crate::fields::{
+    CLIENT_DENIED, Field, FieldValue, INVALID_TOKEN, PROBLEM_JSON, REQUEST_DENIED, SHARE_IS_SPENT, TOKEN_IS_UNUSABLE,
+    with_number,
+};
 use crate::verdict::{Action, Verdict};
 
 /// The fields that tell of one limit only.
@@ -125,13 +128,14 @@ pub(super) fn refusal<B>(verdict: &Verdict, is_grpc: bool) -> Response<TollgateB
 /// response fields become metadata.
 fn grpc_refusal<B>(verdict: &Verdict) -> Response<TollgateBody<B>> {
     const RESOURCE_EXHAUSTED: (&str, &str) = ("8", "the limit is reached");
-    const PERMISSION_DENIED: (&str, &str) = ("7", "requests from here are not accepted");
+    const PERMISSION_DENIED: &str = "7";
     const UNCOUNTED: (&str, &str) = ("14", "the request could not be counted");
     const REDUCED: (&str, &str) = ("14", SHARE_IS_SPENT);
     const UNAUTHENTICATED: (&str, &str) = ("16", TOKEN_IS_UNUSABLE);
     let (status, message) = match verdict.action() {
         Action::Deny if verdict.is_unauthorized() => UNAUTHENTICATED,
-        Action::Deny => PERMISSION_DENIED,
+        Action::Deny if verdict.denied_by().is_some() => (PERMISSION_DENIED, REQUEST_DENIED),
+        Action::Deny => (PERMISSION_DENIED, CLIENT_DENIED),
         _ if verdict.is_uncounted() => UNCOUNTED,
         _ if verdict.is_trouble() => REDUCED,
         _ => RESOURCE_EXHAUSTED,

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use http::Request;
+use tollgate::policy::model::{Allowance, Networks, Rule, When};
 use tollgate::{Limiter, rule};
 
 use crate::support::{App, Reply, ask_from, check_fields, clock, hello};
@@ -32,6 +33,29 @@ async fn whoever_is_denied_is_forbidden_and_told_no_limit() {
         assert_eq!((&problem["type"], &problem["status"]), (&"about:blank".into(), &403.into()));
         let said = reply.everything();
         assert!(!said.contains("ratelimit") && !said.contains("retry") && !said.contains("per-ip"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn request_that_a_rule_denies_is_forbidden_and_told_the_rule() {
+    let outside = When {
+        paths: vec!["/admin/*".to_owned()],
+        network: Some(Networks::NotAmong(vec!["10.0.0.0/8".parse().unwrap()])),
+        ..When::default()
+    };
+    let rule = Rule { when: outside, allowance: Allowance::Deny, ..Rule::new("admin-only-inside") };
+    let limiter = Limiter::builder().with(|policy| policy.rules.push(rule)).build_with_clock(clock()).unwrap();
+    let app = hello(&limiter);
+    for (peer, path, status) in
+        [("203.0.113.9", "/admin/users", 403), ("10.1.2.3", "/admin/users", 200), ("203.0.113.9", "/", 200)]
+    {
+        let reply = ask_from(&app, peer, Request::get(path).body(Body::empty()).unwrap()).await;
+        assert_eq!(reply.status, status, "{peer} {path}");
+        if status == 403 {
+            let problem = reply.json();
+            assert_eq!((&problem["status"], &problem["rule"]), (&403.into(), &"admin-only-inside".into()));
+            assert!(!reply.everything().contains("retry"), "{reply:?}");
+        }
     }
 }
 

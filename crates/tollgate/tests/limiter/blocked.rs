@@ -66,10 +66,11 @@ fn what_can_never_pass_can_not_when_the_block_ends() {
 #[test]
 fn of_several_blocks_each_is_told_and_the_longest_decides() {
     let short = rule("short").per("user").limit("1/min").on_limit(0, BLOCK, Some((1, Duration::from_secs(60))));
-    let limiter = built(Limiter::builder().rule(short).rule(blocking(rule("long").per("ip").limit("1/min"))), &clock());
+    let limiter =
+        built(Limiter::builder().rule(short).rule(blocking(rule("long").per("place").limit("1/min"))), &clock());
     begin(&limiter, &from(&[("user", "ann")]));
-    begin(&limiter, &from(&[("ip", "home")]));
-    let verdict = limiter.check(&from(&[("user", "ann"), ("ip", "home")]));
+    begin(&limiter, &from(&[("place", "home")]));
+    let verdict = limiter.check(&from(&[("user", "ann"), ("place", "home")]));
     let waits: Vec<_> = verdict.states().iter().map(|state| state.decision.retry_after()).collect();
     assert_eq!(waits, [Some(60 * S_NS), Some(900 * S_NS)]);
     assert_eq!((verdict.action(), verdict.rule()), (Action::Block, Some("long")));

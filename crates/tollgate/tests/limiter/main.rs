@@ -4,6 +4,7 @@
 mod all_or_nothing;
 mod blocked;
 mod checking;
+mod denied;
 mod giving_back;
 mod graduated;
 mod keys;
@@ -13,3 +14,4 @@ mod state_size;
 mod support;
 mod together;
 mod waiting;
+mod warnings;

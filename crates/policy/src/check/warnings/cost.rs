@@ -48,6 +48,7 @@ fn above_limit(rule: &Rule, place: &Place, problems: &mut Problems) {
                 }
             }
         }
+        Allowance::Deny => {}
     }
     for (at, own) in rule.overrides.iter().enumerate() {
         if let Some(holds) = refused(&own.grant) {

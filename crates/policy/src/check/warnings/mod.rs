@@ -51,5 +51,6 @@ fn limit_place(allowance: &Allowance, place: &Place) -> Place {
     match allowance {
         Allowance::Same(grant) => place.member(super::grants::member_of(grant)),
         Allowance::Tiers(tiers) => place.member(super::grants::tiers_member(tiers)),
+        Allowance::Deny => place.member("deny"),
     }
 }

@@ -10,7 +10,7 @@ use super::super::problems::Problems;
 use super::super::words::quoted;
 use super::super::{capacity, codes};
 use super::limit_place;
-use crate::model::{Allowance, Rule};
+use crate::model::{Allowance, Rule, When};
 use crate::problem::Place;
 
 /// A log takes 4 to 6 bytes a request: from here on, some 60 kB a key.
@@ -26,6 +26,7 @@ pub(super) fn check(rule: &Rule, listed: Option<&BTreeSet<&str>>, place: &Place,
     let all: Vec<&Quota> = grants(&rule.allowance).flat_map(quotas).collect();
     let limit = limit_place(&rule.allowance, place);
     unlimited(rule, &all, place, problems);
+    denies_all(rule, place, problems);
     login(rule, &all, place, problems);
     large_log(&all, &limit, problems);
     queue(&all, place, problems);
@@ -40,7 +41,19 @@ pub(super) fn check(rule: &Rule, listed: Option<&BTreeSet<&str>>, place: &Place,
     }
 }
 
+/// It may be meant, as while a site is closed, but a forgotten `when` looks the same.
+fn denies_all(rule: &Rule, place: &Place, problems: &mut Problems) {
+    if rule.denies() && rule.when == When::default() {
+        let message = "this rule denies every request: it has no `when`";
+        let hint = "say in `when` which requests are meant, such as `when: { path: /admin/* }`";
+        problems.add(codes::DENIES_EVERYTHING, place.member("deny"), message, hint);
+    }
+}
+
 fn unlimited(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
+    if rule.denies() {
+        return;
+    }
     // One that takes others away, or says that a gateway's descriptor is known, does something all the same.
     if !rule.replaces.is_empty() || rule.when.exact_entries {
         return;
@@ -48,7 +61,7 @@ fn unlimited(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems
     if all.is_empty() && rule.overrides.iter().all(|own| quotas(&own.grant).is_empty()) {
         let member = match &rule.allowance {
             Allowance::Same(_) => "unlimited",
-            Allowance::Tiers(_) => "tiers",
+            Allowance::Tiers(_) | Allowance::Deny => "tiers",
         };
         let message = "this rule grants everything to everybody, so it limits nothing";
         problems.add(codes::UNLIMITED_FOR_ALL, place.member(member), message, "give it a limit, or remove it");

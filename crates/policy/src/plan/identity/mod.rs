@@ -10,4 +10,4 @@ mod source;
 mod unusable;
 
 pub(super) use look::{Look, Seen};
-pub(super) use source::{Identities, IdentityId, Source};
+pub(super) use source::{CLIENT_IP, Identities, IdentityId, Source};

@@ -1,5 +1,6 @@
 use super::Reader;
 use crate::check::codes;
+use crate::check::members;
 use crate::check::nearest::nearest;
 use crate::check::words::{all_of, either, quoted};
 use crate::yaml::shape::Shape;
@@ -89,16 +90,15 @@ impl Reader<'_> {
 
     fn one_of(&mut self, node: &Node, shape: &'static Shape) {
         let mut there = node.members().iter().filter(|member| shape.one_of.contains(&&*member.name));
-        let choice = either(shape.one_of.iter().copied());
         match (shape.one_of.is_empty(), there.next(), there.next()) {
             (true, ..) | (false, Some(_), None) => {}
             (false, None, _) => {
-                let message = format!("{} says nothing of {choice}", this(shape));
-                self.error(codes::CHOOSE_ONE, node.span, message, "add exactly one of them");
+                let (message, hint) = members::none_of(&this(shape), shape.one_of);
+                self.error(codes::CHOOSE_ONE, node.span, message, hint);
             }
             (false, Some(one), Some(other)) => {
-                let message = format!("`{}` cannot stand beside `{}`", other.name, one.name);
-                self.error(codes::CHOOSE_ONE, other.name_span, message, format!("keep exactly one of {choice}"));
+                let (message, hint) = members::one_beside(&other.name, &one.name, shape.one_of);
+                self.error(codes::CHOOSE_ONE, other.name_span, message, hint);
             }
         }
     }

@@ -5,7 +5,7 @@ use tollgate_core::MAX_AMOUNT;
 use super::Reader;
 use super::members::Members;
 use crate::check::codes;
-use crate::check::periods;
+use crate::check::{members, periods};
 use crate::model::{Allowance, Block, OnLimit};
 use crate::yaml::shape;
 use crate::yaml::tree::{Node, Value};
@@ -26,17 +26,11 @@ impl Reader<'_> {
         if steps.first.is_none() && steps.after.is_none() {
             return None;
         }
-        let Some(period_ns) = allowance.map(periods::longest_ns) else {
-            // What the limit is was told to be unreadable.
-            return None;
-        };
+        // What the limit is was told to be unreadable, or that there is none beside `deny`.
+        let period_ns = periods::longest_ns(allowance.filter(|allowance| **allowance != Allowance::Deny)?);
         let Some(period_ns) = period_ns else {
-            let hint = "leave `on_limit` out, or give the rule a limit";
-            self.misplaced(
-                rule.name_span("on_limit"),
-                "`on_limit` needs a limit, and this rule grants everything",
-                hint,
-            );
+            let (message, hint) = members::on_limit_without_limit();
+            self.misplaced(rule.name_span("on_limit"), &message, &hint);
             return None;
         };
         Some(OnLimit {

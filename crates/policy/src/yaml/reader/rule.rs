@@ -6,17 +6,10 @@ use super::Reader;
 use super::grant::{Counting, DEFAULT_LEASE};
 use super::members::Members;
 use super::store::ON_FAILURE;
+use crate::check::{denies, members};
 use crate::model::{Allowance, Cost, Grant, Override, Rule, TextPattern};
 use crate::yaml::shape;
 use crate::yaml::tree::{Node, Value};
-
-const ALGORITHMS: [(&str, AlgorithmKind); 5] = [
-    ("token-bucket", AlgorithmKind::TokenBucket),
-    ("leaky-bucket", AlgorithmKind::LeakyBucket),
-    ("fixed-window", AlgorithmKind::FixedWindow),
-    ("sliding-window-log", AlgorithmKind::SlidingWindowLog),
-    ("sliding-window-counter", AlgorithmKind::SlidingWindowCounter),
-];
 
 impl Reader<'_> {
     pub(super) fn rules(&mut self, top: &Members<'_>) -> Vec<Rule> {
@@ -49,17 +42,31 @@ impl Reader<'_> {
         }
     }
 
+    /// What a rule that denies has no use for, and what is not in the model, where the same is checked.
+    fn refuse_beside_deny(&mut self, members: &Members<'_>) {
+        for name in members::OF_RATES.into_iter().chain(["on_limit"]) {
+            if members.get(name).is_some() {
+                let (message, hint) = denies::beside(name);
+                self.misplaced(members.name_span(name), &message, hint);
+            }
+        }
+    }
+
     fn counting(&mut self, members: &Members<'_>) -> Counting {
-        let algorithm = members.get("algorithm").and_then(|node| self.word(node, &ALGORITHMS));
+        let algorithm = members.get("algorithm").and_then(|node| self.word(node, &members::ALGORITHMS));
         let queue = members.get("queue").and_then(|node| self.queue(node));
+        if members.get("deny").is_some() {
+            self.refuse_beside_deny(members);
+            return Counting::Rates { algorithm: AlgorithmKind::TokenBucket, queue: None, max_debt: None };
+        }
         let max_debt = members.get("max_debt").and_then(|node| self.number(node, 0..=MAX_AMOUNT));
         // Where there are both, it was told, and the limit is read as the limit that it is.
         let has_rates = members.get("limit").or(members.get("tiers")).is_some();
         if let Some(node) = members.get("concurrency").filter(|_| !has_rates) {
-            for name in ["algorithm", "queue", "max_debt"] {
+            for name in members::OF_RATES {
                 if members.get(name).is_some() {
-                    let message = format!("`{name}` goes with a limit of rates, not with `concurrency`");
-                    self.misplaced(members.name_span(name), &message, "leave it out");
+                    let (message, hint) = members::beside_concurrency(name);
+                    self.misplaced(members.name_span(name), &message, &hint);
                 }
             }
             return Counting::Permits { lease: self.lease(node) };
@@ -68,8 +75,8 @@ impl Reader<'_> {
         let is_known = algorithm.is_some() || members.get("algorithm").is_none();
         let algorithm = algorithm.unwrap_or(AlgorithmKind::TokenBucket);
         if members.get("queue").is_some() && is_known && algorithm != AlgorithmKind::LeakyBucket {
-            let message = format!("`queue` goes with the leaky bucket only, not with {algorithm}");
-            self.misplaced(members.name_span("queue"), &message, "add `algorithm: leaky-bucket`, or leave out `queue`");
+            let (message, hint) = members::queue_under(algorithm);
+            self.misplaced(members.name_span("queue"), &message, &hint);
         }
         Counting::Rates { algorithm, queue, max_debt }
     }
@@ -88,6 +95,10 @@ impl Reader<'_> {
     }
 
     fn allowance(&mut self, members: &Members<'_>, counting: Counting) -> Option<Allowance> {
+        if let Some(node) = members.get("deny") {
+            self.only_true(node);
+            return Some(Allowance::Deny);
+        }
         if let Some(node) = members.get("limit") {
             return self.grant(node, counting).map(Allowance::Same);
         }

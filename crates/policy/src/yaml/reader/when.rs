@@ -1,3 +1,5 @@
+use ipnet::IpNet;
+
 use super::Reader;
 use crate::model::{Condition, Networks, When};
 use crate::yaml::shape;
@@ -59,9 +61,21 @@ impl Reader<'_> {
     }
 
     fn network_condition(&mut self, node: &Node) -> Option<Networks> {
-        if node.scalar().is_some_and(|scalar| &*scalar.text == "internal") {
-            return Some(Networks::Internal);
+        if node.is_map() {
+            let not = self.members(node, &shape::NETWORK)?.get("not")?;
+            return Some(match self.networks_named(not)? {
+                None => Networks::NotInternal,
+                Some(networks) => Networks::NotAmong(networks),
+            });
         }
-        Some(self.networks(node)).filter(|networks| !networks.is_empty()).map(Networks::Among)
+        Some(self.networks_named(node)?.map_or(Networks::Internal, Networks::Among))
+    }
+
+    /// The networks that are listed; `Some(None)` for the word `internal`, and `None` for what was told to be wrong.
+    fn networks_named(&mut self, node: &Node) -> Option<Option<Vec<IpNet>>> {
+        if node.scalar().is_some_and(|scalar| &*scalar.text == "internal") {
+            return Some(None);
+        }
+        Some(self.networks(node)).filter(|networks| !networks.is_empty()).map(Some)
     }
 }

@@ -10,8 +10,8 @@ mod top;
 
 pub(super) use identity::{CLIENT_IP, IDENTITIES, IDENTITY, JWT, TIER};
 pub(super) use rule::{
-    CONDITION, COST_ESTIMATE, COST_HEADER, COST_METHOD, OVERRIDE, PERMITS, QUEUE, RULE, STEP_AFTER, STEP_FIRST,
-    STEP_THEN, WHEN,
+    CONDITION, COST_ESTIMATE, COST_HEADER, COST_METHOD, NETWORK, OVERRIDE, PERMITS, QUEUE, RULE, STEP_AFTER,
+    STEP_FIRST, STEP_THEN, WHEN,
 };
 pub(super) use settings::{MAX_ENTRIES, MEMORY, PATHS, REDIS, STORE};
 pub(super) use top::{ACCESS, POLICY};
@@ -113,6 +113,7 @@ mod tests {
             &RULE,
             &WHEN,
             &CONDITION,
+            &NETWORK,
             &QUEUE,
             &PERMITS,
             &OVERRIDE,

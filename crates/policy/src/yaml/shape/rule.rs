@@ -1,3 +1,5 @@
+use crate::check::members::GRANTS;
+
 use super::{Field, Kind, Shape, defaulted, field, required, shape};
 
 /// The most that fits anywhere: 10^12.
@@ -17,8 +19,12 @@ pub(in crate::yaml) const ALGORITHMS: &[&str] =
 pub(in crate::yaml) const ON_FAILURE: &[&str] = &["open", "closed", "local"];
 
 pub(in crate::yaml) static RULE: Shape = Shape {
-    one_of: &["limit", "tiers", "concurrency", "unlimited"],
-    ..shape("rule", "One limit: for these requests, counted by this key, so much.", RULE_FIELDS)
+    one_of: GRANTS,
+    ..shape(
+        "rule",
+        "One limit: for these requests, counted by this key, so much; or requests that are denied.",
+        RULE_FIELDS,
+    )
 };
 
 const RULE_FIELDS: &[Field] = &[
@@ -37,6 +43,7 @@ const RULE_FIELDS: &[Field] = &[
     field("tiers", Kind::Map(&GRANT), "How much is granted to each tier."),
     field("concurrency", Kind::AnyOf(&CONCURRENCY), "How many requests may be under way at once; also by tier."),
     field("unlimited", Kind::True, "No limit: the rule only counts, unless it has `overrides`."),
+    field("deny", Kind::True, "The requests that it is for are denied (403); nothing is counted, and there is no key."),
     defaulted("algorithm", Kind::Words(ALGORITHMS), "How the limit is counted.", r#""token-bucket""#),
     field("queue", Kind::Object(&QUEUE), "Lets requests wait for their turn; only with leaky-bucket."),
     field(
@@ -91,8 +98,8 @@ pub(in crate::yaml) static WHEN: Shape = shape(
         ),
         field(
             "network",
-            Kind::AnyOf(&[Kind::Words(&["internal"]), Kind::OneOrMore(&Kind::Network)]),
-            "From where the client comes: `internal` (private, loopback, link-local), or networks.",
+            Kind::AnyOf(&[INTERNAL, Kind::OneOrMore(&Kind::Network), Kind::Object(&NETWORK)]),
+            "From where the client comes: `internal` (private, loopback, link-local), networks, or all but these.",
         ),
         field("domain", Kind::OneOrMore(&Kind::Text), "A gateway's descriptor of one of these domains."),
         field(
@@ -101,6 +108,18 @@ pub(in crate::yaml) static WHEN: Shape = shape(
             "`exact`: a gateway's descriptor with exactly the entries that the rule names, in `key` and in `when`.",
         ),
     ],
+);
+
+const INTERNAL: Kind = Kind::Words(&["internal"]);
+
+pub(in crate::yaml) static NETWORK: Shape = shape(
+    "network",
+    "A client from elsewhere, or whose address is not known.",
+    &[required(
+        "not",
+        Kind::AnyOf(&[INTERNAL, Kind::OneOrMore(&Kind::Network)]),
+        "From none of these: `internal`, or networks.",
+    )],
 );
 
 pub(in crate::yaml) static CONDITION: Shape = shape(

@@ -1,0 +1,160 @@
+//! A policy that is put together in a program is refused for what a file is refused for, in the same words.
+
+#![cfg(feature = "yaml")]
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use tollgate_core::AlgorithmKind;
+use tollgate_policy::model::{Allowance, IdentitySource, Rule, When};
+use tollgate_policy::{PolicyBuilder, Problem, RuleBuilder, parse, rule};
+
+const S: Duration = Duration::from_secs(1);
+
+fn problems(built: RuleBuilder) -> Vec<Problem> {
+    PolicyBuilder::default().rule(built).build().map_or_else(|errors| errors.0, |_| Vec::new())
+}
+
+fn told(built: RuleBuilder) -> Vec<String> {
+    problems(built).iter().map(|problem| format!("{} {}", problem.place, problem.code)).collect()
+}
+
+fn limited() -> RuleBuilder {
+    rule("a").per("client_ip").limit("5/min")
+}
+
+#[test]
+fn calls_that_exclude_each_other_are_errors_in_either_order() {
+    let choose = |other: &str| vec![format!("rules[0].{other} choose-one")];
+    assert_eq!(told(limited().concurrency(3)), choose("concurrency"));
+    assert_eq!(told(rule("a").concurrency(3).limit("5/min")), choose("limit"));
+    assert_eq!(told(limited().tier("free", "5/min")), choose("tiers"));
+    assert_eq!(told(limited().deny())[0], choose("deny")[0]);
+    assert_eq!(told(rule("a").per("client_ip")), ["rules[0] choose-one"]);
+
+    let misplaced = |member: &str| vec![format!("rules[0].{member} misplaced-member")];
+    assert_eq!(told(limited().queue(5, S).algorithm(AlgorithmKind::TokenBucket)), misplaced("queue"));
+    assert_eq!(told(limited().algorithm(AlgorithmKind::TokenBucket).queue(5, S)), misplaced("queue"));
+    assert_eq!(told(rule("a").concurrency(3).algorithm(AlgorithmKind::FixedWindow)), misplaced("algorithm"));
+    assert_eq!(told(rule("a").concurrency(3).queue(5, S)), misplaced("queue"));
+    assert_eq!(told(rule("a").concurrency(3).max_debt(3)), misplaced("max_debt"));
+    assert_eq!(told(rule("a").limit("unlimited").on_limit(1, S, None)), misplaced("on_limit"));
+    assert_eq!(told(limited().algorithm(AlgorithmKind::Concurrency)), ["rules[0].algorithm unknown-word"]);
+    assert_eq!(told(limited().algorithm(AlgorithmKind::LeakyQueue)), ["rules[0].queue missing-member"]);
+}
+
+#[test]
+fn calls_of_which_the_last_would_win_are_errors() {
+    let twice = |member: &str| vec![format!("rules[0].{member} duplicate-member")];
+    let when = || When { hosts: vec!["a.example".to_owned()], ..When::default() };
+    assert_eq!(told(limited().path("/a").when(when())), twice("when"));
+    assert_eq!(told(limited().method("GET").when(when())), twice("when"));
+    assert_eq!(told(limited().when(when()).when(when())), twice("when"));
+    assert_eq!(told(limited().cost(2).estimate(3)), twice("cost"));
+    assert_eq!(told(limited().max_debt(2).max_debt(3)), twice("max_debt"));
+    assert_eq!(told(limited().on_limit(1, S, None).on_limit(2, S, None)), twice("on_limit"));
+    assert_eq!(told(rule("a").concurrency(2).concurrency(3)), twice("concurrency"));
+    assert_eq!(told(limited().queue(2, S).queue(3, S)), twice("queue"));
+    let algorithm = |kind| limited().algorithm(kind);
+    assert_eq!(
+        told(algorithm(AlgorithmKind::FixedWindow).algorithm(AlgorithmKind::SlidingWindowLog)),
+        twice("algorithm")
+    );
+}
+
+#[test]
+fn what_cannot_be_a_rate_has_the_code_of_a_file() {
+    assert_eq!(told(rule("a").limit("5")), ["rules[0].limit bad-rate"]);
+    assert_eq!(told(rule("a").limit("unlimited").limit("5/min")), ["rules[0].limit bad-rate"]);
+    let windowed = rule("a").limit("5/min burst 9").algorithm(AlgorithmKind::FixedWindow);
+    assert_eq!(told(windowed), ["rules[0].limit bad-quota"]);
+    assert_eq!(told(rule("a").concurrency(0)), ["rules[0].concurrency bad-quota"]);
+    let stepped = rule("a").limit("5").on_limit(1, S, None);
+    assert_eq!(told(stepped), ["rules[0].limit bad-rate"], "steps beyond it are no mistake of their own");
+}
+
+#[test]
+fn misspelt_identity_is_an_error_and_another_name_is_what_callers_give() {
+    let misspelt = problems(rule("a").per("client_pi").limit("5/min"));
+    assert_eq!((misspelt.len(), misspelt[0].code), (1, "unknown-identity"));
+    assert_eq!(misspelt[0].place.to_string(), "rules[0].key[0]");
+    let hint = misspelt[0].hint.as_deref().unwrap();
+    assert!(hint.starts_with("did you mean `client_ip`?") && hint.contains(".identity("), "{hint}");
+    assert_eq!(told(rule("a").per("rout").limit("5/min")), ["rules[0].key[0] unknown-identity"]);
+
+    assert!(told(rule("a").per("user").per("org").limit("5/min")).is_empty());
+    let near_declared = |key: &str| {
+        let user = IdentitySource::Header("x-user".to_owned());
+        let policy = PolicyBuilder::default().identity("user", user).rule(rule("a").per(key).limit("5/min"));
+        policy.build().is_ok()
+    };
+    assert!(near_declared("user") && !near_declared("usr") && near_declared("team"));
+    let meant = PolicyBuilder::default().identity("client_pi", IdentitySource::Given);
+    assert!(meant.rule(rule("a").per("client_pi").limit("5/min")).build().is_ok());
+}
+
+#[test]
+fn right_calls_build_as_before() {
+    for built in [
+        limited(),
+        limited().limit("100/h"),
+        limited().queue(5, S),
+        limited().queue(5, S).algorithm(AlgorithmKind::LeakyBucket),
+        limited().algorithm(AlgorithmKind::LeakyQueue).queue(5, S),
+        limited().path("/a").path("/b").method("get"),
+        limited().when(When { hosts: vec!["a.example".to_owned()], ..When::default() }).path("/a"),
+        rule("a").limit("unlimited"),
+        rule("a").concurrency(3),
+        rule("a").path("/admin/*").deny(),
+        rule("a").path("/admin/*").deny().shadow().unpublished(),
+    ] {
+        let shown = format!("{built:?}");
+        assert_eq!(told(built), [""; 0], "{shown}");
+    }
+    let policy = PolicyBuilder::default().rule(rule("a").path("/admin/*").deny()).build().unwrap();
+    assert_eq!(policy.rules[0].allowance, Allowance::Deny);
+}
+
+#[test]
+fn rule_that_denies_counts_nothing_in_a_program_either() {
+    let misplaced = |built: RuleBuilder| told(built.path("/a").deny());
+    assert_eq!(misplaced(rule("a").per("client_ip")), ["rules[0].key misplaced-member"]);
+    assert_eq!(misplaced(rule("a").cost(2)), ["rules[0].cost misplaced-member"]);
+    assert_eq!(misplaced(rule("a").max_debt(2)), ["rules[0].max_debt misplaced-member"]);
+    assert_eq!(misplaced(rule("a").algorithm(AlgorithmKind::FixedWindow)), ["rules[0].algorithm misplaced-member"]);
+    let pushed = Rule { allowance: Allowance::Deny, key: vec!["client_ip".to_owned()], ..Rule::new("a") };
+    let policy = PolicyBuilder::default().with(|policy| policy.rules.push(pushed)).build();
+    assert_eq!(policy.unwrap_err().0[0].code, "misplaced-member");
+}
+
+/// The same mistake in a file and in a program has the same code, message and hint.
+#[test]
+fn builder_and_file_say_the_same() {
+    for (file, built) in [
+        ("key: client_ip, limit: 5/min, concurrency: 3", limited().concurrency(3)),
+        ("concurrency: 3, max_debt: 3", rule("a").concurrency(3).max_debt(3)),
+        ("limit: 5/min, algorithm: fixed-window, queue: { size: 5 }", {
+            rule("a").limit("5/min").algorithm(AlgorithmKind::FixedWindow).queue(5, S)
+        }),
+        ("key: client_ip", rule("a").per("client_ip")),
+        ("limit: 5", rule("a").limit("5")),
+        ("limit: 5/min burst 9, algorithm: fixed-window", {
+            rule("a").limit("5/min burst 9").algorithm(AlgorithmKind::FixedWindow)
+        }),
+        ("limit: unlimited, on_limit: [ { first: 1, action: warn } ]", {
+            rule("a").limit("unlimited").on_limit(1, S, None)
+        }),
+        ("deny: true, key: client_ip", rule("a").deny().per("client_ip")),
+        ("deny: true, limit: 5/min", rule("a").deny().limit("5/min")),
+        ("deny: true, algorithm: fixed-window", rule("a").deny().algorithm(AlgorithmKind::FixedWindow)),
+        ("limit: 5/min, cost: 2, cost: 3", rule("a").limit("5/min").cost(2).cost(3)),
+    ] {
+        let text = format!("version: 1\nrules:\n  - {{ name: a, {file} }}\n");
+        let report = parse(&text, "policy.yaml", None).expect_err(file);
+        let of_file: Vec<_> =
+            report.errors.iter().map(|error| (error.code, error.message.clone(), error.hint.clone())).collect();
+        let of_builder: Vec<_> =
+            problems(built).into_iter().map(|problem| (problem.code, problem.message, problem.hint)).collect();
+        assert_eq!(of_builder, of_file, "{file}");
+    }
+}

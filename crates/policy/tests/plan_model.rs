@@ -518,8 +518,11 @@ impl Model<'_> {
         charges
     }
 
+    /// The rules that deny in any reading.
     fn denials(&self) -> Vec<u32> {
-        let denies = |rule: &Rule| rule.denies() && self.meets(&rule.when) && self.is_described(rule);
+        let readings = self.readings();
+        let applies = |rule: &Rule| readings.iter().any(|read| read.meets(&rule.when) && read.is_described(rule));
+        let denies = |rule: &Rule| rule.denies() && applies(rule);
         (0..).zip(&self.policy.rules).filter(|(_, rule)| denies(rule)).map(|(at, _)| at).collect()
     }
 

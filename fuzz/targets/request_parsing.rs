@@ -107,7 +107,7 @@ fn plan(forwarded_by: ForwardedBy, paths: Paths) -> Plan {
     rules.push(rule("hosts", &["host"], When { hosts, ..When::default() }));
     let condition = Condition::OneOf(vec![TextPattern("a*b*".into())]);
     rules.push(rule("header", &["user"], When { headers: vec![("X-A".into(), condition)], ..When::default() }));
-    let identity = |(name, source): (&str, IdentitySource)| Identity { name: name.to_owned(), source, trusted: true };
+    let identity = |(name, source): (&str, IdentitySource)| Identity { name: name.to_owned(), source, trusted: true, secret: false };
     let trusted_proxies = vec!["10.0.0.0/8".parse().expect("a network")];
     let policy = Policy {
         identities: sources.into_iter().map(identity).collect(),

@@ -8,7 +8,7 @@ use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue, Quota, Rate};
 use crate::checked::{CheckedPolicy, PolicyErrors};
 use crate::model::{
     Allowance, BUILT_IN_IDENTITIES, Block, Cost, CostSource, Grant, Identity, IdentitySource, OnLimit, Policy, Rule,
-    TIER, When,
+    SecretKey, TIER, When,
 };
 use crate::problem::{Place, Problem};
 
@@ -217,7 +217,22 @@ impl PolicyBuilder {
     /// what the caller gives with the request.
     #[must_use]
     pub fn identity(mut self, name: &str, source: IdentitySource) -> PolicyBuilder {
-        self.policy.identities.push(Identity { name: name.to_owned(), source, trusted: false });
+        self.policy.identities.push(Identity { name: name.to_owned(), source, trusted: false, secret: false });
+        self
+    }
+
+    /// The same for an identity whose values are credentials: they become keys only as hashes.
+    #[must_use]
+    pub fn secret_identity(mut self, name: &str, source: IdentitySource) -> PolicyBuilder {
+        self.policy.identities.push(Identity { name: name.to_owned(), source, trusted: false, secret: true });
+        self
+    }
+
+    /// The key with which the values of secret identities are hashed: at least 32 bytes, the same for all instances
+    /// that share a store.
+    #[must_use]
+    pub fn secret_key(mut self, key: impl Into<Vec<u8>>) -> PolicyBuilder {
+        self.policy.secret_key = Some(SecretKey(key.into()));
         self
     }
 
@@ -261,7 +276,7 @@ fn declare_given(policy: &mut Policy) {
             || name == TIER
             || policy.identities.iter().any(|identity| identity.name == name);
         if !is_known {
-            policy.identities.push(Identity { name, source: IdentitySource::Given, trusted: true });
+            policy.identities.push(Identity { name, source: IdentitySource::Given, trusted: true, secret: false });
         }
     }
 }

@@ -28,7 +28,7 @@ pub use counter_changes::{CounterChange, CounterChangeKind, counter_changes};
 pub use duration::parse_duration;
 pub use model::Policy;
 pub use plan::{
-    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, NotAKey, NotALimit, Plan,
+    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, HmacKey, Met, NotAKey, NotALimit, Plan,
     PlannedCharge, PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome, Sha256Behind, sha256,
 };
 pub use problem::{Place, Problem, Step};

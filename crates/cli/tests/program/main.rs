@@ -11,6 +11,7 @@ mod policies;
 mod reload;
 mod rls_client;
 mod running;
+mod secrets;
 mod serve;
 mod shared_store;
 mod snapshot;

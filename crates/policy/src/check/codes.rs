@@ -56,6 +56,7 @@ codes! {
         DEFAULT_TIER_MISSING = "default-tier-missing",
         JWT_WITHOUT_KEY = "jwt-without-key",
         JWT_NOT_BUILT = "jwt-not-built",
+        SHORT_SECRET = "short-secret",
         OVERRIDE_PARTS = "override-parts",
         COST_NEVER_FITS = "cost-never-fits",
         TOO_LARGE_FOR_STORE = "too-large-for-store",
@@ -98,5 +99,7 @@ codes! {
         DENY_AND_ALLOW = "deny-and-allow",
         RARE_SNAPSHOTS = "rare-snapshots",
         MISSING_PASSWORD = "missing-password",
+        SHORT_JWT_SECRET = "short-jwt-secret",
+        SECRET_WITHOUT_KEY = "secret-without-key",
     }
 }

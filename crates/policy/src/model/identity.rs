@@ -11,6 +11,17 @@ pub struct Identity {
     pub source: IdentitySource,
     /// Somebody in front has made sure that clients cannot choose it freely.
     pub trusted: bool,
+    /// Its values are credentials: they become keys only as hashes, see [`Policy::secret_key`](super::Policy).
+    /// Values of some sources are in any case, see [`IdentitySource::is_always_secret`].
+    pub secret: bool,
+}
+
+impl Identity {
+    /// Whether its values become keys only as hashes.
+    #[must_use]
+    pub fn is_secret(&self) -> bool {
+        self.secret || self.source.is_always_secret()
+    }
 }
 
 /// Where the value of an identity is found. What is absent there is absent.
@@ -38,6 +49,26 @@ pub enum IdentitySource {
     Given,
     /// The first of these identities that is present, kept apart by name.
     First(Vec<String>),
+}
+
+/// Request headers whose values are credentials, in lower case.
+const CREDENTIAL_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+
+impl IdentitySource {
+    /// Whether values from here are credentials, whatever the policy says.
+    #[must_use]
+    pub fn is_always_secret(&self) -> bool {
+        match self {
+            IdentitySource::Bearer | IdentitySource::Cookie(_) => true,
+            IdentitySource::Header(name) => is_credential_header(name),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a request header of this name carries credentials.
+pub(crate) fn is_credential_header(name: &str) -> bool {
+    CREDENTIAL_HEADERS.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// How the client's address is found, and what part of it counts.

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use super::identity::{Identities, IdentityId, Look};
-use super::key::{self, Keys};
+use super::key::Keys;
 use super::networks::{NetworkMap, unmapped};
 use super::texts::{Pattern, TextMap};
 use crate::model::AccessList;
@@ -44,7 +44,8 @@ impl PlannedAccess {
             return Some(format!("client_ip {network}"));
         }
         self.identities.iter().find_map(|(id, map)| {
-            let pattern = entry(look, *id, map, route)?.text.0.clone();
+            let pattern = entry(look, *id, map, route)?;
+            let pattern = look.identities.shown_pattern(pattern.only.as_ref().or(Some(id)), &pattern.text);
             Some(format!("{} {pattern}", look.identities.known(*id).name))
         })
     }
@@ -55,7 +56,7 @@ impl PlannedAccess {
             entry(look, *id, map, route)?;
             let found = look.find(*id, route)?;
             let mut value = Keys::new();
-            key::push_value(&mut value, look.text(found));
+            look.identities.push_value(&mut value, found.id, look.text(found));
             Some(value)
         })
     }

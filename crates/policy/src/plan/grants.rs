@@ -76,7 +76,8 @@ impl Grants {
 
     fn add_override(&mut self, given: &Override, quotas: Vec<u32>, key: &[IdentityId], identities: &Identities) {
         let number = u32::try_from(self.overrides.len()).unwrap_or(u32::MAX);
-        let text = given.key.iter().map(|pattern| pattern.0.as_str()).collect::<Vec<_>>().join(" | ");
+        let shown = given.key.iter().enumerate().map(|(at, pattern)| identities.shown_pattern(key.get(at), pattern));
+        let text = shown.collect::<Vec<_>>().join(" | ");
         self.overrides.push(PlannedOverride { text, quotas });
         let patterns: Vec<Pattern> =
             key.iter().zip(&given.key).map(|(id, pattern)| identities.pattern(*id, pattern)).collect();
@@ -218,7 +219,7 @@ pub(super) fn push_part(
     if identities.is_list(id) {
         key::push_name(keys, &identities.known(source).name);
     }
-    key::push_value(keys, value);
+    identities.push_value(keys, source, value);
 }
 
 /// Without stars before with, longer before shorter.

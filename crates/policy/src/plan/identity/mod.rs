@@ -8,5 +8,5 @@ mod look;
 pub(super) mod query;
 mod source;
 
-pub(super) use look::{Look, Seen};
+pub(super) use look::{Found, Look, Seen};
 pub(super) use source::{Identities, IdentityId, Source};

@@ -45,15 +45,26 @@ impl Reader<'_> {
     /// An identity whose source cannot be read is still there for whoever refers to it.
     fn identity(&mut self, name: &str, node: &Node) -> Identity {
         let unreadable = || IdentitySource::Value("unreadable".to_owned());
-        let (source, trusted) = match self.members(node, &shape::IDENTITY) {
+        let (source, trusted, secret) = match self.members(node, &shape::IDENTITY) {
             Some(members) => {
                 let source =
                     self.own_source(&members).unwrap_or_else(|| self.source(&members).unwrap_or_else(unreadable));
-                (source, members.get("trusted").and_then(|node| self.bool(node)).unwrap_or(false))
+                let trusted = members.get("trusted").and_then(|node| self.bool(node)).unwrap_or(false);
+                let secret = self.secret(&members, &source);
+                (source, trusted, secret)
             }
-            None => (unreadable(), true),
+            None => (unreadable(), true, false),
         };
-        Identity { name: name.to_owned(), source, trusted }
+        Identity { name: name.to_owned(), source, trusted, secret }
+    }
+
+    fn secret(&mut self, members: &Members<'_>, source: &IdentitySource) -> bool {
+        let secret = members.get("secret").and_then(|node| self.bool(node));
+        if secret == Some(false) && source.is_always_secret() {
+            let message = "values from here are credentials, and are always hashed before they become keys";
+            self.misplaced(members.name_span("secret"), message, "leave the member out");
+        }
+        secret.unwrap_or(false)
     }
 
     /// The sources that a tier cannot have.

@@ -65,6 +65,7 @@ impl Reader<'_> {
         self.version(&members);
         self.identities(&members, &mut policy);
         policy.jwt = self.jwt(&members);
+        policy.secret_key = self.secret_key(&members);
         policy.deny = self.access(members.get("deny"));
         policy.allow = self.access(members.get("allow"));
         policy.rules = self.rules(&members);

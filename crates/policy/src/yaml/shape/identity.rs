@@ -80,6 +80,12 @@ pub(in crate::yaml) static IDENTITY: Shape = Shape {
             field("first", Kind::OneOrMore(&Kind::Pattern(NAME)), "The first of these identities that is present."),
             field("given", Kind::True, "What the caller of a limiter or of the service says it is."),
             TRUSTED,
+            defaulted(
+                "secret",
+                Kind::Bool,
+                "Its values are credentials and become keys only as hashes; those of `bearer` and `cookie` always do.",
+                "false",
+            ),
         ],
     )
 };
@@ -105,6 +111,19 @@ pub(in crate::yaml) static TIER: Shape = Shape {
             field("file", Kind::Text, "A file with a value and its tier on each line."),
             required("default", Kind::Text, "The tier of everybody else."),
             TRUSTED,
+        ],
+    )
+};
+
+pub(in crate::yaml) static SECRETS: Shape = Shape {
+    one_of: &["key_env", "key_file"],
+    refused: &[("key", "name an environment variable with `key_env`, or a file with `key_file`")],
+    ..shape(
+        "secrets",
+        "With what the values of secret identities are hashed before they become keys.",
+        &[
+            field("key_env", Kind::Text, "The environment variable with the key, at least 32 bytes."),
+            field("key_file", Kind::Text, "The file with the key, at least 32 bytes."),
         ],
     )
 };

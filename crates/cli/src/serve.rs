@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::mpsc;
-use tollgate::policy::Loaded;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::promise::{Promise, promises};
+use tollgate::policy::{Loaded, NamedFile};
 use tollgate::{Clock, LimiterError, RealClock};
 #[cfg(feature = "tls")]
 use tollgate_server::Tls;
@@ -130,6 +130,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         engine,
         store_events,
         file: arguments.file.clone(),
+        named_files: loaded.files.clone(),
         listeners,
         watched_token: WatchedToken::new(admin_token.as_ref(), &arguments.admin_access),
         admin_token,
@@ -192,6 +193,8 @@ struct Service {
     engine: Engine,
     store_events: Arc<StoreEvents>,
     file: Option<PathBuf>,
+    /// The files that the policy names.
+    named_files: Vec<NamedFile>,
     listeners: Listeners,
     admin_token: Option<AdminToken>,
     watched_token: Option<WatchedToken>,
@@ -219,7 +222,7 @@ impl Service {
         #[cfg_attr(not(feature = "tls"), allow(unused_mut))]
         let mut watched = Watched {
             wanted_reloads,
-            policy: WatchedPolicy::new(server.engine(), self.file.as_deref()),
+            policy: WatchedPolicy::new(server.engine(), self.file.as_deref(), self.named_files),
             observing: Observing::new(Arc::clone(server.engine().observer())),
             token: self.watched_token,
             #[cfg(feature = "tls")]

@@ -43,6 +43,7 @@ codes! {
         BAD_STEP = "bad-step",
         UNREADABLE_FILE = "unreadable-file",
         BAD_TIER_FILE = "bad-tier-file",
+        BAD_JWKS = "bad-jwks",
         MISSING_SECRET = "missing-secret",
         SECRET_IN_FILE = "secret-in-file",
         // Of what it says; these a policy that was built in a program can have too.

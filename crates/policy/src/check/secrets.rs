@@ -1,8 +1,11 @@
 //! Keys that could be found by trying.
 
+use std::collections::HashSet;
+
 use super::codes;
 use super::problems::Problems;
-use crate::model::{IdentitySource, JwtAlgorithm, JwtKey, Policy};
+use super::words::quoted;
+use crate::model::{IdentitySource, JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial, MAX_JWT_KEYS, Policy};
 use crate::problem::Place;
 
 /// The key of a deployment is made for it, so it may as well be beyond all trying.
@@ -17,11 +20,8 @@ pub(super) fn check(policy: &Policy, problems: &mut Problems) {
         let hint = "`openssl rand -hex 32` makes one";
         problems.add(codes::SHORT_SECRET, Place::top().member("secrets"), message, hint);
     }
-    if let Some(length) = policy.jwt.as_ref().and_then(shared_secret).filter(|length| *length > 0)
-        && length < SHORTEST_JWT_SECRET
-    {
-        let message = format!("the shared secret has {length} bytes, and must have at least {SHORTEST_JWT_SECRET}");
-        problems.add(codes::SHORT_SECRET, Place::top().member("jwt"), message, "let the issuer make a longer one");
+    if let Some(jwt) = &policy.jwt {
+        jwt_keys(jwt, &Place::top().member("jwt"), problems);
     }
     for identity in policy.identities.iter().filter(|identity| identity.secret) {
         if let IdentitySource::First(_) = identity.source {
@@ -32,19 +32,50 @@ pub(super) fn check(policy: &Policy, problems: &mut Problems) {
     }
 }
 
-/// How long a shared secret should be, and how long it is, if it is shorter: as long as the hash, as RFC 7518 has it.
-pub(super) fn weak_jwt_secret(jwt: &JwtKey) -> Option<(usize, usize)> {
-    let wanted = match jwt.algorithm {
-        JwtAlgorithm::Hs256 => 32,
-        JwtAlgorithm::Hs384 => 48,
-        JwtAlgorithm::Hs512 => 64,
-        _ => return None,
-    };
-    (jwt.key.len() < wanted).then_some((wanted, jwt.key.len()))
+fn jwt_keys(jwt: &JwtSettings, place: &Place, problems: &mut Problems) {
+    if jwt.keys.is_empty() || jwt.keys.len() > MAX_JWT_KEYS {
+        let message =
+            format!("there must be from 1 to {MAX_JWT_KEYS} keys that verify tokens, and are {}", jwt.keys.len());
+        problems.add(codes::OUT_OF_RANGE, place.clone(), message, "keep those whose tokens are still valid");
+    }
+    let mut known = HashSet::new();
+    for key in &jwt.keys {
+        if let Some(kid) = &key.kid
+            && !known.insert((kid, key.algorithm))
+        {
+            let message = format!("there are two keys {} for one algorithm", quoted(kid));
+            problems.add(codes::DUPLICATE_NAME, place.clone(), message, "keep one of them");
+        }
+        match &key.key {
+            KeyMaterial::Written(written) if written.is_empty() => {
+                problems.add(codes::MISSING_SECRET, place.clone(), "the key that verifies tokens is empty", "");
+            }
+            KeyMaterial::Written(secret) if wanted_bytes(key).is_some() && secret.len() < SHORTEST_JWT_SECRET => {
+                let message = format!(
+                    "the shared secret has {} bytes, and must have at least {SHORTEST_JWT_SECRET}",
+                    secret.len()
+                );
+                problems.add(codes::SHORT_SECRET, place.clone(), message, "let the issuer make a longer one");
+            }
+            _ => {}
+        }
+    }
 }
 
-/// The length of the secret, where issuer and verifier share one.
-fn shared_secret(jwt: &JwtKey) -> Option<usize> {
-    let is_shared = matches!(jwt.algorithm, JwtAlgorithm::Hs256 | JwtAlgorithm::Hs384 | JwtAlgorithm::Hs512);
-    is_shared.then_some(jwt.key.len())
+/// How long a shared secret should be, and how long it is, if it is shorter.
+pub(super) fn weak_jwt_secret(key: &JwtKey) -> Option<(usize, usize)> {
+    match (wanted_bytes(key), &key.key) {
+        (Some(wanted), KeyMaterial::Written(secret)) if secret.len() < wanted => Some((wanted, secret.len())),
+        _ => None,
+    }
+}
+
+/// How long a secret should be that issuer and verifier share: as long as the hash, as RFC 7518 has it.
+fn wanted_bytes(key: &JwtKey) -> Option<usize> {
+    match key.algorithm {
+        JwtAlgorithm::Hs256 => Some(32),
+        JwtAlgorithm::Hs384 => Some(48),
+        JwtAlgorithm::Hs512 => Some(64),
+        _ => None,
+    }
 }

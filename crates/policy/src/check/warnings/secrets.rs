@@ -10,7 +10,7 @@ use crate::model::{Policy, StoreSettings};
 use crate::problem::Place;
 
 pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems) {
-    if let Some((wanted, length)) = policy.jwt.as_ref().and_then(weak_jwt_secret) {
+    if let Some((wanted, length)) = policy.jwt.iter().flat_map(|jwt| &jwt.keys).find_map(weak_jwt_secret) {
         let message = format!("the shared secret has {length} bytes: less than {wanted} can be found by trying");
         let hint = format!("let the issuer make one of at least {wanted} random bytes");
         problems.add(codes::SHORT_JWT_SECRET, Place::top().member("jwt"), message, hint);

@@ -8,7 +8,7 @@ mod rule;
 mod settings;
 mod top;
 
-pub(super) use identity::{CLIENT_IP, IDENTITIES, IDENTITY, JWT, SECRETS, TIER};
+pub(super) use identity::{CLIENT_IP, IDENTITIES, IDENTITY, JWT, JWT_KEY, SECRETS, TIER};
 pub(super) use rule::{
     CONDITION, COST_ESTIMATE, COST_HEADER, COST_METHOD, OVERRIDE, PERMITS, QUEUE, RULE, STEP_AFTER, STEP_FIRST,
     STEP_THEN, WHEN,
@@ -110,6 +110,7 @@ mod tests {
             &TIER,
             &IDENTITY,
             &JWT,
+            &JWT_KEY,
             &SECRETS,
             &RULE,
             &WHEN,

@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::sync::mpsc;
-use tollgate::policy::Loaded;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::promise::{Promise, promises};
+use tollgate::policy::{Loaded, NamedFile};
 use tollgate::{Clock, LimiterError, RealClock};
 #[cfg(feature = "tls")]
 use tollgate_server::Tls;
@@ -143,6 +143,7 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         engine,
         store_events,
         file: arguments.file.clone(),
+        named_files: loaded.files.clone(),
         listeners,
         watched_tokens: watched_tokens.into_iter().flatten().collect(),
         admin_token,
@@ -208,6 +209,8 @@ struct Service {
     engine: Engine,
     store_events: Arc<StoreEvents>,
     file: Option<PathBuf>,
+    /// The files that the policy names.
+    named_files: Vec<NamedFile>,
     listeners: Listeners,
     admin_token: Option<AccessToken>,
     callers: CallerAccess,
@@ -236,7 +239,7 @@ impl Service {
         #[cfg_attr(not(feature = "tls"), allow(unused_mut))]
         let mut watched = Watched {
             wanted_reloads,
-            policy: WatchedPolicy::new(server.engine(), self.file.as_deref()),
+            policy: WatchedPolicy::new(server.engine(), self.file.as_deref(), self.named_files),
             observing: Observing::new(Arc::clone(server.engine().observer())),
             tokens: self.watched_tokens,
             #[cfg(feature = "tls")]

@@ -11,7 +11,8 @@ use crate::check::codes;
 use crate::check::nearest::nearest;
 use crate::checked::{CheckedPolicy, PolicyErrors};
 use crate::model::{
-    BUILT_IN_IDENTITIES, Block, Cost, CostSource, Identity, IdentitySource, OnLimit, Policy, Rule, TIER, When,
+    BUILT_IN_IDENTITIES, Block, Cost, CostSource, Identity, IdentitySource, OnLimit, Policy, Rule, SecretKey, TIER,
+    When,
 };
 use crate::problem::{Place, Problem};
 
@@ -174,6 +175,21 @@ impl PolicyBuilder {
     #[must_use]
     pub fn identity(mut self, name: &str, source: IdentitySource) -> PolicyBuilder {
         self.policy.identities.push(Identity::new(name, source));
+        self
+    }
+
+    /// The same for an identity whose values are credentials: they become keys only as hashes.
+    #[must_use]
+    pub fn secret_identity(mut self, name: &str, source: IdentitySource) -> PolicyBuilder {
+        self.policy.identities.push(Identity { secret: true, ..Identity::new(name, source) });
+        self
+    }
+
+    /// The key with which the values of secret identities are hashed: at least 32 bytes, the same for all instances
+    /// that share a store.
+    #[must_use]
+    pub fn secret_key(mut self, key: impl Into<Vec<u8>>) -> PolicyBuilder {
+        self.policy.secret_key = Some(SecretKey(key.into()));
         self
     }
 

@@ -10,6 +10,8 @@ mod checked;
 mod counter_changes;
 mod duration;
 mod fingerprint;
+#[cfg(feature = "jwks")]
+mod jwks;
 pub mod model;
 mod path_pattern;
 mod plan;
@@ -27,9 +29,11 @@ pub use check::codes::{ERROR_CODES, WARNING_CODES};
 pub use checked::{CheckedPolicy, PolicyErrors};
 pub use counter_changes::{CounterChange, CounterChangeKind, counter_changes};
 pub use duration::parse_duration;
+#[cfg(feature = "jwks")]
+pub use jwks::JwksError;
 pub use model::Policy;
 pub use plan::{
-    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, Met, NotAKey, NotALimit, Plan,
+    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, HmacKey, Met, NotAKey, NotALimit, Plan,
     PlannedCharge, PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome, Sha256Behind, sha256,
 };
 pub use problem::{Place, Problem, Step};
@@ -38,6 +42,6 @@ pub use request::{Descriptor, Headers, Request, parse_address};
 pub use starter::STARTER;
 #[cfg(feature = "yaml")]
 pub use yaml::{
-    Diagnostic, Document, DocumentPlace, DocumentValue, LoadError, Loaded, Mistake, Report, Severity, json_schema,
-    load, parse,
+    Diagnostic, Document, DocumentPlace, DocumentValue, LoadError, Loaded, Mistake, NamedFile, Report, Severity,
+    json_schema, load, parse,
 };

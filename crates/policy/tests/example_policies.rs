@@ -8,8 +8,8 @@ use std::path::Path;
 
 use tollgate_core::AlgorithmKind;
 use tollgate_policy::model::{
-    Allowance, Block, Condition, CostSource, FieldSet, ForwardedBy, Grant, IdentitySource, Networks, OnFailure,
-    OnLimit, RedisMode, Reset, Rule, Secret, StoreSettings, TierSource, TrailingSlash, WhenFull,
+    Allowance, Block, Condition, CostSource, FieldSet, ForwardedBy, Grant, IdentitySource, KeyMaterial, Networks,
+    OnFailure, OnLimit, RedisMode, Reset, Rule, Secret, StoreSettings, TierSource, TrailingSlash, WhenFull,
 };
 use tollgate_policy::{CheckedPolicy, LoadError, Loaded, load, parse};
 
@@ -91,7 +91,8 @@ fn identities_and_settings_are_read() {
     let expected = [("k-1", "pro"), ("k-2", "enterprise")].map(|(key, tier)| (key.to_owned(), tier.to_owned()));
     assert_eq!(*tiers, expected);
     let jwt = policy.jwt.as_ref().unwrap();
-    assert_eq!(jwt.key, b"not a secret, only for tests", "without the line end");
+    let written = KeyMaterial::Written(b"not a secret, only for tests".to_vec());
+    assert_eq!(jwt.keys[0].key, written, "without the line end");
     assert!(!format!("{jwt:?}").contains("secret"));
     assert_eq!(policy.paths.trailing_slash, TrailingSlash::Keep);
     assert!(policy.paths.ignore_case);

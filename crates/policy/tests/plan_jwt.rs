@@ -9,8 +9,8 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use plan_support::{from, identity, limited, met, patterns, rule, rule_for, strings, with_rules};
 use serde_json::{Value, json};
 use tollgate_policy::model::{
-    Allowance, Condition, Grant, Identity, IdentitySource, JwtAlgorithm, JwtKey, OnInvalid, Override, Rule, Tier,
-    TierSource, When,
+    Allowance, Condition, Grant, Identity, IdentitySource, JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial, OnInvalid,
+    Override, Rule, Tier, TierSource, When,
 };
 use tollgate_policy::{Access, CompileError, Plan, Policy, Request};
 
@@ -18,8 +18,12 @@ const SECRET: &[u8] = b"a secret that only the issuer knows";
 const NOW_S: u64 = 1_000_000_000;
 const STRANGER: &str = "203.0.113.9";
 
-fn key(algorithm: JwtAlgorithm, key: &[u8]) -> JwtKey {
-    JwtKey { algorithm, key: key.to_vec(), issuer: None, audience: None }
+fn key(algorithm: JwtAlgorithm, key: &[u8]) -> JwtSettings {
+    keys(vec![JwtKey { kid: None, algorithm, key: KeyMaterial::Written(key.to_vec()) }])
+}
+
+fn keys(keys: Vec<JwtKey>) -> JwtSettings {
+    JwtSettings { keys, issuer: None, audience: None }
 }
 
 fn claim(name: &str) -> IdentitySource {
@@ -27,7 +31,7 @@ fn claim(name: &str) -> IdentitySource {
 }
 
 /// Everybody by address, users by claim, with a tier by claim.
-fn policy(jwt: JwtKey) -> Policy {
+fn policy(jwt: JwtSettings) -> Policy {
     let tiers = vec![("free".to_owned(), limited(5)), ("enterprise".to_owned(), Grant::Unlimited)];
     Policy {
         identities: vec![identity("user", claim("sub"))],
@@ -40,7 +44,7 @@ fn policy(jwt: JwtKey) -> Policy {
     }
 }
 
-fn plan(jwt: JwtKey) -> Plan {
+fn plan(jwt: JwtSettings) -> Plan {
     Plan::compile(&policy(jwt).check().unwrap()).unwrap()
 }
 
@@ -167,7 +171,8 @@ fn times_count_with_a_minute_of_leeway() {
 
 #[test]
 fn the_issuer_and_the_audience_count_where_they_are_asked_for() {
-    let asked = JwtKey { issuer: Some("us".into()), audience: Some("api".into()), ..key(JwtAlgorithm::Hs256, SECRET) };
+    let asked =
+        JwtSettings { issuer: Some("us".into()), audience: Some("api".into()), ..key(JwtAlgorithm::Hs256, SECRET) };
     let plan = plan(asked);
     for (claims, valid) in [
         (json!({"sub": "a", "iss": "us", "aud": "api"}), true),
@@ -304,7 +309,7 @@ fn the_key_of_tokens_that_cannot_be_used_can_be_typed() {
 
 #[test]
 fn a_key_that_cannot_verify_is_refused() {
-    let compile = |jwt: JwtKey| Plan::compile(&policy(jwt).check().unwrap()).unwrap_err();
+    let compile = |jwt: JwtSettings| Plan::compile(&policy(jwt).check().unwrap()).unwrap_err();
     for (algorithm, text) in [
         (JwtAlgorithm::Rs256, "no key"),
         (JwtAlgorithm::Es256, RSA_PUBLIC),
@@ -335,3 +340,109 @@ NkvHUHLc+PqaluDXqULqoDu2elSzA6ooFkpp36ByRGE1Z+liKcNRpOleeC0nw4Ig
 QwIDAQAB
 -----END PUBLIC KEY-----
 ";
+
+fn named(kid: &str, algorithm: JwtAlgorithm, key: &[u8]) -> JwtKey {
+    JwtKey { kid: Some(kid.to_owned()), algorithm, key: KeyMaterial::Written(key.to_vec()) }
+}
+
+fn signed_by(kid: Option<&str>, algorithm: Algorithm, key: &EncodingKey) -> String {
+    let header = Header { kid: kid.map(str::to_owned), ..Header::new(algorithm) };
+    encode(&header, &json!({"sub": "alice"}), key).unwrap()
+}
+
+const OLD: &[u8] = b"the old secret, thirty-two bytes!";
+const NEW: &[u8] = b"the new secret, thirty-two bytes!";
+const ALICES: [&str; 2] = ["per-ip 203.0.113.9", "per-user alice"];
+
+#[test]
+fn each_of_several_keys_verifies_the_tokens_that_name_it_or_name_none() {
+    let plan = plan(keys(vec![named("old", JwtAlgorithm::Hs256, OLD), named("new", JwtAlgorithm::Hs256, NEW)]));
+    let token = |kid, secret| signed_by(kid, Algorithm::HS256, &EncodingKey::from_secret(secret));
+    for (kid, secret, is_valid) in [
+        (Some("old"), OLD, true),
+        (Some("new"), NEW, true),
+        (None, OLD, true),
+        (None, NEW, true),
+        (Some("old"), NEW, false),
+        (Some("new"), OLD, false),
+        (Some("other"), OLD, false),
+        (Some(""), OLD, false),
+        (None, SECRET, false),
+    ] {
+        let expected: &[&str] = if is_valid { &ALICES } else { &STRANGERS };
+        assert_eq!(meets(&plan, &token(kid, secret)), expected, "{kid:?} {is_valid}");
+    }
+    let other = signed_by(Some("old"), Algorithm::HS512, &EncodingKey::from_secret(OLD));
+    assert_eq!(meets(&plan, &other), STRANGERS);
+}
+
+/// A set in which one key has the name of another of another type: the type fixes the algorithm.
+#[test]
+fn keys_of_several_types_stay_apart() {
+    let ed = named("k", JwtAlgorithm::EdDsa, ED_PUBLIC.as_bytes());
+    let plan = plan(keys(vec![ed, named("k", JwtAlgorithm::Hs256, NEW)]));
+    let owner = EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap();
+    assert_eq!(meets(&plan, &signed_by(Some("k"), Algorithm::EdDSA, &owner)), ALICES);
+    assert_eq!(meets(&plan, &signed_by(Some("k"), Algorithm::HS256, &EncodingKey::from_secret(NEW))), ALICES);
+    for secret in [ED_PUBLIC, ED_PUBLIC.trim_end()] {
+        let forged = signed_by(Some("k"), Algorithm::HS256, &EncodingKey::from_secret(secret.as_bytes()));
+        assert_eq!(meets(&plan, &forged), STRANGERS);
+    }
+}
+
+#[test]
+fn keys_of_a_set_verify_what_their_owners_signed() {
+    let set = format!(
+        r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"ed","use":"sig","x":"{ED_X}"}},
+            {{"kty":"EC","crv":"P-256","kid":"ec","x":"{EC_X}","y":"{EC_Y}"}},
+            {{"kty":"RSA","kid":"rsa","n":"{RSA_N}","e":"AQAB"}},
+            {{"kty":"oct","kid":"oct","alg":"HS256","k":"{}"}}]}}"#,
+        base64(str::from_utf8(NEW).unwrap())
+    );
+    let plan = plan(keys(JwtKey::from_jwks(set.as_bytes()).unwrap()));
+    for (kid, algorithm, key) in [
+        ("ed", Algorithm::EdDSA, EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap()),
+        ("ec", Algorithm::ES256, EncodingKey::from_ec_pem(EC_PRIVATE.as_bytes()).unwrap()),
+        ("oct", Algorithm::HS256, EncodingKey::from_secret(NEW)),
+    ] {
+        assert_eq!(meets(&plan, &signed_by(Some(kid), algorithm, &key)), ALICES, "{kid}");
+        assert_eq!(meets(&plan, &signed_by(None, algorithm, &key)), ALICES, "{kid}");
+        assert_eq!(meets(&plan, &signed_by(Some("other"), algorithm, &key)), STRANGERS, "{kid}");
+    }
+    assert_eq!(meets(&plan, RSA_TOKEN), ALICES);
+    assert_eq!(meets(&plan, &RSA_TOKEN.replacen('.', ".e", 1)), STRANGERS);
+}
+
+#[test]
+fn too_many_keys_or_two_of_one_name_are_refused() {
+    let refused = |keys: Vec<JwtKey>| {
+        let jwt = JwtSettings { keys, issuer: None, audience: None };
+        policy(jwt).check().unwrap_err().to_string()
+    };
+    let numbered = |count: usize| (0..count).map(|at| named(&at.to_string(), JwtAlgorithm::Hs256, NEW)).collect();
+    assert!(refused(numbered(17)).contains("from 1 to 16 keys"));
+    assert!(refused(Vec::new()).contains("from 1 to 16 keys"));
+    let twice = vec![named("k", JwtAlgorithm::Hs256, OLD), named("k", JwtAlgorithm::Hs256, NEW)];
+    assert!(refused(twice).contains("two keys `k`"));
+    let short = refused(vec![named("k", JwtAlgorithm::Hs256, b"fifteen bytes!!")]);
+    assert!(short.contains("15 bytes, and must have at least 16"), "{short}");
+}
+
+const ED_X: &str = "DlOmNX5wehdcTrjlv2Ik8sLpfmV2nBBnVlDNHxbd658";
+const EC_X: &str = "-bBSNZJHUZu5srNoNjqwiSSoNlhMXSvLw3i0S3ltXWE";
+const EC_Y: &str = "5itcX5C7G0ofvAIR4PKSGFN0zXNvRZ3GBbfCqIysTc4";
+const EC_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgpjfsxvbZffqFT9k9
+hh9GvvN8m7bXAfb8xieRmT/pMHWhRANCAAT5sFI1kkdRm7mys2g2OrCJJKg2WExd
+K8vDeLRLeW1dYeYrXF+QuxtKH7wCEeDykhhTdM1zb0WdxgW3wqiMrE3O
+-----END PRIVATE KEY-----
+";
+const RSA_N: &str = "hh6RYOkGodIMNtMbkrNkUIj1ECSFOU6bW9YdeNFhEpXslgkoZWUvSd6S_SVUyf4TMuL_40KFAY_CPQqBfzQjG_1wp_Dq6yncIxov\
+     sDp9D_kPO6zJFhvTEOT638CGl7cK9GKC8kxKPFOXDZQlUMv0sruHx3jKEUrVFi3v9fI-HzbOh52etpDnMJHoqwaNbk4U_vNpQKGa\
+     4vI_TlBAo8H9c6iQ6neQjaCB0HU1tWhMn4a_TUcQvfpWmkT7-72QjUPcb_LRjOm6uFFKY9BC91hn-uCGJumzAuWfu3A26innyAEi\
+     kkF3sQ1wGb9ixrwqv4GW4VrEdz3kJLOJQkGW4hN-Gw";
+/// Signed by the owner of that modulus: `kid` is `rsa`, and the claims are those of [`signed_by`].
+const RSA_TOKEN: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6InJzYSJ9.eyJzdWIiOiJhbGljZSJ9.EbH8jQFnvxJsXDiH8p8yyPLcrLbiXpFe8EYuVO0hj3\
+     pXTD1aamOtOLjZWMOZ9KH3r_3ZsP_4zjuNg2BsS3Mwi_G-YJF8SqUZMrINGeOFxvy2GwlNGagW4NY2mY_L9Q5iHLen0SRn70fVok\
+     P88gQvLc6kfheSLDrzsSmBXaZN8FhuidAfDab5mijjoQmVwJkdk3U5yogPE8BLmV01kBNi6be5bXceWEF7j0D2QFzr4m-fnJJpyZ\
+     X7KsuokuaFxJgIQm4KjlItlJp4WVBjN1AvYaQNQe372ryVAcmdxhNhPf7U-xxjbRYeb5jxwmLDdyABvYmpC2uMm7qFLLgosF9F6A";

@@ -52,7 +52,15 @@ fn a_rule_whose_key_is_absent_does_not_apply() {
     assert_eq!(met(&plan, &Request::from_peer(None)), ["everyone all"]);
     let headers = [("X-User", "u"), ("Cookie", "sid=s"), ("Authorization", "Bearer t")];
     let request = from(CLIENT, "GET", "/orgs/7?key=k", &headers);
-    let expected = ["user u", "sid s", "org 7", "api_key k", "token t", "everyone all", "link 203.0.113.9"];
+    let expected = [
+        "user u",
+        "sid hmac:427ed3e74418e5a8e94ee6dbbd2106e5",
+        "org 7",
+        "api_key k",
+        "token hmac:42bac0eb39bda3a973cfd15328ac51e5",
+        "everyone all",
+        "link 203.0.113.9",
+    ];
     assert_eq!(met(&plan, &request), expected);
     assert!(plan.needs_client_ip());
 }

@@ -4,6 +4,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::agreement;
 use crate::board;
 use crate::call::Call;
 use crate::resp_value::Value;
@@ -16,13 +17,15 @@ pub(crate) struct Carrier {
     client: Client,
     script: Arc<Script>,
     board: Arc<Script>,
+    agreement: Arc<Script>,
 }
 
 impl Carrier {
     /// Begins to connect. It must be called within a runtime, which carries all connections.
     pub(crate) fn start(options: &RedisOptions) -> Result<Carrier, OptionsError> {
-        let (script, board) = (Script::new(script::SOURCE), Script::new(board::SOURCE));
-        Ok(Carrier { client: Client::start(options)?, script: Arc::new(script), board: Arc::new(board) })
+        let [script, board, agreement] =
+            [script::SOURCE, board::SOURCE, agreement::SOURCE].map(|source| Arc::new(Script::new(source)));
+        Ok(Carrier { client: Client::start(options)?, script, board, agreement })
     }
 
     /// Asks the board that is kept under this name.
@@ -33,8 +36,29 @@ impl Carrier {
         deadline: Instant,
         hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
     ) {
-        let call =
-            ScriptCall { script: Arc::clone(&self.board), keys: vec![Arc::clone(name)], args, timing: Timing::None };
+        self.ask(&self.board, name, args, deadline, hear);
+    }
+
+    /// Asks what all instances have in common, which is kept under this name.
+    pub(crate) fn ask_agreement(
+        &self,
+        name: &Arc<[u8]>,
+        args: Vec<Vec<u8>>,
+        deadline: Instant,
+        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
+    ) {
+        self.ask(&self.agreement, name, args, deadline, hear);
+    }
+
+    fn ask(
+        &self,
+        script: &Arc<Script>,
+        name: &Arc<[u8]>,
+        args: Vec<Vec<u8>>,
+        deadline: Instant,
+        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
+    ) {
+        let call = ScriptCall { script: Arc::clone(script), keys: vec![Arc::clone(name)], args, timing: Timing::None };
         // It has no braces, so all of the name says where it lives.
         self.client.call(self.client.slot(name), call, deadline, hear);
     }

@@ -8,8 +8,10 @@
 // joined, remembered and given back; `script` turns a `Call` into one script
 // call and its answer back into decisions; `carrier` brings it to the servers,
 // over the client in `wire`. `sim` plays all of it in virtual time. Beside it,
-// `board` is where instances tell each other what an operator has done.
+// `board` is where instances tell each other what an operator has done, and
+// `agreement` where they find out whether they count under the same keys.
 
+mod agreement;
 mod board;
 mod call;
 mod carrier;

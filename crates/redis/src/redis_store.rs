@@ -4,6 +4,7 @@ use std::fmt;
 use tokio::runtime::Handle;
 use tollgate_store::{Board, ChangeError, KeyedCharge, LimitOptions, Notice, Outcome, Quota, Settled, Store};
 
+use crate::agreement::Agreement;
 use crate::board::SharedBoard;
 use crate::carrier::Carrier;
 use crate::store::{RedisLimit, RedisReceipt, SharedStore, StoreEvent, StoreSettings, StoreStats};
@@ -18,6 +19,7 @@ use crate::wire::RedisOptions;
 pub struct RedisStore {
     shared: SharedStore<Carrier>,
     board: SharedBoard,
+    agreement: Agreement,
     nodes: Vec<String>,
 }
 
@@ -37,13 +39,20 @@ impl RedisStore {
         let shared = SharedStore::new(carrier, settings, Handle::current(), Box::new(on_change))?;
         shared.tell_beginning();
         let board = SharedBoard::start(shared.clone());
-        Ok(RedisStore { shared, board, nodes: options.nodes.clone() })
+        let agreement = Agreement::start(shared.clone());
+        Ok(RedisStore { shared, board, agreement, nodes: options.nodes.clone() })
     }
 
     /// What it has done so far.
     #[must_use]
     pub fn stats(&self) -> StoreStats {
-        self.shared.stats()
+        StoreStats { secret_key_differs: self.secret_key_differs(), ..self.shared.stats() }
+    }
+
+    /// Whether other instances hash secret values under another key, so that clients are counted apart.
+    #[must_use]
+    pub fn secret_key_differs(&self) -> bool {
+        self.agreement.differs()
     }
 
     /// Whether every server can be reached at present.
@@ -93,6 +102,10 @@ impl Store for RedisStore {
     async fn reset(&self, keys: &[(&RedisLimit, &[u8])]) -> Result<(), ChangeError> {
         let reset = self.shared.reset_here(keys).await?;
         self.board.tell(&reset).await
+    }
+
+    fn agree_on(&self, fingerprint: Option<&str>) {
+        self.agreement.set(fingerprint);
     }
 
     fn board(&self) -> Option<&Board> {

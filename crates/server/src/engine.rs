@@ -262,6 +262,11 @@ impl Engine {
         read(&self.in_force.load().published)
     }
 
+    /// Whether other instances are known to count the same clients under other keys.
+    pub(crate) fn counts_apart(&self) -> bool {
+        matches!(self.limiter.store(), Store::Redis(store) if store.secret_key_differs())
+    }
+
     /// What decides, for operators.
     pub(crate) fn limiter(&self) -> &Limiter<Store> {
         &self.limiter

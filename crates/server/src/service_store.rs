@@ -175,6 +175,13 @@ impl Store for ServiceStore {
         }
     }
 
+    fn agree_on(&self, fingerprint: Option<&str>) {
+        match self {
+            ServiceStore::Memory(store) => store.agree_on(fingerprint),
+            ServiceStore::Redis(store) => store.agree_on(fingerprint),
+        }
+    }
+
     fn board(&self) -> Option<&Board> {
         match self {
             ServiceStore::Memory(store) => store.board(),

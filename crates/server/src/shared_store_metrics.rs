@@ -55,6 +55,8 @@ pub(crate) fn encode(stats: &StoreStats, encoder: &mut DescriptorEncoder<'_>) ->
     write("debts_paid", "Debts of keys that the servers have counted since.", &ConstCounter::new(stats.paid_debts))?;
     let dropped = ConstCounter::new(stats.dropped_debts);
     write("debts_dropped", "Charges that passed and will never be counted.", &dropped)?;
+    let differs = ConstGauge::new(u64::from(stats.secret_key_differs));
+    write("secret_key_differs", "Whether other instances hash secret values under another key.", &differs)?;
     encode_durations(stats, encoder)
 }
 

@@ -87,6 +87,13 @@ pub trait Store: Send + Sync + 'static {
         async { Err(ChangeError::NotOffered) }
     }
 
+    /// Says what this process must have in common with all others that share the store, so that they count the same
+    /// client under the same key; `None` if that is nothing. A store that is shared compares it and tells of a
+    /// difference. It returns at once.
+    fn agree_on(&self, fingerprint: Option<&str>) {
+        let _ = fingerprint;
+    }
+
     /// The notices of those who share the store, if it has a board for them.
     #[inline]
     fn board(&self) -> Option<&Board> {

@@ -2,6 +2,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tollgate::policy::{LoadError, NamedFile};
 use tollgate_server::Engine;
 use tollgate_server::observe::Level;
 
@@ -12,31 +13,43 @@ use crate::talk::{say, say_as};
 /// How many counts that do not go on are listed after a reload.
 const MOST_CHANGES_TOLD: usize = 20;
 
-/// A policy that is read again when its file changes, or when an operator says so.
+/// A policy that is read again when its file changes, or one that it names, or when an operator says so.
 pub(super) struct WatchedPolicy {
     engine: Arc<Engine>,
     /// `None` where the policy is none of a file.
     file: Option<PathBuf>,
-    /// What was in the file when it was last read, or tried to be; `None` where it could not be read.
-    read: Option<u64>,
-    /// What was in the file a moment ago.
-    seen: Option<u64>,
+    /// What was in the files when they were last read, or tried to be.
+    read: Seen,
+    /// What was in the files a moment ago.
+    seen: Seen,
+}
+
+/// What is in a policy's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    /// In the policy itself; `None` where it could not be read.
+    policy: Option<u64>,
+    /// In those that it names: tiers, keys.
+    named: Vec<NamedFile>,
 }
 
 impl WatchedPolicy {
-    pub(super) fn new(engine: Arc<Engine>, file: Option<&Path>) -> WatchedPolicy {
+    /// `named` are the files that the policy in force was read from besides its own.
+    pub(super) fn new(engine: Arc<Engine>, file: Option<&Path>, named: Vec<NamedFile>) -> WatchedPolicy {
         let file = file.map(Path::to_owned);
-        let read = file.as_deref().and_then(content);
-        WatchedPolicy { engine, file, read, seen: read }
+        let read = Seen { policy: file.as_deref().and_then(content), named };
+        WatchedPolicy { engine, file, seen: read.clone(), read }
     }
 
-    /// Reads the file again if it has changed, or is gone. What is still
+    /// Reads the policy again if a file has changed, or is gone. What is still
     /// changing is left alone: an editor may be in the middle of writing, and
     /// replacing a file may take it away for a moment.
     pub(super) fn look(&mut self) {
         let Some(file) = self.file.as_deref().filter(|file| !policy_file::is_stdin(file)) else { return };
-        let now = content(file);
-        if std::mem::replace(&mut self.seen, now) == now && self.read != now {
+        let now = Seen { policy: content(file), named: self.read.named.iter().map(NamedFile::now).collect() };
+        let is_still = self.seen == now;
+        self.seen = now;
+        if is_still && self.read != self.seen {
             // How it went has been said.
             drop(self.reload());
         }
@@ -62,8 +75,15 @@ impl WatchedPolicy {
             return Err(format!("the policy of {name} cannot be read again: it still holds"));
         }
         // Before the file is read: what changes meanwhile is read again.
-        self.read = content(file);
-        let loaded = policy_file::read(file).map_err(|error| {
+        self.read.policy = content(file);
+        let loaded = policy_file::read(file);
+        // What was in the files that it names is known from the reading itself.
+        match &loaded {
+            Ok(loaded) => self.read.named.clone_from(&loaded.files),
+            Err(LoadError::Invalid(report)) => self.read.named.clone_from(&report.files),
+            Err(_) => {}
+        }
+        let loaded = loaded.map_err(|error| {
             self.engine.count_unread_policy();
             format!("{name} was not put in force, and the old policy still holds:\n{error}")
         })?;

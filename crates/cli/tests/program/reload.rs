@@ -127,6 +127,33 @@ fn a_change_of_the_file_is_seen() {
     assert_eq!(remaining(&tollgate), 9);
 }
 
+/// The tiers of clients are part of the policy, wherever they are written down.
+#[test]
+fn a_changed_tier_file_is_read_like_a_changed_policy() {
+    let directory = Directory::new("tier-file");
+    let file = directory.write(
+        "policy.yaml",
+        "version: 1\nidentity:\n  user: { header: X-User, trusted: true }\n  tier: { by: user, file: tiers.txt, default: free }\n\
+         rules:\n  - { name: per-user, key: user, tiers: { free: 10/h, pro: 100/h } }\n  \
+         - { name: per-ip, key: client_ip, limit: 1000/h }\n",
+    );
+    directory.write("tiers.txt", "bob pro\n");
+    let mut tollgate = serve(&file);
+    let remaining = |tollgate: &Running| {
+        let answer = request(tollgate.http, "POST", "/v1/check", r#"{"headers":{"x-user":"alice"}}"#).json();
+        answer["remaining"].clone()
+    };
+    assert_eq!(remaining(&tollgate), 9);
+    directory.write("tiers.txt", "bob pro\nalice pro\n");
+    assert_eq!(tollgate.line(), format!("tollgate: {file} was read again and is in force"));
+    assert_eq!(remaining(&tollgate), 98);
+    directory.write("tiers.txt", "alice\n");
+    let expected = format!("tollgate: error: {file} was not put in force, and the old policy still holds:");
+    assert_eq!(tollgate.line(), expected);
+    assert_eq!(remaining(&tollgate), 97);
+    assert!(metrics(&tollgate).contains("\ntollgate_config_last_reload_successful 0\n"));
+}
+
 /// A directory as Kubernetes mounts a ConfigMap: a link to a directory is swapped, no file is written.
 #[test]
 fn a_swapped_link_is_seen() {

@@ -43,6 +43,7 @@ codes! {
         BAD_STEP = "bad-step",
         UNREADABLE_FILE = "unreadable-file",
         BAD_TIER_FILE = "bad-tier-file",
+        BAD_JWKS = "bad-jwks",
         MISSING_SECRET = "missing-secret",
         SECRET_IN_FILE = "secret-in-file",
         // Of what it says; these a policy that was built in a program can have too.
@@ -57,6 +58,7 @@ codes! {
         DEFAULT_TIER_MISSING = "default-tier-missing",
         JWT_WITHOUT_KEY = "jwt-without-key",
         JWT_NOT_BUILT = "jwt-not-built",
+        SHORT_SECRET = "short-secret",
         OVERRIDE_PARTS = "override-parts",
         COST_NEVER_FITS = "cost-never-fits",
         TOO_LARGE_FOR_STORE = "too-large-for-store",
@@ -100,5 +102,7 @@ codes! {
         DENY_AND_ALLOW = "deny-and-allow",
         RARE_SNAPSHOTS = "rare-snapshots",
         MISSING_PASSWORD = "missing-password",
+        SHORT_JWT_SECRET = "short-jwt-secret",
+        SECRET_WITHOUT_KEY = "secret-without-key",
     }
 }

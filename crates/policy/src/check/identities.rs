@@ -35,9 +35,6 @@ pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems)
     if let Some(own) = &policy.tier {
         tier(own, policy, names, &place.member(TIER), problems);
     }
-    if policy.jwt.as_ref().is_some_and(|jwt| jwt.key.is_empty()) {
-        problems.add(codes::MISSING_SECRET, Place::top().member("jwt"), "the key that verifies tokens is empty", "");
-    }
 }
 
 /// The member in which a source is written down.

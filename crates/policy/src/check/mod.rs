@@ -20,6 +20,7 @@ mod patterns;
 pub(crate) mod periods;
 mod problems;
 mod rules;
+mod secrets;
 mod state_size;
 mod store;
 mod syntax;
@@ -38,6 +39,7 @@ pub(crate) fn errors(policy: &Policy) -> Vec<Problem> {
     let names = Names::of(policy);
     identities::check(policy, &names, &mut problems);
     access::check(policy, &names, &mut problems);
+    secrets::check(policy, &mut problems);
     rules::check(policy, &names, &mut problems);
     store::check(policy, &mut problems);
     state_size::check(policy, &mut problems);

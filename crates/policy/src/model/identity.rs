@@ -13,13 +13,22 @@ pub struct Identity {
     pub trusted: bool,
     /// What happens where a token is present and cannot be used.
     pub on_invalid: OnInvalid,
+    /// Its values are credentials: they become keys only as hashes, see [`Policy::secret_key`](super::Policy).
+    /// Values of some sources are in any case, see [`IdentitySource::is_always_secret`].
+    pub secret: bool,
 }
 
 impl Identity {
     /// An identity that clients can choose freely.
     #[must_use]
     pub fn new(name: &str, source: IdentitySource) -> Identity {
-        Identity { name: name.to_owned(), source, trusted: false, on_invalid: OnInvalid::default() }
+        Identity { name: name.to_owned(), source, trusted: false, on_invalid: OnInvalid::default(), secret: false }
+    }
+
+    /// Whether its values become keys only as hashes.
+    #[must_use]
+    pub fn is_secret(&self) -> bool {
+        self.secret || self.source.is_always_secret()
     }
 }
 
@@ -61,6 +70,26 @@ pub enum IdentitySource {
     Given,
     /// The first of these identities that is present, kept apart by name.
     First(Vec<String>),
+}
+
+/// Request headers whose values are credentials, in lower case.
+const CREDENTIAL_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+
+impl IdentitySource {
+    /// Whether values from here are credentials, whatever the policy says.
+    #[must_use]
+    pub fn is_always_secret(&self) -> bool {
+        match self {
+            IdentitySource::Bearer | IdentitySource::Cookie(_) => true,
+            IdentitySource::Header(name) => is_credential_header(name),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a request header of this name carries credentials.
+pub(crate) fn is_credential_header(name: &str) -> bool {
+    CREDENTIAL_HEADERS.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// How the client's address is found, and what part of it counts.
@@ -123,28 +152,64 @@ pub enum TierSource {
     },
 }
 
-/// With what the signature of a token is verified.
-#[derive(Clone, PartialEq, Eq)]
-pub struct JwtKey {
-    /// The only algorithm that is accepted.
-    pub algorithm: JwtAlgorithm,
-    /// The shared secret, or a public key in PEM.
-    pub key: Vec<u8>,
+/// More keys than this are not taken: a token that does not say which one signed it is tried with each.
+pub const MAX_JWT_KEYS: usize = 16;
+
+/// With what the signatures of tokens are verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JwtSettings {
+    /// The keys; a token needs one of them.
+    pub keys: Vec<JwtKey>,
     /// Who must have issued it.
     pub issuer: Option<String>,
     /// For whom it must have been issued.
     pub audience: Option<String>,
 }
 
+/// One key that signatures are verified with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JwtKey {
+    /// Its name, as tokens say it (`kid`). A token that names another key is not tried with this one; a key without a
+    /// name is tried with every token of its algorithm.
+    pub kid: Option<String>,
+    /// The only algorithm that it is for.
+    pub algorithm: JwtAlgorithm,
+    /// The key itself.
+    pub key: KeyMaterial,
+}
+
+/// A key as it is written down.
+#[derive(Clone, PartialEq, Eq)]
+pub enum KeyMaterial {
+    /// The shared secret, or a public key in PEM, as the algorithm has it.
+    Written(Vec<u8>),
+    /// A public key for RSA: modulus and exponent.
+    Rsa {
+        /// The modulus.
+        n: Vec<u8>,
+        /// The exponent.
+        e: Vec<u8>,
+    },
+    /// A public key that is a point of the algorithm's curve: uncompressed for ECDSA, 32 bytes for `EdDSA`.
+    Point(Vec<u8>),
+}
+
+/// Never shows the key.
+impl fmt::Debug for KeyMaterial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyMaterial(..)")
+    }
+}
+
 /// Never shows the key.
 impl fmt::Debug for JwtKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JwtKey").field("algorithm", &self.algorithm).finish_non_exhaustive()
+        f.debug_struct("JwtKey").field("kid", &self.kid).field("algorithm", &self.algorithm).finish_non_exhaustive()
     }
 }
 
 /// How tokens are signed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are those of RFC 7518")]
 pub enum JwtAlgorithm {
     Hs256,

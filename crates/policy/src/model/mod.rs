@@ -11,12 +11,14 @@ mod settings;
 mod when;
 
 pub use access::AccessList;
+pub(crate) use identity::is_credential_header;
 pub use identity::{
-    ClientIp, ForwardedBy, Identity, IdentitySource, JwtAlgorithm, JwtKey, OnInvalid, Tier, TierSource,
+    ClientIp, ForwardedBy, Identity, IdentitySource, JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial, MAX_JWT_KEYS,
+    OnInvalid, Tier, TierSource,
 };
 pub use rule::{Allowance, Block, Cost, CostSource, Grant, OnLimit, Override, Rule};
 pub use settings::{
-    FieldSet, MemorySettings, OnFailure, Paths, RedisMode, RedisSettings, Reset, ResponseFields, Secret,
+    FieldSet, MemorySettings, OnFailure, Paths, RedisMode, RedisSettings, Reset, ResponseFields, Secret, SecretKey,
     SnapshotSettings, StoreSettings, TrailingSlash, WhenFull,
 };
 pub use when::{Condition, Networks, TextPattern, When};
@@ -31,7 +33,9 @@ pub struct Policy {
     /// Where a client's tier comes from.
     pub tier: Option<Tier>,
     /// With what signed tokens are verified.
-    pub jwt: Option<JwtKey>,
+    pub jwt: Option<JwtSettings>,
+    /// With what the values of secret identities are hashed before they become keys.
+    pub secret_key: Option<SecretKey>,
     /// Who is turned away before any rule.
     pub deny: AccessList,
     /// Who passes without meeting any rule.

@@ -183,6 +183,18 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The key of a deployment: with it the values of secret identities are hashed before they become keys. All
+/// instances that share a store have the same one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretKey(pub Vec<u8>);
+
+/// Never shows the key.
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretKey(..)")
+    }
+}
+
 /// What the nodes are to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RedisMode {

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::address::carried;
 use super::identity::{Identities, IdentityId, Look};
-use super::key::{self, Keys};
+use super::key::Keys;
 use super::networks::{NetworkMap, unmapped};
 use super::texts::{Pattern, TextMap};
 use crate::model::AccessList;
@@ -52,7 +52,8 @@ impl PlannedAccess {
         self.identities.iter().find_map(|(id, map)| {
             let pattern = self.entry(look, *id, map, route)?;
             let only = pattern.only.map_or_else(String::new, |only| format!("{}=", look.identities.known(only).name));
-            Some(format!("{} {only}{}", look.identities.known(*id).name, pattern.text.0))
+            let shown = look.identities.shown_pattern(Some(&pattern.only.unwrap_or(*id)), &pattern.text);
+            Some(format!("{} {only}{shown}", look.identities.known(*id).name))
         })
     }
 
@@ -62,7 +63,7 @@ impl PlannedAccess {
             self.entry(look, *id, map, route)?;
             let found = look.find(*id, route)?;
             let mut value = Keys::new();
-            key::push_value(&mut value, look.text(found));
+            look.identities.push_value(&mut value, found.id, look.text(found));
             Some(value)
         })
     }

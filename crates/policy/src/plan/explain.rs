@@ -1,6 +1,6 @@
 //! A plan explained: the road of `meet`, told.
 
-use super::identity::{Look, Seen};
+use super::identity::{Found, Look, Seen};
 use super::key::Keys;
 use super::path::NormalPath;
 use super::routes::Matched;
@@ -219,10 +219,7 @@ impl Plan {
         for (at, (id, _)) in conditions.tests.iter().enumerate() {
             if !conditions.holds(at, look, route) {
                 let found = look.find(*id, route);
-                let value = found.map(|found| match found.unusable {
-                    Some(reason) => reason.in_words().to_owned(),
-                    None => lossy(look.text(found)),
-                });
+                let value = found.map(|found| self.shown(look, found));
                 return Some(words.tests[at].failed(value.as_deref()));
             }
         }
@@ -237,14 +234,21 @@ impl Plan {
         None
     }
 
+    /// A value as it may be shown.
+    fn shown<'a>(&self, look: &Look<'a>, found: Found<'a>) -> String {
+        if let Some(reason) = found.unusable {
+            return reason.in_words().to_owned();
+        }
+        let value = look.text(found);
+        if self.identities.known(found.id).secret { self.identities.secrets.hashed(value) } else { lossy(value) }
+    }
+
     /// The identities that are there. The pattern that matched is the most specific one of any rule.
     fn present<'a>(&'a self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> Vec<(String, String)> {
         let mut present = Vec::new();
         for id in self.identities.named() {
             if let Some(found) = look.find(id, route) {
-                let value =
-                    found.unusable.map_or_else(|| lossy(look.text(found)), |reason| reason.in_words().to_owned());
-                present.push((self.identities.known(id).name.clone(), value));
+                present.push((self.identities.known(id).name.clone(), self.shown(look, found)));
             }
         }
         present

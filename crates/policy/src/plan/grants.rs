@@ -90,7 +90,8 @@ impl Grants {
         identities: &Identities,
     ) {
         let number = u32::try_from(self.overrides.len()).unwrap_or(u32::MAX);
-        let text = given.key.iter().map(|pattern| pattern.0.as_str()).collect::<Vec<_>>().join(" | ");
+        let shown = given.key.iter().enumerate().map(|(at, pattern)| identities.shown_pattern(key.get(at), pattern));
+        let text = shown.collect::<Vec<_>>().join(" | ");
         let patterns: Vec<Pattern> =
             key.iter().zip(&given.key).map(|(id, pattern)| identities.pattern(*id, pattern)).collect();
         let is_whole = patterns.len() == key.len() && given.key.len() == key.len();
@@ -261,7 +262,7 @@ pub(super) fn push_part(
     identities: &Identities,
 ) {
     begin_part(keys, at, id, source, identities);
-    key::push_value(keys, value);
+    identities.push_value(keys, source, value);
 }
 
 /// The same where the value cannot be used: the client's address stands for it.

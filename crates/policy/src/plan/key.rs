@@ -71,7 +71,7 @@ fn push_escaped(keys: &mut Keys, text: &[u8]) {
     }
 }
 
-fn push_hex(keys: &mut Keys, byte: u8) {
+pub(super) fn push_hex(keys: &mut Keys, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     keys.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }

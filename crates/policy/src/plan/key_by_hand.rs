@@ -15,7 +15,7 @@ use super::key::{self, Keys};
 use super::key_text::KeyText;
 use super::path::NormalPath;
 use super::readings::Readings;
-use super::{address, host};
+use super::{address, host, secrets};
 
 /// No key that is counted is longer: each part of it is shortened.
 const LONGEST_KEY: usize = 16 * 1024;
@@ -72,14 +72,18 @@ impl Plan {
             key::push_unusable(key, &network);
             return Ok(());
         }
+        let is_secret = self.identities.known(source).secret;
         match KeyText::read(text) {
+            // Its hash, which is all that anybody is shown, or the value itself.
+            Some(_) if is_secret && secrets::is_hashed(text) => key.extend_from_slice(text.as_bytes()),
+            Some(KeyText::Value(value)) if is_secret => self.identities.push_value(key, source, &value),
             Some(KeyText::Value(value)) => {
                 let value = self.value_by_hand(rule, source, &value);
                 let value = value.map_err(|expected| self.not_a_value(source, text, &expected))?;
                 key::push_value(key, &value);
             }
-            Some(KeyText::Shortened(text)) => key.extend_from_slice(text.as_bytes()),
-            None => return Err(self.not_a_value(source, text, &self.expected(rule, source))),
+            Some(KeyText::Shortened(text)) if !is_secret => key.extend_from_slice(text.as_bytes()),
+            _ => return Err(self.not_a_value(source, text, &self.expected(rule, source))),
         }
         Ok(())
     }
@@ -166,6 +170,7 @@ impl Plan {
             }
             Source::Host => "a host".to_owned(),
             Source::Path => "a path, which begins with a slash".to_owned(),
+            _ if self.identities.known(id).secret => format!("{AS_SHOWN}, or the value that was hashed"),
             _ => AS_SHOWN.to_owned(),
         }
     }
@@ -177,6 +182,9 @@ impl Plan {
 
     fn not_a_value(&self, id: IdentityId, text: &str, expected: &str) -> NotAKey {
         let name = &self.identities.known(id).name;
+        if self.identities.places(id).any(|place| self.identities.known(place).secret) {
+            return NotAKey(format!("not a key of this rule: this cannot be its {name}; expected {expected}"));
+        }
         NotAKey(format!("not a key of this rule: {text:?} cannot be its {name}; expected {expected}"))
     }
 

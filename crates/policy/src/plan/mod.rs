@@ -22,6 +22,7 @@ mod explain;
 mod explanation;
 mod forwarded;
 mod grants;
+mod hmac;
 mod host;
 mod hosts;
 mod identity;
@@ -39,6 +40,7 @@ mod readings;
 mod resolve;
 mod routes;
 mod scopes;
+mod secrets;
 mod sha256;
 mod texts;
 mod tier;
@@ -47,6 +49,7 @@ mod words;
 pub use by_hand::{NotALimit, PossibleGrant};
 pub use error::CompileError;
 pub use explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
+pub use hmac::HmacKey;
 pub use key_by_hand::NotAKey;
 pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
@@ -133,6 +136,22 @@ impl Plan {
     #[must_use]
     pub fn trusts(&self, peer: IpAddr) -> bool {
         self.identities.trusted.contains(peer)
+    }
+
+    /// The fingerprint of the key under which secret values are hashed in this plan's keys, or `none` if the
+    /// policy has no such key; `None` where no rule counts by a secret identity. Instances that share a store count
+    /// together only if they agree on it.
+    #[must_use]
+    pub fn secrets_fingerprint(&self) -> Option<&str> {
+        let is_used = (0..).zip(&self.bodies).any(|(rule, _)| self.counts_by_secret(rule));
+        is_used.then(|| self.identities.secrets.fingerprint())
+    }
+
+    /// Whether a value in the key of this rule may be a credential, which is shown only as a hash.
+    #[must_use]
+    pub fn counts_by_secret(&self, rule: u32) -> bool {
+        let parts = self.bodies.get(rule as usize).map_or(&[][..], |body| &body.key);
+        parts.iter().any(|id| self.identities.places(*id).any(|place| self.identities.known(place).secret))
     }
 
     /// What a request meets.

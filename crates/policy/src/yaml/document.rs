@@ -69,7 +69,7 @@ impl Document {
         };
         let mut errors: Vec<Diagnostic> = mistakes.into_iter().map(told).collect();
         errors.sort_by_key(|error| (error.line, error.column));
-        Report { errors, warnings: Vec::new(), omitted: 0 }
+        Report { errors, warnings: Vec::new(), omitted: 0, files: Vec::new() }
     }
 }
 

@@ -11,6 +11,7 @@ mod document;
 mod found;
 mod json;
 mod load;
+mod named_file;
 mod places;
 mod reader;
 mod report;
@@ -24,6 +25,7 @@ use std::path::Path;
 pub use diagnostic::{Diagnostic, Severity};
 pub use document::{Document, DocumentPlace, DocumentValue, Mistake};
 pub use load::{LoadError, load};
+pub use named_file::NamedFile;
 pub use report::Report;
 pub use schema::json_schema;
 
@@ -46,6 +48,8 @@ pub struct Loaded {
     pub policy: CheckedPolicy,
     /// What is legal but likely wrong.
     pub warnings: Vec<Diagnostic>,
+    /// The files that it names and that were read with it: where one changes, so does the policy.
+    pub files: Vec<NamedFile>,
 }
 
 /// Reads and checks a policy out of a text.
@@ -61,20 +65,20 @@ pub fn parse(text: &str, file_name: &str, base_dir: Option<&Path>) -> Result<Loa
     let file = File { name: file_name, source: Source::new(text) };
     let mut findings = Findings::default();
     let Some(root) = root_of(text, &mut findings) else { return Err(file.report(findings, Vec::new())) };
-    let Read { policy, broken } = reader::read(&root, base_dir, &mut findings);
+    let Read { policy, broken, files } = reader::read(&root, base_dir, &mut findings);
     let was_read = findings.is_empty();
     let errors = check::errors(&policy).into_iter().filter(|problem| !is_consequence(problem, broken));
     tell(errors, &root, &mut findings);
     if !findings.is_empty() {
         // What is missing because it could not be read is no reason to warn.
         let warnings = if was_read { check::warnings(&policy) } else { Vec::new() };
-        return Err(file.report(findings, file.warnings(&warnings, &root)));
+        return Err(Report { files, ..file.report(findings, file.warnings(&warnings, &root)) });
     }
     match policy.check() {
-        Ok(policy) => Ok(Loaded { warnings: file.warnings(policy.warnings(), &root), policy }),
+        Ok(policy) => Ok(Loaded { warnings: file.warnings(policy.warnings(), &root), policy, files }),
         Err(errors) => {
             tell(errors.0, &root, &mut findings);
-            Err(file.report(findings, Vec::new()))
+            Err(Report { files, ..file.report(findings, Vec::new()) })
         }
     }
 }
@@ -118,7 +122,7 @@ struct File<'f> {
 impl File<'_> {
     fn report(&self, findings: Findings, warnings: Vec<Diagnostic>) -> Report {
         let (errors, omitted) = findings.into_diagnostics(self.name, &self.source);
-        Report { errors, warnings, omitted }
+        Report { errors, warnings, omitted, files: Vec::new() }
     }
 
     fn warnings(&self, problems: &[Problem], root: &Node) -> Vec<Diagnostic> {

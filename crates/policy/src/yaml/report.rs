@@ -1,5 +1,6 @@
 use std::fmt;
 
+use super::NamedFile;
 use super::diagnostic::Diagnostic;
 
 /// Everything that is wrong with a file. Displayed as blocks with an empty line between them.
@@ -11,6 +12,8 @@ pub struct Report {
     pub warnings: Vec<Diagnostic>,
     /// How many more errors there are than are told.
     pub omitted: usize,
+    /// The files that it names and that were read, or could not be: where one changes, there may be less that is wrong.
+    pub files: Vec<NamedFile>,
 }
 
 impl fmt::Display for Report {

@@ -164,6 +164,11 @@ impl<T: Transport> SharedStore<T> {
     }
 
     /// What the names of all keys begin with.
+    /// Tells an operator of something.
+    pub(crate) fn tell(&self, event: StoreEvent) {
+        (self.inner.on_change)(event);
+    }
+
     pub(crate) fn prefix(&self) -> &str {
         &self.inner.settings.prefix
     }

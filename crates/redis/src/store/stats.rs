@@ -54,6 +54,8 @@ pub struct StoreStats {
     pub oldest_debt: Duration,
     /// How long the calls took that were sent in order to decide.
     pub call_durations: CallDurations,
+    /// Whether other instances hash secret values under another key, so that clients are counted apart.
+    pub secret_key_differs: bool,
 }
 
 /// Something that an operator should hear of. It happens rarely, not with every request.
@@ -109,6 +111,18 @@ pub enum StoreEvent {
         /// How many keys still owe something.
         still_owing: u64,
     },
+    /// Other instances hash secret values under another key: their clients are counted apart from those here.
+    SecretKeyDiffers {
+        /// The fingerprint of the key of this instance; `none` if it has none.
+        ours: String,
+        /// That of the others.
+        theirs: String,
+    },
+    /// All instances hash secret values under the same key again.
+    SecretKeyAgrees {
+        /// The key's fingerprint; `none` if there is none.
+        fingerprint: String,
+    },
     /// A failing server left the topology: another one owns its slots.
     ServerLeft {
         /// Where it is.
@@ -124,10 +138,12 @@ impl StoreEvent {
             StoreEvent::Reached { .. }
             | StoreEvent::BreakerClosed { .. }
             | StoreEvent::ServerLeft { .. }
+            | StoreEvent::SecretKeyAgrees { .. }
             | StoreEvent::DebtsPaid { .. } => false,
             StoreEvent::Unreached { .. }
             | StoreEvent::BreakerOpened { .. }
             | StoreEvent::CauseChanged { .. }
+            | StoreEvent::SecretKeyDiffers { .. }
             | StoreEvent::BadValue { .. } => true,
         }
     }
@@ -159,6 +175,15 @@ impl fmt::Display for StoreEvent {
             StoreEvent::DebtsPaid { debts, amount, still_owing } => {
                 write!(f, "debts were charged to the store: {amount} for {debts} keys; {still_owing} keys still owe")
             }
+            StoreEvent::SecretKeyDiffers { ours, theirs } => write!(
+                f,
+                "other instances on this store hash secret values under another key (fingerprint {theirs}, here {ours}): \
+                 the same clients are counted apart, and this instance is not ready until `secrets` is the same everywhere"
+            ),
+            StoreEvent::SecretKeyAgrees { fingerprint } => write!(
+                f,
+                "all instances on this store hash secret values under the same key (fingerprint {fingerprint})"
+            ),
             StoreEvent::ServerLeft { server } => {
                 write!(f, "the store's server {server}, which failed, left the topology: another server owns its keys")
             }
@@ -248,6 +273,7 @@ impl Counters {
             debts: debts.0 as u64,
             oldest_debt: debts.1,
             call_durations: self.call_durations.snapshot(),
+            secret_key_differs: false,
         }
     }
 }

@@ -91,8 +91,14 @@ async fn metrics(State(engine): State<Arc<Engine>>) -> impl IntoResponse {
 }
 
 /// `GET /readyz`: whether new requests should be sent here.
-async fn ready(Extension(caller): Extension<Caller>) -> (StatusCode, &'static str) {
-    if caller.is_stopping { (StatusCode::SERVICE_UNAVAILABLE, "stopping\n") } else { (StatusCode::OK, "ready\n") }
+async fn ready(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Caller>) -> (StatusCode, &'static str) {
+    if caller.is_stopping {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+    } else if engine.counts_apart() {
+        (StatusCode::SERVICE_UNAVAILABLE, "other instances hash secret values under another key\n")
+    } else {
+        (StatusCode::OK, "ready\n")
+    }
 }
 
 /// `GET /v1/limits`: what clients may know.

@@ -84,6 +84,8 @@ pub enum LimiterError {
     Snapshot(Box<dyn Error + Send + Sync>),
     /// The policy wants a store that must be given: see [`Limiter::with_store`].
     OtherStore,
+    /// The policy hashes secret values under another key than the one in force.
+    OtherSecretKey,
     /// The policy's shared store cannot be had.
     #[cfg(feature = "redis")]
     Connect(crate::connect::ConnectError),
@@ -107,8 +109,11 @@ impl Limiter {
         Limiter::in_memory(policy, RealClock::new())
     }
 
-    /// Reads a policy file. What is likely wrong in it is in [`warnings`](Limiter::warnings);
-    /// [`load`](crate::policy::load) tells it with line and column.
+    /// Reads a policy file, and the files that it names (tiers, keys), once. What is likely wrong in it is in
+    /// [`warnings`](Limiter::warnings); [`load`](crate::policy::load) tells it with line and column. A program that
+    /// wants changes of the files to take effect, such as a new signing key in a JWKS file, loads the policy again with
+    /// [`load`](tollgate_policy::load) and hands it to [`set_policy`](Limiter::set_policy); where loading fails, what
+    /// is in force stays. [`Loaded::files`](tollgate_policy::Loaded) says which files to look at besides the policy.
     #[cfg(feature = "yaml")]
     pub fn from_file(path: impl AsRef<std::path::Path>) -> Result<Limiter, LimiterError> {
         let loaded = tollgate_policy::load(path.as_ref()).map_err(LimiterError::File)?;
@@ -161,6 +166,7 @@ impl<S: Store> Limiter<S> {
     /// A limiter over a store of one's own.
     pub fn with_store(policy: &CheckedPolicy, store: S) -> Result<Limiter<S>, LimiterError> {
         let active = Active::prepare(policy, &store)?;
+        store.agree_on(active.facts.plan.secrets_fingerprint());
         let active = ArcSwap::from_pointee(active);
         Ok(Limiter { shared: Arc::new(Shared { store, active, changing: Mutex::new(()) }) })
     }
@@ -168,10 +174,18 @@ impl<S: Store> Limiter<S> {
     /// Replaces the policy for this limiter and all its clones, between two
     /// requests. Counters stay: a rule of the same name goes on where it was,
     /// under its new limit, and limits that were set by hand stay. (The store's
-    /// settings are those it was made with.)
+    /// settings are those it was made with, and so is the key for secret values: under another one every client
+    /// would have fresh counters, apart from those on other instances.)
     pub fn set_policy(&self, policy: &CheckedPolicy) -> Result<(), LimiterError> {
         let _changing = self.changing();
         let active = Active::prepare(policy, &self.shared.store)?;
+        let (before, now) = (self.plan(), &active.facts.plan);
+        if let (Some(before), Some(now)) = (before.secrets_fingerprint(), now.secrets_fingerprint())
+            && before != now
+        {
+            return Err(LimiterError::OtherSecretKey);
+        }
+        self.shared.store.agree_on(now.secrets_fingerprint());
         active.facts.go_on_from(&self.shared.active.load().facts);
         self.shared.active.store(Arc::new(active));
         Ok(())
@@ -439,6 +453,9 @@ impl fmt::Display for LimiterError {
             LimiterError::Snapshot(error) => error.fmt(f),
             LimiterError::OtherStore => f.write_str(
                 "the policy keeps its counters elsewhere: Limiter::connect is for Redis, Limiter::new for memory, and Limiter::with_store for any store",
+            ),
+            LimiterError::OtherSecretKey => f.write_str(
+                "it hashes secret values under another key, so that their counts would start anew: start again to use it",
             ),
             #[cfg(feature = "redis")]
             LimiterError::Connect(error) => error.fmt(f),

@@ -67,7 +67,12 @@ fn untrusted(identity: &Identity, relied_on: &HashSet<&str>, place: &Place, prob
 fn relied_on<'p>(policy: &'p Policy, names: &Names<'p>) -> HashSet<&'p str> {
     let keys = policy.rules.iter().flat_map(|rule| &rule.key).map(String::as_str);
     let allowed = policy.allow.identities.iter().map(|(name, _)| name.as_str());
-    let mut open: Vec<&str> = keys.chain(allowed).collect();
+    with_listed(keys.chain(allowed), names)
+}
+
+/// These identities, and those that they are the first of.
+pub(super) fn with_listed<'p>(these: impl Iterator<Item = &'p str>, names: &Names<'p>) -> HashSet<&'p str> {
+    let mut open: Vec<&str> = these.collect();
     let mut found = HashSet::new();
     while let Some(name) = open.pop() {
         if found.insert(name)

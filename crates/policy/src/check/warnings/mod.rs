@@ -6,6 +6,7 @@ mod cost;
 mod identity;
 mod lists;
 mod rule;
+mod secrets;
 mod store;
 mod whole;
 
@@ -21,6 +22,7 @@ pub(super) fn check(policy: &Policy, problems: &mut Problems) {
     whole::check(policy, &names, problems);
     lists::check(policy, problems);
     identity::check(policy, &names, problems);
+    secrets::check(policy, &names, problems);
     store::check(policy, problems);
     let access = lists::Access::of(policy);
     let tiers = listed_tiers(policy);

@@ -3,18 +3,25 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::errors::{Error, ErrorKind};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
 use serde_json::{Map, Value};
 
 use super::unusable::Unusable;
-use crate::model::{JwtAlgorithm, JwtKey};
+use crate::model::{JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial};
 use crate::plan::CompileError;
 
 /// How far the clocks of issuer and verifier may be apart.
 const LEEWAY_S: u64 = 60;
 
-/// Verifies tokens with one key and one algorithm.
+/// Verifies tokens with some keys, each of one algorithm.
+#[derive(Debug)]
 pub(crate) struct Verifier {
+    keys: Vec<Verifying>,
+}
+
+/// One of them.
+struct Verifying {
+    kid: Option<String>,
     key: DecodingKey,
     validation: Validation,
 }
@@ -28,28 +35,14 @@ pub(crate) fn require() -> Result<(), CompileError> {
 }
 
 impl Verifier {
-    /// Only the algorithm of the policy counts, whatever a token says of itself.
-    pub(crate) fn new(key: &JwtKey) -> Result<Verifier, CompileError> {
-        let mut validation = Validation::new(algorithm(key.algorithm));
-        // Times are checked here, with the time of the request.
-        validation.validate_exp = false;
-        validation.required_spec_claims.clear();
-        validation.validate_aud = key.audience.is_some();
-        if let Some(issuer) = &key.issuer {
-            validation.set_issuer(&[issuer]);
-            validation.required_spec_claims.insert("iss".to_owned());
-        }
-        if let Some(audience) = &key.audience {
-            validation.set_audience(&[audience]);
-            validation.required_spec_claims.insert("aud".to_owned());
-        }
-        Ok(Verifier { key: decoding_key(key)?, validation })
+    pub(crate) fn new(jwt: &JwtSettings) -> Result<Verifier, CompileError> {
+        let keys = jwt.keys.iter().map(|key| Verifying::new(key, jwt)).collect::<Result<_, _>>()?;
+        Ok(Verifier { keys })
     }
 
-    /// The claims of a token that is signed with the key and valid now, or why it has none.
+    /// The claims of a token that is signed with one of the keys and valid now, or why it has none.
     pub(crate) fn verified(&self, token: &[u8], unix_time_s: Option<u64>) -> Result<Claims, Unusable> {
-        let decoded = jsonwebtoken::decode(token, &self.key, &self.validation);
-        let claims: Map<String, Value> = decoded.map_err(|error| reason(&error))?.claims;
+        let claims = self.signed(token)?;
         let now_s = unix_time_s.unwrap_or_else(system_time_s);
         let expired = |expiry_s: u64| expiry_s.saturating_add(LEEWAY_S) <= now_s;
         let early = |start_s: u64| start_s > now_s.saturating_add(LEEWAY_S);
@@ -61,6 +54,24 @@ impl Verifier {
         } else {
             Ok(Claims(claims))
         }
+    }
+
+    /// The claims of a token that is signed with one of the keys.
+    fn signed(&self, token: &[u8]) -> Result<Map<String, Value>, Unusable> {
+        if let [only] = self.keys.as_slice()
+            && only.kid.is_none()
+        {
+            return only.claims(token);
+        }
+        let header = jsonwebtoken::decode_header(token).map_err(|error| reason(&error))?;
+        let mut why = Unusable::UnknownKey;
+        for key in self.keys.iter().filter(|key| key.is_meant(&header)) {
+            match key.claims(token) {
+                Ok(claims) => return Ok(claims),
+                Err(reason) => why = reason,
+            }
+        }
+        Err(why)
     }
 }
 
@@ -75,10 +86,45 @@ fn reason(error: &Error) -> Unusable {
     }
 }
 
+impl Verifying {
+    /// Only the algorithm of the key counts, whatever a token says of itself.
+    fn new(key: &JwtKey, jwt: &JwtSettings) -> Result<Verifying, CompileError> {
+        let mut validation = Validation::new(algorithm(key.algorithm));
+        // Times are checked here, with the time of the request.
+        validation.validate_exp = false;
+        validation.required_spec_claims.clear();
+        validation.validate_aud = jwt.audience.is_some();
+        if let Some(issuer) = &jwt.issuer {
+            validation.set_issuer(&[issuer]);
+            validation.required_spec_claims.insert("iss".to_owned());
+        }
+        if let Some(audience) = &jwt.audience {
+            validation.set_audience(&[audience]);
+            validation.required_spec_claims.insert("aud".to_owned());
+        }
+        Ok(Verifying { kid: key.kid.clone(), key: decoding_key(key)?, validation })
+    }
+
+    /// Whether a token may be signed with this key: by its algorithm, and by the key's name if both have one.
+    fn is_meant(&self, header: &Header) -> bool {
+        let is_named = match (&self.kid, &header.kid) {
+            (Some(own), Some(named)) => own == named,
+            _ => true,
+        };
+        is_named && self.validation.algorithms.contains(&header.alg)
+    }
+
+    /// The claims of a token that is signed with this key.
+    fn claims(&self, token: &[u8]) -> Result<Map<String, Value>, Unusable> {
+        let decoded = jsonwebtoken::decode(token, &self.key, &self.validation);
+        decoded.map(|token| token.claims).map_err(|error| reason(&error))
+    }
+}
+
 /// Never shows the key.
-impl std::fmt::Debug for Verifier {
+impl std::fmt::Debug for Verifying {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Verifier").field("algorithms", &self.validation.algorithms).finish_non_exhaustive()
+        f.debug_struct("Verifying").field("algorithms", &self.validation.algorithms).finish_non_exhaustive()
     }
 }
 
@@ -127,15 +173,25 @@ fn algorithm(algorithm: JwtAlgorithm) -> Algorithm {
 
 fn decoding_key(key: &JwtKey) -> Result<DecodingKey, CompileError> {
     use JwtAlgorithm::{EdDsa, Es256, Es384, Hs256, Hs384, Hs512, Rs256, Rs384, Rs512};
-    let unusable = |reason: String| CompileError::JwtKey { reason };
+    let whose = key.kid.as_ref().map_or_else(String::new, |kid| format!("key `{kid}`: "));
+    let unusable = |reason: String| CompileError::JwtKey { reason: format!("{whose}{reason}") };
     let public = |read: Result<DecodingKey, jsonwebtoken::errors::Error>| {
         read.map_err(|error| unusable(format!("expected a public key in PEM for {:?}: {error}", key.algorithm)))
     };
-    match key.algorithm {
-        Hs256 | Hs384 | Hs512 if key.key.is_empty() => Err(unusable("the shared secret is empty".to_owned())),
-        Hs256 | Hs384 | Hs512 => Ok(DecodingKey::from_secret(&key.key)),
-        Rs256 | Rs384 | Rs512 => public(DecodingKey::from_rsa_pem(&key.key)),
-        Es256 | Es384 => public(DecodingKey::from_ec_pem(&key.key)),
-        EdDsa => public(DecodingKey::from_ed_pem(&key.key)),
+    match (key.algorithm, &key.key) {
+        (Hs256 | Hs384 | Hs512, KeyMaterial::Written(secret)) if secret.is_empty() => {
+            Err(unusable("the shared secret is empty".to_owned()))
+        }
+        (Hs256 | Hs384 | Hs512, KeyMaterial::Written(secret)) => Ok(DecodingKey::from_secret(secret)),
+        (Rs256 | Rs384 | Rs512, KeyMaterial::Written(pem)) => public(DecodingKey::from_rsa_pem(pem)),
+        (Es256 | Es384, KeyMaterial::Written(pem)) => public(DecodingKey::from_ec_pem(pem)),
+        (EdDsa, KeyMaterial::Written(pem)) => public(DecodingKey::from_ed_pem(pem)),
+        (Rs256 | Rs384 | Rs512, KeyMaterial::Rsa { n, e }) => Ok(DecodingKey::from_rsa_raw_components(n, e)),
+        (Es256 | Es384, KeyMaterial::Point(point)) => Ok(DecodingKey::from_ec_der(point)),
+        (EdDsa, KeyMaterial::Point(point)) => Ok(DecodingKey::from_ed_der(point)),
+        (Hs256 | Hs384 | Hs512 | Es256 | Es384 | EdDsa, KeyMaterial::Rsa { .. })
+        | (Hs256 | Hs384 | Hs512 | Rs256 | Rs384 | Rs512, KeyMaterial::Point(_)) => {
+            Err(unusable(format!("it is no key for {:?}", key.algorithm)))
+        }
     }
 }

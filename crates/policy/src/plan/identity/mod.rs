@@ -9,5 +9,5 @@ pub(super) mod query;
 mod source;
 mod unusable;
 
-pub(super) use look::{Look, Seen};
+pub(super) use look::{Found, Look, Seen};
 pub(super) use source::{CLIENT_IP, Identities, IdentityId, Source};

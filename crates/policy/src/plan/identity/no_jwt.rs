@@ -1,7 +1,7 @@
 //! What stands for the claims of tokens in a program that cannot read them: no plan gets as far as to ask.
 
 use super::unusable::Unusable;
-use crate::model::JwtKey;
+use crate::model::JwtSettings;
 use crate::plan::CompileError;
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) fn require() -> Result<(), CompileError> {
 }
 
 impl Verifier {
-    pub(crate) fn new(_: &JwtKey) -> Result<Verifier, CompileError> {
+    pub(crate) fn new(_: &JwtSettings) -> Result<Verifier, CompileError> {
         Err(CompileError::JwtNotBuiltIn)
     }
 

@@ -7,11 +7,14 @@ use smallvec::SmallVec;
 
 use super::jwt;
 use crate::model::{
-    BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern, TierSource,
+    BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern,
+    TierSource, is_credential_header,
 };
 use crate::plan::address::carried;
 use crate::plan::address_text::{Prefixes, WHOLE, push_client};
+use crate::plan::key::{self, Keys};
 use crate::plan::networks::NetworkMap;
+use crate::plan::secrets::Secrets;
 use crate::plan::texts::Pattern;
 use crate::plan::tier::Tiers;
 use crate::plan::{CompileError, address, host, path};
@@ -52,6 +55,8 @@ pub(crate) struct Known {
     pub(crate) source: Source,
     /// Whether callers may set it directly.
     pub(crate) settable: bool,
+    /// Whether its values are credentials, which keys show only as hashes.
+    pub(crate) secret: bool,
     /// Whether it depends on the rule that asks: the pattern that matched is the rule's own.
     pub(crate) per_rule: bool,
     /// What happens where its value is present and cannot be used.
@@ -72,6 +77,7 @@ pub(crate) struct Identities {
     pub(crate) paths: Paths,
     pub(crate) verifier: Option<jwt::Verifier>,
     pub(crate) tiers: Tiers,
+    pub(crate) secrets: Secrets,
     /// Whether anything asks for the host.
     pub(crate) uses_host: bool,
 }
@@ -96,6 +102,7 @@ impl Identities {
             paths: policy.paths,
             verifier,
             tiers: Tiers::default(),
+            secrets: Secrets::new(policy.secret_key.as_ref()),
             uses_host: uses_host(policy),
         };
         identities.declare_built_in();
@@ -133,6 +140,7 @@ impl Identities {
             }
         }
         self.mark_per_rule();
+        self.mark_secret(policy);
         Ok(())
     }
 
@@ -172,6 +180,19 @@ impl Identities {
         }
     }
 
+    /// Those that the policy says are, and lists that have one: a caller may set such a list to anything.
+    fn mark_secret(&mut self, policy: &Policy) {
+        for identity in policy.identities.iter().filter(|identity| identity.is_secret()) {
+            let id = self.id(&identity.name);
+            self.known[id.0 as usize].secret = true;
+        }
+        for at in 0..self.known.len() {
+            if let Source::First(inner) = &self.known[at].source {
+                self.known[at].secret = inner.iter().any(|id| self.known(*id).secret);
+            }
+        }
+    }
+
     fn single(&self, source: &IdentitySource, name: &str, trusted: bool) -> Result<Source, CompileError> {
         Ok(match source {
             IdentitySource::Peer => Source::Peer,
@@ -201,8 +222,8 @@ impl Identities {
     fn add_nameless(&mut self, name: &str, source: Source, settable: bool) -> IdentityId {
         let id = IdentityId(u32::try_from(self.known.len()).unwrap_or(u32::MAX));
         let on_invalid = OnInvalid::default();
-        let name = name.to_owned();
-        self.known.push(Known { name, source, settable, per_rule: false, per_reading: false, on_invalid });
+        let (name, secret, per_rule, per_reading) = (name.to_owned(), false, false, false);
+        self.known.push(Known { name, source, settable, secret, per_rule, per_reading, on_invalid });
         id
     }
 
@@ -220,7 +241,10 @@ impl Identities {
         if let Some(known) = self.by_header.get(&name) {
             return *known;
         }
+        let is_same = |known: &Known| known.secret && matches!(&known.source, Source::Header(other) if *other == name);
+        let secret = is_credential_header(&name) || self.known.iter().any(is_same);
         let id = self.add_nameless(&name, Source::Header(name.clone()), false);
+        self.known[id.0 as usize].secret = secret;
         self.by_header.insert(name, id);
         id
     }
@@ -262,6 +286,30 @@ impl Identities {
             Source::Header(_) | Source::Cookie(_) | Source::Query(_) => true,
             Source::Bearer | Source::Jwt { .. } => known.on_invalid == OnInvalid::Count,
             _ => false,
+        }
+    }
+
+    /// Writes a value that was found under this identity into a key: a credential as its hash.
+    #[inline]
+    pub(crate) fn push_value(&self, keys: &mut Keys, found: IdentityId, value: &[u8]) {
+        if self.known(found).secret { self.secrets.push(keys, value) } else { key::push_value(keys, value) }
+    }
+
+    /// A pattern of the policy as it may be shown: one that is a credential as its hash.
+    pub(crate) fn shown_pattern(&self, id: Option<&IdentityId>, pattern: &TextPattern) -> String {
+        let Some(id) = id.filter(|id| self.known(**id).secret && !pattern.is_wildcard()) else {
+            return pattern.0.clone();
+        };
+        let named = self.places(*id).filter(|_| self.is_list(*id)).find_map(|place| {
+            let name = &self.known(place).name;
+            Some((place, name, pattern.0.strip_prefix(name)?.strip_prefix('=')?))
+        });
+        match named {
+            Some((place, name, text)) if self.known(place).secret => {
+                format!("{name}={}", self.secrets.hashed(text.as_bytes()))
+            }
+            Some(_) => pattern.0.clone(),
+            None => self.secrets.hashed(pattern.0.as_bytes()),
         }
     }
 

@@ -15,6 +15,8 @@ pub(crate) enum Unusable {
     Malformed,
     OtherAlgorithm,
     BadSignature,
+    /// It names a signing key that is not there, or one of another algorithm.
+    UnknownKey,
     /// Of another issuer, or for another audience.
     NotForUs,
     Expired,
@@ -32,6 +34,7 @@ impl Unusable {
             Unusable::Malformed => "unusable token: malformed; counted under the client's address",
             Unusable::OtherAlgorithm => "unusable token: another algorithm; counted under the client's address",
             Unusable::BadSignature => "unusable token: bad signature; counted under the client's address",
+            Unusable::UnknownKey => "unusable token: unknown signing key; counted under the client's address",
             Unusable::NotForUs => "unusable token: another issuer or audience; counted under the client's address",
             Unusable::Expired => "unusable token: expired; counted under the client's address",
             Unusable::NotYetValid => "unusable token: not yet valid; counted under the client's address",

@@ -1,13 +1,11 @@
 //! Files and variables that a policy names.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::Reader;
 use crate::check::codes;
 use crate::check::words::quoted;
-use crate::yaml::MAX_FILE_BYTES;
+use crate::yaml::NamedFile;
 use crate::yaml::source::Span;
 use crate::yaml::tree::Node;
 
@@ -25,7 +23,9 @@ impl Reader<'_> {
             return None;
         };
         let path = base_dir.join(name);
-        match read_file(&path) {
+        let (named, read) = NamedFile::read(path.clone());
+        self.files.push(named);
+        match read {
             Ok(bytes) => Some((path, bytes)),
             Err(why) => {
                 let message = format!("the file {} cannot be read: {why}", quoted(&path.display().to_string()));
@@ -67,16 +67,4 @@ impl Reader<'_> {
         }
         Some(bytes)
     }
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let io = |error: std::io::Error| error.to_string();
-    let file = File::open(path).map_err(io)?;
-    // A pipe or a device might never end.
-    if !file.metadata().map_err(io)?.is_file() {
-        return Err("it is not a regular file".to_owned());
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES { Err("it is larger than 4 MiB".to_owned()) } else { Ok(bytes) }
 }

@@ -54,7 +54,17 @@ impl Reader<'_> {
         let source = self.own_source(&members).unwrap_or_else(|| self.source(&members).unwrap_or_else(unreadable));
         let trusted = members.get("trusted").and_then(|node| self.bool(node)).unwrap_or(false);
         let on_invalid = members.get("on_invalid").and_then(|node| self.word(node, &ON_INVALID)).unwrap_or_default();
-        Identity { trusted, on_invalid, ..Identity::new(name, source) }
+        let secret = self.secret(&members, &source);
+        Identity { trusted, on_invalid, secret, ..Identity::new(name, source) }
+    }
+
+    fn secret(&mut self, members: &Members<'_>, source: &IdentitySource) -> bool {
+        let secret = members.get("secret").and_then(|node| self.bool(node));
+        if secret == Some(false) && source.is_always_secret() {
+            let message = "values from here are credentials, and are always hashed before they become keys";
+            self.misplaced(members.name_span("secret"), message, "leave the member out");
+        }
+        secret.unwrap_or(false)
     }
 
     /// The sources that a tier cannot have.

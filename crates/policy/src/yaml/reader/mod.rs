@@ -21,6 +21,7 @@ mod when;
 
 use std::path::Path;
 
+use super::NamedFile;
 use super::found::Findings;
 use super::shape;
 use super::source::Span;
@@ -33,6 +34,8 @@ use members::Members;
 pub(super) struct Read {
     pub(super) policy: Policy,
     pub(super) broken: Broken,
+    /// The files that it names and that were read, or could not be.
+    pub(super) files: Vec<NamedFile>,
 }
 
 /// Parts that others refer to and that could not be read: what is then missing
@@ -49,13 +52,14 @@ pub(super) struct Reader<'r> {
     /// Where relative files are; `None` where no file may be read.
     base_dir: Option<&'r Path>,
     broken: Broken,
+    files: Vec<NamedFile>,
 }
 
 /// Reads the whole file.
 pub(super) fn read(root: &Node, base_dir: Option<&Path>, findings: &mut Findings) -> Read {
-    let mut reader = Reader { findings, base_dir, broken: Broken::default() };
+    let mut reader = Reader { findings, base_dir, broken: Broken::default(), files: Vec::new() };
     let policy = reader.policy(root);
-    Read { policy, broken: reader.broken }
+    Read { policy, broken: reader.broken, files: reader.files }
 }
 
 impl Reader<'_> {
@@ -65,6 +69,7 @@ impl Reader<'_> {
         self.version(&members);
         self.identities(&members, &mut policy);
         policy.jwt = self.jwt(&members);
+        policy.secret_key = self.secret_key(&members);
         policy.deny = self.access(members.get("deny"));
         policy.allow = self.access(members.get("allow"));
         policy.rules = self.rules(&members);

@@ -1,10 +1,17 @@
 use super::Reader;
 use super::members::Members;
-use crate::model::{FieldSet, Paths, Reset, ResponseFields, TrailingSlash};
+use crate::model::{FieldSet, Paths, Reset, ResponseFields, SecretKey, TrailingSlash};
 use crate::yaml::shape;
 use crate::yaml::tree::{Node, Value};
 
 impl Reader<'_> {
+    /// The key with which secret values are hashed.
+    pub(super) fn secret_key(&mut self, top: &Members<'_>) -> Option<SecretKey> {
+        let members = top.get("secrets").and_then(|node| self.members(node, &shape::SECRETS))?;
+        let from_variable = members.get("key_env").and_then(|node| self.secret_variable(node));
+        from_variable.or_else(|| members.get("key_file").and_then(|node| self.secret_file(node))).map(SecretKey)
+    }
+
     pub(super) fn paths(&mut self, top: &Members<'_>) -> Paths {
         let mut paths = Paths::default();
         let Some(members) = top.get("paths").and_then(|node| self.members(node, &shape::PATHS)) else { return paths };

@@ -86,6 +86,12 @@ pub(in crate::yaml) static IDENTITY: Shape = Shape {
                 "A token that is present and cannot be used: counted under the client's address, refused, or as if it were absent.",
                 r#""count""#,
             ),
+            defaulted(
+                "secret",
+                Kind::Bool,
+                "Its values are credentials and become keys only as hashes; those of `bearer` and `cookie` always do.",
+                "false",
+            ),
         ],
     )
 };
@@ -115,19 +121,65 @@ pub(in crate::yaml) static TIER: Shape = Shape {
     )
 };
 
+static ONE_JWT_KEY: Kind = Kind::Object(&JWT_KEY);
+
+/// One of several keys.
+pub(in crate::yaml) static JWT_KEY: Shape = Shape {
+    one_of: &["key_env", "key_file"],
+    refused: NOT_HERE,
+    ..shape(
+        "jwt_key",
+        "One key that signatures are verified with.",
+        &[
+            field("kid", Kind::Text, "Its name, as tokens say it; without one it is tried with every token."),
+            required("algorithm", Kind::Words(JWT_ALGORITHMS), "The only algorithm that it is for."),
+            KEY_ENV,
+            KEY_FILE,
+        ],
+    )
+};
+
+pub(in crate::yaml) static SECRETS: Shape = Shape {
+    one_of: &["key_env", "key_file"],
+    refused: NOT_HERE,
+    ..shape(
+        "secrets",
+        "With what the values of secret identities are hashed before they become keys.",
+        &[
+            field("key_env", Kind::Text, "The environment variable with the key, at least 32 bytes."),
+            field("key_file", Kind::Text, "The file with the key, at least 32 bytes."),
+        ],
+    )
+};
+
 pub(in crate::yaml) const JWT_ALGORITHMS: &[&str] =
     &["HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "ES256", "ES384", "EdDSA"];
 
+const KEY_ENV: Field =
+    field("key_env", Kind::Text, "The environment variable with the shared secret or the public key in PEM.");
+const KEY_FILE: Field = field("key_file", Kind::Text, "The file with the shared secret or the public key in PEM.");
+const NOT_HERE: &[(&str, &str)] = &[("key", "name an environment variable with `key_env`, or a file with `key_file`")];
+
 pub(in crate::yaml) static JWT: Shape = Shape {
-    one_of: &["key_env", "key_file"],
-    refused: &[("key", "name an environment variable with `key_env`, or a file with `key_file`")],
+    one_of: &["key_env", "key_file", "keys", "jwks_file"],
+    refused: NOT_HERE,
     ..shape(
         "jwt",
         "With what the signature of a token is verified.",
         &[
-            required("algorithm", Kind::Words(JWT_ALGORITHMS), "The only algorithm that is accepted."),
-            field("key_env", Kind::Text, "The environment variable with the shared secret or the public key in PEM."),
-            field("key_file", Kind::Text, "The file with the shared secret or the public key in PEM."),
+            field(
+                "algorithm",
+                Kind::Words(JWT_ALGORITHMS),
+                "The only algorithm that is accepted; with `key_env` and `key_file`.",
+            ),
+            KEY_ENV,
+            KEY_FILE,
+            field(
+                "keys",
+                Kind::List(&ONE_JWT_KEY, 1),
+                "Several keys, each with its algorithm, by the names in tokens.",
+            ),
+            field("jwks_file", Kind::Text, "The file with a set of keys (JWKS), as identity providers publish it."),
             field("issuer", Kind::Text, "Who must have issued the token (`iss`)."),
             field("audience", Kind::Text, "For whom it must have been issued (`aud`)."),
         ],

@@ -8,7 +8,7 @@ mod rule;
 mod settings;
 mod top;
 
-pub(super) use identity::{CLIENT_IP, IDENTITIES, IDENTITY, JWT, TIER};
+pub(super) use identity::{CLIENT_IP, IDENTITIES, IDENTITY, JWT, JWT_KEY, SECRETS, TIER};
 pub(super) use rule::{
     CONDITION, COST_ESTIMATE, COST_HEADER, COST_METHOD, NETWORK, OVERRIDE, PERMITS, QUEUE, RULE, STEP_AFTER,
     STEP_FIRST, STEP_THEN, WHEN,
@@ -110,6 +110,8 @@ mod tests {
             &TIER,
             &IDENTITY,
             &JWT,
+            &JWT_KEY,
+            &SECRETS,
             &RULE,
             &WHEN,
             &CONDITION,

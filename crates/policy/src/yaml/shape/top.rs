@@ -1,4 +1,4 @@
-use super::{Field, IDENTITIES, JWT, Kind, PATHS, RULE, STORE, Shape, defaulted, field, required, shape};
+use super::{Field, IDENTITIES, JWT, Kind, PATHS, RULE, SECRETS, STORE, Shape, defaulted, field, required, shape};
 
 /// The whole file.
 pub(in crate::yaml) static POLICY: Shape =
@@ -8,6 +8,11 @@ const FIELDS: &[Field] = &[
     required("version", Kind::Number { min: 1, max: 1 }, "The version of this language, always 1."),
     field("identity", Kind::Object(&IDENTITIES), "Who is who: what clients are known by."),
     field("jwt", Kind::Object(&JWT), "With what signed tokens are verified, for identities from their claims."),
+    field(
+        "secrets",
+        Kind::Object(&SECRETS),
+        "The key with which the values of secret identities are hashed, the same for all instances.",
+    ),
     field("deny", Kind::Object(&ACCESS), "Who is turned away before any rule."),
     field("allow", Kind::Object(&ACCESS), "Who passes without meeting any rule; `deny` comes first."),
     field("rules", Kind::List(&ONE_RULE, 0), "The limits. A request must pass all that apply to it."),

@@ -145,14 +145,15 @@ impl Admin {
         // The key that was meant, so that the client goes by the same name as in every other line.
         let key = |name: &KeyName| {
             let meant = plan.rule_named(&name.rule).and_then(|rule| plan.read_key(rule, &name.key).ok());
-            meant.unwrap_or_else(|| name.key.clone())
+            // What is no key may still have a credential in it.
+            meant.or_else(|| plan.secrets_fingerprint().is_none().then(|| name.key.clone()))
         };
         observer.note_change(Change {
             time: observer.now(),
             change: kind,
             // What is no rule may be anything, a client's name too.
             rule: name.map(|name| &name.rule).filter(is_known).cloned(),
-            client: name.map(|name| observer.client_name(key(name).as_bytes())),
+            client: name.and_then(key).map(|key| observer.client_name(key.as_bytes())),
             limit: limit.map(str::to_owned),
             done: outcome.is_ok(),
             from: caller.address,

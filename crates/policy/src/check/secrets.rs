@@ -1,0 +1,81 @@
+//! Keys that could be found by trying.
+
+use std::collections::HashSet;
+
+use super::codes;
+use super::problems::Problems;
+use super::words::quoted;
+use crate::model::{IdentitySource, JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial, MAX_JWT_KEYS, Policy};
+use crate::problem::Place;
+
+/// The key of a deployment is made for it, so it may as well be beyond all trying.
+const SHORTEST_SECRET_KEY: usize = 32;
+
+/// Below this a shared secret can be found by whoever has one token.
+const SHORTEST_JWT_SECRET: usize = 16;
+
+pub(super) fn check(policy: &Policy, problems: &mut Problems) {
+    if let Some(key) = policy.secret_key.as_ref().filter(|key| key.0.len() < SHORTEST_SECRET_KEY) {
+        let message = format!("the key has {} bytes, and must have at least {SHORTEST_SECRET_KEY}", key.0.len());
+        let hint = "`openssl rand -hex 32` makes one";
+        problems.add(codes::SHORT_SECRET, Place::top().member("secrets"), message, hint);
+    }
+    if let Some(jwt) = &policy.jwt {
+        jwt_keys(jwt, &Place::top().member("jwt"), problems);
+    }
+    for identity in policy.identities.iter().filter(|identity| identity.secret) {
+        if let IdentitySource::First(_) = identity.source {
+            let place = Place::top().member("identity").member(&identity.name).member("secret");
+            let message = "a list of identities is as secret as those in it";
+            problems.add(codes::MISPLACED_MEMBER, place, message, "write `secret: true` where they are declared");
+        }
+    }
+}
+
+fn jwt_keys(jwt: &JwtSettings, place: &Place, problems: &mut Problems) {
+    if jwt.keys.is_empty() || jwt.keys.len() > MAX_JWT_KEYS {
+        let message =
+            format!("there must be from 1 to {MAX_JWT_KEYS} keys that verify tokens, and are {}", jwt.keys.len());
+        problems.add(codes::OUT_OF_RANGE, place.clone(), message, "keep those whose tokens are still valid");
+    }
+    let mut known = HashSet::new();
+    for key in &jwt.keys {
+        if let Some(kid) = &key.kid
+            && !known.insert((kid, key.algorithm))
+        {
+            let message = format!("there are two keys {} for one algorithm", quoted(kid));
+            problems.add(codes::DUPLICATE_NAME, place.clone(), message, "keep one of them");
+        }
+        match &key.key {
+            KeyMaterial::Written(written) if written.is_empty() => {
+                problems.add(codes::MISSING_SECRET, place.clone(), "the key that verifies tokens is empty", "");
+            }
+            KeyMaterial::Written(secret) if wanted_bytes(key).is_some() && secret.len() < SHORTEST_JWT_SECRET => {
+                let message = format!(
+                    "the shared secret has {} bytes, and must have at least {SHORTEST_JWT_SECRET}",
+                    secret.len()
+                );
+                problems.add(codes::SHORT_SECRET, place.clone(), message, "let the issuer make a longer one");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How long a shared secret should be, and how long it is, if it is shorter.
+pub(super) fn weak_jwt_secret(key: &JwtKey) -> Option<(usize, usize)> {
+    match (wanted_bytes(key), &key.key) {
+        (Some(wanted), KeyMaterial::Written(secret)) if secret.len() < wanted => Some((wanted, secret.len())),
+        _ => None,
+    }
+}
+
+/// How long a secret should be that issuer and verifier share: as long as the hash, as RFC 7518 has it.
+fn wanted_bytes(key: &JwtKey) -> Option<usize> {
+    match key.algorithm {
+        JwtAlgorithm::Hs256 => Some(32),
+        JwtAlgorithm::Hs384 => Some(48),
+        JwtAlgorithm::Hs512 => Some(64),
+        _ => None,
+    }
+}

@@ -1,0 +1,126 @@
+//! Values that are credentials are in keys and explanations only as hashes.
+
+#![cfg(feature = "yaml")]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use tollgate_policy::{Plan, Request, RuleOutcome, parse};
+
+const POLICY: &str = "
+version: 1
+identity:
+  token: { bearer: true, trusted: true }
+  session: { cookie: sid, trusted: true }
+  api_key: { header: X-API-Key, secret: true, trusted: true }
+  basic: { header: Authorization, trusted: true }
+  plain: { header: X-Plain, trusted: true }
+  caller: { first: [api_key, plain] }
+  tier: { by: api_key, map: { k-pro: pro }, default: free }
+deny: { session: [denied-session] }
+rules:
+  - { name: per-token, key: token, limit: 5/min }
+  - { name: per-key, key: api_key, tiers: { free: 5/min, pro: 50/min }, overrides: { k-81b0: 500/min, 'test-*': 7/min } }
+  - { name: per-caller, key: [caller, method], limit: 5/min, overrides: [ { key: [api_key=k-81b0, '*'], limit: 9/min } ] }
+  - { name: per-basic, key: basic, when: { headers: { X-API-Key: other } }, limit: 5/min }
+  - { name: per-plain, key: plain, limit: 5/min }
+";
+
+fn plan() -> Plan {
+    Plan::compile(&parse(POLICY, "policy", None).unwrap().policy).unwrap()
+}
+
+fn keys(plan: &Plan, headers: &[(&str, &str)]) -> Vec<String> {
+    let met = plan.meet(&Request { method: "GET", target: "/", headers: &headers, ..Request::from_peer(None) });
+    let name = |rule: u32| plan.rules()[rule as usize].name.to_string();
+    let written =
+        met.charges.iter().map(|charge| format!("{} {}", name(charge.rule), String::from_utf8_lossy(met.key(charge))));
+    written.collect()
+}
+
+/// The key that a request is charged under, without the rule's name.
+fn key(plan: &Plan, rule: &str, headers: &[(&str, &str)]) -> String {
+    let keys = keys(plan, headers);
+    keys.iter().find_map(|key| key.strip_prefix(&format!("{rule} "))).unwrap().to_owned()
+}
+
+#[test]
+fn credentials_are_hashed_and_other_values_are_not() {
+    let plan = plan();
+    for (rule, header, value) in [
+        ("per-token", "Authorization", "Bearer s3cr3t"),
+        ("per-key", "X-API-Key", "s3cr3t"),
+        ("per-caller", "X-API-Key", "s3cr3t"),
+    ] {
+        let key = key(&plan, rule, &[(header, value)]);
+        assert!(!key.contains("s3cr3t") && key.contains("hmac:"), "{rule} {key}");
+    }
+    assert_eq!(key(&plan, "per-plain", &[("X-Plain", "s3cr3t")]), "s3cr3t");
+    assert_eq!(key(&plan, "per-caller", &[("X-Plain", "s3cr3t")]), "plain=s3cr3t|GET");
+    let set = [("token", "s3cr3t"), ("caller", "s3cr3t")];
+    let met = plan.meet(&Request { method: "GET", target: "/", identities: &set, ..Request::from_peer(None) });
+    assert!(met.charges.iter().all(|charge| !String::from_utf8_lossy(met.key(charge)).contains("s3cr3t")));
+    assert_eq!(met.charges.len(), 2);
+}
+
+/// A value that looks like a hash is hashed like any other: a client cannot write the key of another.
+#[test]
+fn a_client_cannot_send_the_hash_of_another() {
+    let plan = plan();
+    let victim = key(&plan, "per-key", &[("X-API-Key", "s3cr3t")]);
+    assert_ne!(key(&plan, "per-key", &[("X-API-Key", &victim)]), victim);
+}
+
+#[test]
+fn keys_by_hand_may_be_plain_or_hashed_and_are_not_repeated() {
+    let plan = plan();
+    let read =
+        |rule: &str, text: &str| plan.read_key(plan.rule_named(rule).unwrap(), text).map_err(|no| no.to_string());
+    let hashed = key(&plan, "per-key", &[("X-API-Key", "s3cr3t|x")]);
+    for text in [r"s3cr3t\x7cx", hashed.as_str()] {
+        assert_eq!(read("per-key", text), Ok(hashed.clone()), "{text}");
+    }
+    let hash = key(&plan, "per-caller", &[("X-API-Key", "s3cr3t")]);
+    assert_eq!(read("per-caller", "api_key=s3cr3t|get"), Ok(hash));
+    for (rule, text) in [("per-key", r"s3cr3t\"), ("per-caller", "s3cr3t|GET"), ("per-key", "s3cr3t\n")] {
+        let error = read(rule, text).unwrap_err();
+        assert!(!error.contains("s3cr3t"), "{error}");
+    }
+}
+
+#[test]
+fn overrides_tiers_and_lists_go_by_the_plain_value() {
+    let plan = plan();
+    let quota = |rule: &str, value: &str| {
+        let headers = [("X-API-Key", value)];
+        let met = plan.meet(&Request { method: "GET", target: "/", headers: &headers, ..Request::from_peer(None) });
+        let charge = met.charges.iter().find(|charge| &*plan.rules()[charge.rule as usize].name == rule).unwrap();
+        plan.quotas()[charge.quota as usize].quota.amount()
+    };
+    for (rule, value, limit) in [
+        ("per-key", "k-1", 5),
+        ("per-key", "k-pro", 50),
+        ("per-key", "k-81b0", 500),
+        ("per-key", "test-9", 7),
+        ("per-caller", "k-1", 5),
+        ("per-caller", "k-81b0", 9),
+    ] {
+        assert_eq!(quota(rule, value), limit, "{rule} {value}");
+    }
+    let cookie = [("Cookie", "sid=denied-session")];
+    let denied = Request { method: "GET", target: "/", headers: &cookie, ..Request::from_peer(None) };
+    let told = plan.denied_value(&denied).unwrap();
+    assert!(told.starts_with("hmac:"), "{told}");
+    let explained = plan.explain(&denied);
+    assert!(!format!("{explained:?}").contains("denied-session"), "{explained:?}");
+}
+
+#[test]
+fn explanations_show_hashes() {
+    let plan = plan();
+    let headers = [("X-API-Key", "k-81b0"), ("Authorization", "Basic czNjcjN0")];
+    let request = Request { method: "GET", target: "/", headers: &headers, ..Request::from_peer(None) };
+    let explained = plan.explain(&request);
+    let text = format!("{explained:?}");
+    assert!(!text.contains("k-81b0") && !text.contains("czNjcjN0"), "{text}");
+    let basic = &explained.rules[3];
+    assert!(matches!(&basic.outcome, RuleOutcome::NotApplied { reason } if reason.contains("hmac:")), "{basic:?}");
+}

@@ -1,0 +1,134 @@
+//! Instances that hash secret values under different keys would count the same
+//! client apart. So each of them compares the fingerprint of its key with what
+//! is written down on the servers, at the start and from then on.
+//!
+//! What is written down is kept for as long as an instance that has it is
+//! there, and a little longer. Then the next one to come writes down its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::carrier::Carrier;
+use crate::resp_value::Value;
+use crate::store::{SharedStore, StoreEvent};
+use crate::transport::Trouble;
+
+/// The script's text.
+pub(crate) const SOURCE: &str = include_str!("agreement.lua");
+
+/// What the key is called. No scope begins like this.
+const NAME: &str = "\\.secrets";
+
+/// For how long the fingerprint is kept without an instance that has it.
+const KEPT: Duration = Duration::from_secs(30);
+/// How often it is compared where it was the same, so that it is kept.
+const KEEP_EVERY: Duration = Duration::from_secs(10);
+/// How often where it was another, or no server answered.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// One instance's view of what all have in common.
+pub(crate) struct Agreement {
+    wanted: watch::Sender<Option<Arc<str>>>,
+    differs: Arc<AtomicBool>,
+    comparing: JoinHandle<()>,
+}
+
+struct Comparing {
+    store: SharedStore<Carrier>,
+    name: Arc<[u8]>,
+    differs: Arc<AtomicBool>,
+}
+
+impl Agreement {
+    /// Begins to compare, once there is something to be compared. It must be called within a runtime.
+    pub(crate) fn start(store: SharedStore<Carrier>) -> Agreement {
+        let name = format!("{}{NAME}", store.prefix()).into_bytes().into();
+        let (wanted, asked) = watch::channel(None);
+        let differs = Arc::new(AtomicBool::new(false));
+        let comparing = Comparing { store, name, differs: Arc::clone(&differs) };
+        Agreement { wanted, differs, comparing: tokio::spawn(comparing.run(asked)) }
+    }
+
+    /// What this instance has; `None` if it needs nothing in common with others.
+    pub(crate) fn set(&self, fingerprint: Option<&str>) {
+        self.wanted.send_if_modified(|wanted| {
+            let is_new = wanted.as_deref() != fingerprint;
+            if is_new {
+                *wanted = fingerprint.map(Arc::from);
+            }
+            is_new
+        });
+    }
+
+    /// Whether others are known to have something else.
+    pub(crate) fn differs(&self) -> bool {
+        self.differs.load(Relaxed)
+    }
+}
+
+impl Drop for Agreement {
+    fn drop(&mut self) {
+        self.comparing.abort();
+    }
+}
+
+impl Comparing {
+    async fn run(self, mut asked: watch::Receiver<Option<Arc<str>>>) {
+        loop {
+            let ours = asked.borrow_and_update().clone();
+            let pause = match &ours {
+                None => {
+                    self.differs.store(false, Relaxed);
+                    None
+                }
+                Some(ours) => Some(self.compare(ours).await),
+            };
+            let asked_again = match pause {
+                None => asked.changed().await,
+                Some(pause) => tokio::select! {
+                    () = sleep(pause) => Ok(()),
+                    changed = asked.changed() => changed,
+                },
+            };
+            if asked_again.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Compares, tells what has changed, and returns when to compare again.
+    async fn compare(&self, ours: &str) -> Duration {
+        let Some(theirs) = self.ask(ours).await else { return ASK_EVERY };
+        let differs = theirs != ours;
+        if self.differs.swap(differs, Relaxed) != differs {
+            self.store.tell(match differs {
+                true => StoreEvent::SecretKeyDiffers { ours: ours.to_owned(), theirs },
+                false => StoreEvent::SecretKeyAgrees { fingerprint: theirs },
+            });
+        }
+        if differs { ASK_EVERY } else { KEEP_EVERY }
+    }
+
+    /// What is written down; `None` if no server says so.
+    async fn ask(&self, ours: &str) -> Option<String> {
+        let deadline = Instant::now() + PATIENCE;
+        let (heard, answer) = oneshot::channel();
+        let hear = move |answer: Result<Value, Trouble>| {
+            // Who does not wait any more does not want to know.
+            let _ = heard.send(answer);
+        };
+        let arguments = vec![ours.as_bytes().to_vec(), KEPT.as_millis().to_string().into_bytes()];
+        self.store.transport().ask_agreement(&self.name, arguments, deadline, hear);
+        match timeout_at(deadline, answer).await.ok()?.ok()?.ok()? {
+            Value::Bulk(Some(theirs)) => Some(String::from_utf8_lossy(&theirs).into_owned()),
+            _ => None,
+        }
+    }
+}

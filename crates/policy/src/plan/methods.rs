@@ -6,15 +6,14 @@ use super::identity::Look;
 /// The rules of each method. There are so few that asking each is the fastest.
 #[derive(Debug, Default)]
 pub(super) struct Methods {
-    /// A rule for GET is one for HEAD as well: a server does the same work for both.
+    /// For requests: a rule for GET applies to HEAD as well, for which a server does the same work.
     meant: Vec<(Vec<u8>, RuleSet)>,
-    /// A gateway says what it means.
+    /// For descriptors of gateways, whose entries are compared literally.
     literal: Vec<(Vec<u8>, RuleSet)>,
 }
 
-/// The method that a rule for another one stands for, too.
+/// The method to which rules for GET apply as well.
 pub(super) const HEAD: &[u8] = b"HEAD";
-/// The other one.
 pub(super) const GET: &[u8] = b"GET";
 
 impl Methods {

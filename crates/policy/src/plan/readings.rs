@@ -4,10 +4,9 @@
 //! merges slashes and resolves dots, and takes an escaped slash for one; Envoy
 //! resolves dots and leaves escaped slashes to others; servers of Java cut
 //! parameters off, those of Windows take backslashes for slashes. Which of them
-//! is behind is not known here. So a path has all of these readings. What limits
-//! is met by any of them and what exempts needs all of them: to take a path for
-//! a login where the server does not costs a client one unit, the reverse
-//! would cost the rule its meaning.
+//! is behind is not known here, so a path has all of these readings. A rule that
+//! limits applies in any of them; what exempts needs all of them. A login that is
+//! none costs its client one unit; a login that is missed makes the rule useless.
 //!
 //! Every server is taken to decode once: a program that decodes what was
 //! decoded before is no reading.
@@ -103,7 +102,7 @@ fn plain(target: &[u8]) -> Option<&[u8]> {
     is_name_end(before).then_some(target)
 }
 
-/// Nobody drops this at the end of a name. It covers `.` and `..`, too.
+/// Whether no server drops this byte at the end of a segment. False for the last byte of `.` and `..` as well.
 fn is_name_end(byte: u8) -> bool {
     !matches!(byte, b'.' | b' ')
 }

@@ -71,7 +71,7 @@ fn the_log_is_bounded_and_the_offenders_are_right() {
 #[test]
 fn the_longest_line_is_within_what_a_line_may_take() {
     let name = "n".repeat(64);
-    let route = format!("/{}", "%22\\\"".repeat(40));
+    let route = format!("/{}", "%22%5c\"".repeat(40));
     let policy = format!(
         "version: 1\nidentity:\n  user: {{ given: true }}\n  other: {{ given: true }}\nrules:\n  - {{ name: {name}, key: [user, other], limit: 1/day, when: {{ path: '{route}/*' }} }}\n"
     );

@@ -66,8 +66,13 @@ fn assert_clean(met: &Met) {
 
 fn assert_explained(plan: &Plan, request: &Request<'_>, met: &Met) {
     let mut charges = met.charges.iter();
+    let mut denials = met.denials.iter();
     for rule in plan.explain(request).rules {
         let RuleOutcome::Applies(applied) = rule.outcome else { continue };
+        if applied.denies {
+            assert_eq!(denials.next(), Some(&rule.rule));
+            continue;
+        }
         for key in std::iter::once(&applied.key).chain(&applied.more_keys) {
             let charge = charges.next().expect("as many charges as keys of rules that apply");
             assert_eq!(charge.rule, rule.rule);
@@ -75,7 +80,7 @@ fn assert_explained(plan: &Plan, request: &Request<'_>, met: &Met) {
             assert_eq!(met.key(charge), key.as_bytes());
         }
     }
-    assert!(charges.next().is_none());
+    assert!(charges.next().is_none() && denials.next().is_none());
 }
 
 /// However a plain path is written, what it meets is met: a slash more, a segment that leads nowhere, escapes.
@@ -149,6 +154,12 @@ fn plan(forwarded_by: ForwardedBy, paths: Paths) -> Plan {
     let patterns = ["/a", "/a/*", "/a/*/c", "/*/b", "/a/b/c", "/a/{id}", "/:any/c"].map(str::to_owned).to_vec();
     rules.push(rule("route", &["route"], When { paths: patterns, ..When::default() }));
     rules.push(rule("inside", &["client_ip"], When { network: Some(Networks::Internal), ..When::default() }));
+    let outside = When {
+        paths: vec!["/a/*".to_owned()],
+        network: Some(Networks::NotAmong(vec!["10.0.0.0/8".parse().expect("a network")])),
+        ..When::default()
+    };
+    rules.push(Rule { when: outside, allowance: Allowance::Deny, ..Rule::new("denied") });
     let hosts = vec!["*.example.com".to_owned(), "a".to_owned()];
     rules.push(rule("hosts", &["host"], When { hosts, ..When::default() }));
     let condition = Condition::OneOf(vec![TextPattern("a*b*".into())]);

@@ -157,6 +157,22 @@ fn a_strict_validation_without_warnings_passes() {
 }
 
 #[test]
+fn strict_validation_fails_where_a_rule_can_be_avoided() {
+    let policy = |login: &str| {
+        format!(
+            "version: 1\nidentity: {{ user: {{ header: X-User, trusted: true }} }}\nrules:\n  \
+             - {{ name: per-user, key: user, limit: 5/min }}\n  \
+             - {{ name: per-ip, {login}key: client_ip, limit: 5/min }}\n"
+        )
+    };
+    let validate = |text: &str| run_with_stdin(&["validate", "--strict", "-"], text.as_bytes());
+    let (code, _, stderr) = validate(&policy("when: { path: /login }, "));
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("stdin:4:28: warning: a request without `user` avoids this rule"), "{stderr}");
+    assert_eq!(validate(&policy("")).0, Some(0));
+}
+
+#[test]
 fn a_dash_is_stdin() {
     let shop = std::fs::read(policy("shop.yaml")).unwrap();
     for command in [&["validate"][..], &["explain", "--ip", "203.0.113.9"], &["limits"]] {

@@ -34,7 +34,7 @@ pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems)
 }
 
 /// Whether whoever sends a request can put there what they like.
-fn is_free(source: &IdentitySource) -> bool {
+pub(super) fn is_free(source: &IdentitySource) -> bool {
     matches!(
         source,
         IdentitySource::Header(_)

@@ -2,7 +2,9 @@
 //! a warning that is often wrong is not read when it is right.
 
 mod applies;
+mod avoid;
 mod cost;
+mod covered;
 mod identity;
 mod lists;
 mod rule;

@@ -1,0 +1,243 @@
+//! Limits from which clients can free themselves.
+//!
+//! A rule does not apply to a request that lacks an identity of its key. That is safe only where another rule limits
+//! or denies the same requests by something that the client can neither leave out nor choose: such a rule is a
+//! safeguard here. All requests of the first rule must be covered, on each of its paths, methods and hosts.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::super::codes;
+use super::super::names::Names;
+use super::super::periods::{grants, quotas};
+use super::super::problems::Problems;
+use super::super::words::{all_of, quoted};
+use super::covered::{Part, parts};
+use super::identity::is_free;
+use crate::model::{Allowance, Condition, IdentitySource, Policy, Rule, TIER, TierSource};
+use crate::problem::Place;
+
+/// `first` of `first` of `first` .. is not followed further.
+const MAX_STEPS: usize = 32;
+
+/// So many rules are compared with each other; beyond, a rule is taken for covered: only what is certain is said.
+const MAX_COMPARISONS: usize = 500_000;
+
+pub(super) fn check<'p>(policy: &'p Policy, names: &Names<'p>, problems: &mut Problems) {
+    let mut clients = Clients { policy, names, optional: HashMap::new(), chosen: HashMap::new() };
+    let place = Place::top().member("rules");
+    let replaced = clients.replaced_at_will(&place, problems);
+    let limiting = || policy.rules.iter().enumerate().filter(|(_, rule)| !rule.shadow && limits(rule));
+    let lasting = policy.rules.iter().filter(|rule| !replaced.contains(rule.name.as_str()));
+    let safeguards: Vec<&Rule> = lasting.filter(|rule| clients.is_safeguard(rule)).collect();
+    let has_limit = safeguards.iter().any(|rule| !rule.denies());
+    let mut left = MAX_COMPARISONS;
+    let mut uncovered = Vec::new();
+    let mut is_all = true;
+    for (at, rule) in limiting() {
+        let optional = clients.optional_parts(rule);
+        let is_open = |part: &&(usize, &str)| match is_of_gateway(rule) {
+            // Which descriptors a gateway sends beside these is not known here.
+            true => !has_limit,
+            false => !clients.is_covered(rule, part.1, &safeguards, &mut left),
+        };
+        let open: Vec<(usize, &str)> = optional.iter().filter(is_open).copied().collect();
+        is_all &= !open.is_empty();
+        uncovered.extend(open.into_iter().map(|(part, name)| (at, part, name)));
+    }
+    if uncovered.is_empty() {
+        return;
+    }
+    let first = "count by the first that is present: `first: [user, client_ip]`";
+    if is_all {
+        let names: BTreeSet<&str> = uncovered.iter().map(|(_, _, name)| *name).collect();
+        let message = format!("a request without {} meets no limit at all", all_of(names.into_iter().take(10)));
+        problems.add(codes::LIMITS_CAN_BE_AVOIDED, place, message, format!("add a rule by `client_ip`, or {first}"));
+        return;
+    }
+    for (at, part, name) in uncovered {
+        let message = format!(
+            "a request without {} avoids this rule, and no rule limits all of the same requests by what clients cannot choose",
+            quoted(name)
+        );
+        let hint = format!(
+            "add a rule by `client_ip` for the same requests, or {first}\nor deny such requests: `when: {{ identity: {{ {name}: false }} }}` with `deny: true`"
+        );
+        problems.add(codes::LIMITS_CAN_BE_AVOIDED, place.item(at).member("key").item(part), message, hint);
+    }
+}
+
+fn limits(rule: &Rule) -> bool {
+    grants(&rule.allowance).any(|grant| !quotas(grant).is_empty())
+}
+
+fn is_of_gateway(rule: &Rule) -> bool {
+    rule.when.exact_entries || !rule.when.domains.is_empty()
+}
+
+/// What clients can do about the identities of a policy. Each identity is looked at once, as `first` may lead to the
+/// same one on many ways.
+struct Clients<'p, 'n> {
+    policy: &'p Policy,
+    names: &'n Names<'p>,
+    optional: HashMap<&'p str, bool>,
+    chosen: HashMap<&'p str, bool>,
+}
+
+impl<'p> Clients<'p, '_> {
+    /// The parts of a rule's key that a request of the rule can lack, with their positions.
+    fn optional_parts(&mut self, rule: &'p Rule) -> Vec<(usize, &'p str)> {
+        let mut parts = Vec::new();
+        for (at, name) in rule.key.iter().enumerate() {
+            if self.can_be_left_out(name, MAX_STEPS) && !has_segment(rule, self.names.source(name)) {
+                parts.push((at, name.as_str()));
+            }
+        }
+        parts
+    }
+
+    fn can_be_left_out(&mut self, name: &'p str, steps: usize) -> bool {
+        if let Some(known) = self.optional.get(name) {
+            return *known;
+        }
+        let answer = match self.names.source(name) {
+            // Built in, or the tier, which every request has.
+            None | Some(IdentitySource::Peer | IdentitySource::Value(_)) => false,
+            Some(IdentitySource::First(others)) => {
+                steps > 0 && !others.is_empty() && others.iter().all(|other| self.can_be_left_out(other, steps - 1))
+            }
+            Some(_) => true,
+        };
+        self.optional.insert(name, answer);
+        answer
+    }
+
+    /// Whether clients can put there what they like, and so have a new counter whenever they want.
+    fn can_be_chosen(&mut self, name: &'p str, steps: usize) -> bool {
+        if let Some(known) = self.chosen.get(name) {
+            return *known;
+        }
+        let answer = match self.names.declared(name) {
+            Some(identity) if identity.trusted => false,
+            Some(identity) => match &identity.source {
+                IdentitySource::First(others) => {
+                    steps > 0 && others.iter().any(|other| self.can_be_chosen(other, steps - 1))
+                }
+                source => is_free(source),
+            },
+            None if name == TIER => self.policy.tier.as_ref().is_some_and(|tier| match &tier.source {
+                _ if tier.trusted => false,
+                TierSource::Direct(source) => is_free(source),
+                TierSource::Listed { by, .. } => steps > 0 && self.can_be_chosen(by, steps - 1),
+            }),
+            None => false,
+        };
+        self.chosen.insert(name, answer);
+        answer
+    }
+
+    /// Whether a rule denies, or limits every client to which its conditions apply.
+    fn is_safeguard(&mut self, rule: &'p Rule) -> bool {
+        if rule.shadow || is_of_gateway(rule) {
+            return false;
+        }
+        let default = self.policy.tier.as_ref().map(|tier| tier.default.as_str());
+        let is_limited = match &rule.allowance {
+            Allowance::Deny => return true,
+            Allowance::Same(grant) => !quotas(grant).is_empty(),
+            Allowance::Tiers(tiers) => {
+                tiers.iter().any(|(tier, grant)| Some(tier.as_str()) == default && !quotas(grant).is_empty())
+            }
+        };
+        // Without a path of its own the rule has no route where no pattern matches.
+        let has_route = |name: &&String| *name != "route" || !rule.when.paths.is_empty();
+        is_limited
+            && self.optional_parts(rule).is_empty()
+            && rule.key.iter().all(|name| has_route(&name) && !self.can_be_chosen(name, MAX_STEPS))
+    }
+
+    /// Whether safeguards limit or deny all requests of a rule that lack this identity.
+    fn is_covered(&self, rule: &Rule, lacking: &str, safeguards: &[&Rule], left: &mut usize) -> bool {
+        let Some(parts) = parts(&rule.when) else { return true };
+        let comparisons = safeguards.len().saturating_mul(parts.len());
+        if *left < comparisons {
+            return true;
+        }
+        *left -= comparisons;
+        let header = match self.names.source(lacking) {
+            Some(IdentitySource::Header(header)) => Some(header.as_str()),
+            _ => None,
+        };
+        let lacking = Lacking { identity: lacking, header };
+        let applies = |other: &&&Rule| lacking.conditions_hold(other, rule);
+        let applying: Vec<&Rule> = safeguards.iter().filter(applies).copied().collect();
+        parts.iter().all(|part: &Part<'_>| applying.iter().any(|other| part.is_within(&other.when)))
+    }
+
+    /// Whether clients can have a rule apply that takes others away, and are then limited by nothing that they cannot
+    /// choose.
+    fn frees_at_will(&mut self, rule: &'p Rule) -> bool {
+        let when = &rule.when;
+        if rule.replaces.is_empty() || rule.denies() || is_of_gateway(rule) || when.network.is_some() {
+            return false;
+        }
+        let mut chooses = !when.headers.is_empty();
+        for (name, _) in &when.identities {
+            if !self.can_be_chosen(name, MAX_STEPS) {
+                return false;
+            }
+            chooses = true;
+        }
+        let mut has_new_counters = false;
+        for name in &rule.key {
+            let is_chosen = self.can_be_chosen(name, MAX_STEPS);
+            if !is_chosen && self.can_be_left_out(name, MAX_STEPS) {
+                return false;
+            }
+            has_new_counters |= is_chosen;
+        }
+        has_new_counters || (chooses && (rule.shadow || !limits(rule)))
+    }
+
+    /// The names of the rules that clients can have taken away, which is told.
+    fn replaced_at_will(&mut self, place: &Place, problems: &mut Problems) -> HashSet<&'p str> {
+        let policy = self.policy;
+        let mut replaced = HashSet::new();
+        for (at, rule) in policy.rules.iter().enumerate() {
+            if self.frees_at_will(rule) {
+                replaced.extend(rule.replaces.iter().map(String::as_str));
+                let others = all_of(rule.replaces.iter().take(10).map(String::as_str));
+                let message = format!("clients can have this rule apply at will, and are then free of {others}");
+                let hint = "let it depend on what clients cannot choose: a network, or an identity with `trusted: true`\nor leave out `replaces`";
+                let place = place.item(at).member("replaces");
+                problems.add(codes::LIMITS_CAN_BE_AVOIDED, place, message, hint);
+            }
+        }
+        replaced
+    }
+}
+
+/// What a request lacks: an identity, and the header that it comes from.
+struct Lacking<'n> {
+    identity: &'n str,
+    header: Option<&'n str>,
+}
+
+impl Lacking<'_> {
+    /// Whether all that a safeguard asks of headers, identities and networks holds for every such request of a rule.
+    fn conditions_hold(&self, safeguard: &Rule, rule: &Rule) -> bool {
+        let (asked, own) = (&safeguard.when, &rule.when);
+        let holds = |own: &[(String, Condition)], lacking: Option<&str>, asked: &(String, Condition)| {
+            (asked.1 == Condition::Absent && Some(asked.0.as_str()) == lacking) || own.contains(asked)
+        };
+        (asked.network.is_none() || asked.network == own.network)
+            && asked.identities.iter().all(|asked| holds(&own.identities, Some(self.identity), asked))
+            && asked.headers.iter().all(|asked| holds(&own.headers, self.header, asked))
+    }
+}
+
+/// Whether every path of a rule has the segment that an identity is.
+fn has_segment(rule: &Rule, source: Option<&IdentitySource>) -> bool {
+    let Some(IdentitySource::PathSegment(segment)) = source else { return false };
+    let segments = |path: &str| path.split('/').filter(|segment| !segment.is_empty()).count();
+    !rule.when.paths.is_empty() && rule.when.paths.iter().all(|path| segments(path) >= *segment)
+}

@@ -34,6 +34,12 @@ pub(crate) trait Held {
         0
     }
 
+    /// The order in which live states make room, the least first. `free_at` is when it is as if untouched: who is
+    /// blocked longest stays blocked.
+    fn rank(&self, free_at: u64) -> (u64, u64) {
+        (free_at, self.counted())
+    }
+
     /// Whether it may be forgotten while it is live. Permits that are out may not.
     const EVICTABLE: bool = true;
 
@@ -81,6 +87,15 @@ pub(crate) enum Access {
     /// It takes no more memory after than before, so it needs no room: what gives back always succeeds.
     Shrink,
     Change,
+}
+
+/// What an operation does to a state.
+pub(crate) fn access_of<O: Operation>(operation: &O) -> Access {
+    match (O::WRITES, operation.may_grow()) {
+        (false, _) => Access::Look,
+        (true, false) => Access::Shrink,
+        (true, true) => Access::Change,
+    }
 }
 
 struct Shard<S> {
@@ -140,12 +155,7 @@ impl<S: Default + Held> LockedTable<S> {
         A: Algorithm<State = S>,
         O: Operation,
     {
-        let access = match (O::WRITES, operation.may_grow()) {
-            (false, _) => Access::Look,
-            (true, false) => Access::Shrink,
-            (true, true) => Access::Change,
-        };
-        self.visit(hash, clock, access, |state, now| {
+        self.visit(hash, clock, access_of(operation), |state, now| {
             let output = operation.run(algorithm, state, now);
             (output, algorithm.untouched_at(state))
         })
@@ -227,8 +237,8 @@ impl<S: Default + Held> LockedTable<S> {
             (Some(at), _) => at,
             (None, WhenFull::EvictFullest) if S::EVICTABLE => {
                 shard.evictions += 1;
-                let forgotten_soonest = |&at: &usize| (shard.slots[at].free_at, shard.slots[at].state.counted());
-                candidates.min_by_key(forgotten_soonest).unwrap_or(0)
+                let rank = |&at: &usize| shard.slots[at].state.rank(shard.slots[at].free_at);
+                candidates.min_by_key(rank).unwrap_or(0)
             }
             (None, _) => return Err(Full),
         };
@@ -303,7 +313,8 @@ impl<S> Shard<S> {
     fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> + Clone + use<S> {
         let len = self.slots.len();
         let home = ((u64::from(hash as u32) * len as u64) >> 32) as usize;
-        (0..SLOTS_PER_KEY.min(len)).map(move |step| (home + step) % len)
+        // Both are below `len`, so no division is needed to stay within it.
+        (0..SLOTS_PER_KEY.min(len)).map(move |step| if home + step < len { home + step } else { home + step - len })
     }
 }
 

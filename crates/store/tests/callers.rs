@@ -41,7 +41,7 @@ fn a_flood_of_callers_keys_frees_no_key_of_the_policy() {
     let store = store_of(10_000, WhenFull::EvictFullest, &clock);
     let day: Rate = "1/day".parse().unwrap();
     let rules = [Quota::token_bucket(day).unwrap(), Quota::fixed_window(day).unwrap()];
-    let rules = rules.map(|quota| store.limit(quota.kind().name(), quota).unwrap());
+    let rules = rules.map(|quota| store.limit(&format!("{:?}", quota.kind()), quota).unwrap());
     for rule in &rules {
         assert!(store.check(rule, "blocked", 1).is_allowed());
     }

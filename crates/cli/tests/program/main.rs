@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 mod admin_token;
+mod callers;
 #[path = "../../../server/tests/service/client.rs"]
 mod client;
 mod hostile;

@@ -43,11 +43,7 @@ struct BuildLabels {
 }
 
 impl Metrics {
-    pub(crate) fn new(
-        limiter: &Limiter<Store>,
-        receipts: &Arc<Receipts>,
-        observer: &Arc<Observer>,
-    ) -> Metrics {
+    pub(crate) fn new(limiter: &Limiter<Store>, receipts: &Arc<Receipts>, observer: &Arc<Observer>) -> Metrics {
         let mut registry = Registry::with_prefix("tollgate");
         let durations = DurationHistogram::new();
         registry.register_with_unit(
@@ -68,8 +64,7 @@ impl Metrics {
         );
         let policy = PolicyInfo::default();
         registry.register("policy_info", "Which policy is in force, by what it says", policy.clone());
-        let store =
-            StoreMetrics { limiter: limiter.clone(), receipts: Arc::clone(receipts) };
+        let store = StoreMetrics { limiter: limiter.clone(), receipts: Arc::clone(receipts) };
         registry.register_collector(Box::new(store));
         registry.register_collector(Box::new(ObserverMetrics(Arc::clone(observer))));
         let connections = ConnectionMetrics::default();

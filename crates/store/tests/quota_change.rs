@@ -156,7 +156,8 @@ fn quotas_that_nothing_uses_make_room_for_others() {
 fn a_quota_that_a_live_key_was_counted_under_is_told_apart_until_the_key_is_full_again() {
     let clock = ManualClock::at(START_NS);
     let store = store_at(&clock);
-    let quota = |count: u64| Quota::token_bucket(Rate::new(count, std::time::Duration::from_secs(60)).unwrap()).unwrap();
+    let quota =
+        |count: u64| Quota::token_bucket(Rate::new(count, std::time::Duration::from_secs(60)).unwrap()).unwrap();
     // Each leaves a key behind that it alone has counted, and is used by no limit any more.
     for count in 1..=4096 {
         assert!(store.check(&store.limit("plan", quota(count)).unwrap(), &count, 1).is_allowed());

@@ -28,9 +28,9 @@ impl Caller {
         let asked: Vec<_> = asked.collect();
         let mut refused = 0;
         for some in asked.chunks(500) {
-            let lines = some.iter().map(|(key, [burst, count, period])| {
-                format!("CL.THROTTLE {key} {burst} {count} {period}\r\n")
-            });
+            let lines = some
+                .iter()
+                .map(|(key, [burst, count, period])| format!("CL.THROTTLE {key} {burst} {count} {period}\r\n"));
             self.0.get_mut().write_all(lines.collect::<String>().as_bytes()).unwrap();
             refused += some.iter().filter(|_| self.is_refused()).count();
         }

@@ -43,16 +43,15 @@ impl Filler<'_> {
     pub(crate) fn fill(self, tables: &Tables, (store_ns, wall_ns): (u64, u64)) -> Result<Restored, RestoreError> {
         let shift = TimeShift::between(self.begun, Moment { store_ns, wall_ns });
         let restored = Restored { written_at_ns: self.begun.wall_ns, ..Restored::default() };
-        let mut filling =
-            Filling {
-                decoder: self.decoder,
-                tables,
-                shift,
-                now: store_ns,
-                rules: HashMap::new(),
-                has_callers_apart: false,
-                restored,
-            };
+        let mut filling = Filling {
+            decoder: self.decoder,
+            tables,
+            shift,
+            now: store_ns,
+            rules: HashMap::new(),
+            has_callers_apart: false,
+            restored,
+        };
         let mut records = 0;
         loop {
             let begun_at = filling.decoder.len();

@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
-use super::{A, BucketRule, Place, Quotas, SharedClock, START, TagUse, prepared};
+use super::{A, BucketRule, Place, Quotas, START, SharedClock, TagUse, prepared};
 use crate::clock::Clock;
 use crate::operation::{Check, Look};
 use crate::options::WhenFull;

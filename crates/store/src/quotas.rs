@@ -110,7 +110,7 @@ impl Quotas {
             return Ok((tag as Tag, TagUse::new(&same.uses)));
         }
         let mut free = known.iter().position(Option::is_none);
-        if free.is_none() && !known.is_empty() && known.len() % SWEEP_EVERY == 0 {
+        if free.is_none() && !known.is_empty() && known.len().is_multiple_of(SWEEP_EVERY) {
             self.take_back(&mut known, leave_unused);
             free = known.iter().position(Option::is_none);
         }

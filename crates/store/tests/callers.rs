@@ -1,7 +1,7 @@
 //! Keys whose quotas callers choose live apart: they free no key of the policy,
 //! use up none of its quotas, and take a bounded part of the store.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::time::Duration;
 
@@ -241,4 +241,27 @@ fn keys_of_callers_go_on_from_a_snapshot_that_has_them_among_the_others() {
     let limit = of_caller(&store, bucket);
     assert_eq!(store.peek(&limit, "a").remaining, 24);
     assert_eq!(store.check(&limit, "b", 1).remaining, 25);
+}
+
+/// It is no test: it prints what a check takes, in nanoseconds. For a release build.
+#[test]
+#[ignore = "a measurement"]
+fn nanoseconds_a_check_of_a_callers_key_and_of_a_rules() {
+    const CHECKS: u64 = 3_000_000;
+    let store = MemoryStore::with(MemoryOptions::default(), tollgate_store::RealClock::new()).unwrap();
+    let (rate, long) = (quota(1_000_000, 1, 1_000_000), quota(1, YEAR_S, 10));
+    let timed = |what: &str, limit: &Limit, keys: u64| {
+        let begun = std::time::Instant::now();
+        for check in 0..CHECKS {
+            let _ = std::hint::black_box(store.check(limit, &(check.wrapping_mul(0x9e37_79b9) % keys), 1));
+        }
+        println!("{what}: {:.0}", begun.elapsed().as_nanos() as f64 / CHECKS as f64);
+    };
+    let (rule, brought) = (store.limit("rule", rate).unwrap(), store.caller_limit(SCOPE, rate).unwrap());
+    for keys in [1, 1_000, 100_000] {
+        timed(&format!("{keys} keys of a rule"), &rule, keys);
+        timed(&format!("{keys} keys of a caller"), &brought, keys);
+    }
+    timed("keys of a caller that are all new", &store.caller_limit(SCOPE, long).unwrap(), u64::MAX);
+    println!("{:?}", store.stats());
 }

@@ -306,15 +306,23 @@ impl<S> Shard<S> {
         if self.slots.is_empty() {
             return None;
         }
+        // Most keys live in the first of their slots: seen there without a look at the marks.
+        let first = self.first(hash);
+        if self.slots[first].hash == hash && self.slots[first].free_at > 0 {
+            return Some(first);
+        }
         let mark = mark(hash);
         self.candidates(hash).find(|&at| self.marks[at] == mark && self.slots[at].hash == hash)
     }
 
     fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> + Clone + use<S> {
-        let len = self.slots.len();
-        let home = ((u64::from(hash as u32) * len as u64) >> 32) as usize;
+        let (len, first) = (self.slots.len(), self.first(hash));
         // Both are below `len`, so no division is needed to stay within it.
-        (0..SLOTS_PER_KEY.min(len)).map(move |step| if home + step < len { home + step } else { home + step - len })
+        (0..SLOTS_PER_KEY.min(len)).map(move |step| if first + step < len { first + step } else { first + step - len })
+    }
+
+    fn first(&self, hash: u64) -> usize {
+        ((u64::from(hash as u32) * self.slots.len() as u64) >> 32) as usize
     }
 }
 

@@ -44,6 +44,9 @@ impl Held for CallerState {
     fn rank(&self, free_at: u64) -> (u64, u64) {
         (self.asked_at, free_at)
     }
+
+    /// Many services meet few such keys, or none.
+    const GROWS: bool = true;
 }
 
 impl CallerState {

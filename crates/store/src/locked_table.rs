@@ -43,6 +43,9 @@ pub(crate) trait Held {
     /// Whether it may be forgotten while it is live. Permits that are out may not.
     const EVICTABLE: bool = true;
 
+    /// Whether a part of the table begins small, and doubles when a key finds no free slot in it.
+    const GROWS: bool = false;
+
     /// Whether another quota could count what it holds although its time has passed.
     const OUTLIVES_ITS_TIME: bool = false;
 }
@@ -228,11 +231,15 @@ impl<S: Default + Held> LockedTable<S> {
 
     fn settle_down(&self, shard: &mut Shard<S>, new: Slot<S>, now: u64) -> Result<(), Full> {
         if shard.slots.is_empty() {
-            shard.slots.resize_with(self.slots_per_shard, Slot::default);
-            shard.marks.resize(self.slots_per_shard, 0);
+            let slots = if S::GROWS { SLOTS_PER_KEY.min(self.slots_per_shard) } else { self.slots_per_shard };
+            shard.resize(slots);
+        }
+        let mut free = shard.find_free(new.hash, now);
+        while S::GROWS && free.is_none() && shard.slots.len() < self.slots_per_shard {
+            shard.grow(self.slots_per_shard, now);
+            free = shard.find_free(new.hash, now);
         }
         let candidates = shard.candidates(new.hash);
-        let free = candidates.clone().find(|&at| shard.slots[at].free_at <= now);
         let at = match (free, self.when_full) {
             (Some(at), _) => at,
             (None, WhenFull::EvictFullest) if S::EVICTABLE => {
@@ -296,6 +303,38 @@ impl<S: Default + Held> LockedTable<S> {
         let slot_bytes = size_of::<Slot<S>>() + size_of::<u32>();
         let shard_bytes = |shard: &Shard<S>| shard.slots.capacity() * slot_bytes + shard.heap_bytes;
         self.shards.iter().map(|shard| size_of::<Mutex<Shard<S>>>() + shard_bytes(&lock(shard))).sum()
+    }
+}
+
+impl<S: Default + Held> Shard<S> {
+    /// Makes so many empty slots.
+    fn resize(&mut self, slots: usize) {
+        self.slots = Vec::with_capacity(slots);
+        self.slots.resize_with(slots, Slot::default);
+        self.marks = vec![0; slots];
+    }
+
+    /// Makes twice as many slots, `most` at most, and puts every live state into the one that it has there.
+    fn grow(&mut self, most: usize, now: u64) {
+        let doubled = self.slots.len().saturating_mul(2).min(most);
+        let before = std::mem::take(&mut self.slots);
+        self.resize(doubled);
+        self.heap_bytes = 0;
+        for slot in before.into_iter().filter(|slot| slot.free_at > now) {
+            match self.find_free(slot.hash, now) {
+                Some(at) => {
+                    self.heap_bytes += slot.state.heap_bytes();
+                    self.marks[at] = mark(slot.hash);
+                    self.slots[at] = slot;
+                }
+                // Keys stand less densely than before, but nothing says that they do so everywhere.
+                None => self.evictions += 1,
+            }
+        }
+    }
+
+    fn find_free(&self, hash: u64, now: u64) -> Option<usize> {
+        self.candidates(hash).find(|&at| self.slots[at].free_at <= now)
     }
 }
 

@@ -85,6 +85,24 @@ fn callers_keys_take_a_stated_part_of_the_store() {
     assert!(stats.live_keys >= ENTRIES / 2, "{stats:?}");
 }
 
+/// Memory is taken as keys come, and what was counted stays while the table grows.
+#[test]
+fn few_keys_of_callers_take_little_and_growing_forgets_nothing() {
+    let clock = ManualClock::at(START_NS);
+    let store = store_of(1_000_000, WhenFull::EvictFullest, &clock);
+    let limit = of_caller(&store, quota(1, YEAR_S, 1));
+    let mut bytes = Vec::new();
+    for keys in [1_000_u64, 100_000, 300_000] {
+        for key in 0..keys {
+            store.check(&limit, &key, 1);
+        }
+        assert!((0..keys).all(|key| !store.check(&limit, &key, 1).is_allowed()), "of {keys}");
+        bytes.push(store.stats().bytes);
+    }
+    assert_eq!(store.stats().caller_evictions, 0);
+    assert!(bytes[0] < 5 << 20 && bytes[1] < 20 << 20 && bytes[2] < 52 << 20, "{bytes:?}");
+}
+
 #[test]
 fn the_key_of_a_caller_that_was_asked_about_longest_ago_makes_room() {
     let clock = ManualClock::at(START_NS);

@@ -18,7 +18,10 @@ pub(super) fn conditions(when: &When) -> Vec<String> {
     any_of("domain", &when.domains);
     conditions.extend(when.headers.iter().map(|(name, condition)| format!("header {name} {}", asked(condition))));
     conditions.extend(when.identities.iter().map(|(name, condition)| format!("identity {name} {}", asked(condition))));
-    conditions.extend(when.network.as_ref().map(|network| format!("client_ip in {}", network_words(network))));
+    conditions.extend(when.network.as_ref().map(|network| {
+        let relation = if network.is_outside() { "not in" } else { "in" };
+        format!("client_ip {relation} {}", network_words(network))
+    }));
     if when.exact_entries {
         conditions.push("exactly the entries that it names".to_owned());
     }

@@ -1,6 +1,7 @@
 //! Whether the requests that one `when` describes by method, host and path are among those of another.
 
 use crate::model::When;
+use crate::path_pattern::is_parameter;
 
 /// More combinations are not looked at.
 const MAX_PARTS: usize = 1_000;
@@ -46,7 +47,8 @@ impl Part<'_> {
 }
 
 fn method_within(inner: &str, outer: &str) -> bool {
-    inner.eq_ignore_ascii_case(outer)
+    // GET includes HEAD.
+    inner.eq_ignore_ascii_case(outer) || (inner.eq_ignore_ascii_case("HEAD") && outer.eq_ignore_ascii_case("GET"))
 }
 
 fn host_within(inner: &str, outer: &str) -> bool {
@@ -80,7 +82,7 @@ fn split(pattern: &str) -> (Vec<&str>, bool) {
 
 /// A segment that stands for any one.
 fn is_any(segment: &str) -> bool {
-    segment == "*" || segment.starts_with(':') || (segment.starts_with('{') && segment.ends_with('}'))
+    segment == "*" || is_parameter(segment)
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ mod within;
 pub use engine::{Engine, Reload, ReloadError};
 pub use front_end::FrontEnd;
 pub use http::{AdminToken, LimitsBody, PromiseBody, ReloadRequest, TokenError};
-pub use listen::ConnectionLimits;
+pub use listen::{ConnectionLimits, usable_descriptors};
 #[cfg(feature = "tls")]
 pub use listen::{Reloaded, Tls, TlsError, TlsFiles};
 pub use server::{AdminAccess, BindError, Drained, Listener, Listeners, Server};

@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 mod admin_token;
+mod attacker;
 #[path = "../../../server/tests/service/client.rs"]
 mod client;
 mod hostile;
 mod log;
+mod one_address;
 mod outputs;
 mod policies;
 mod reload;

@@ -25,7 +25,7 @@ pin_project! {
 
 impl HeldBody {
     /// For as long as the client wishes, or no longer than so long.
-    pub(super) fn new(body: Body, open: OpenCall, at_most: Option<Duration>) -> Body {
+    pub(super) fn holding(body: Body, open: OpenCall, at_most: Option<Duration>) -> Body {
         Body::new(HeldBody { body, at_most: at_most.map(tokio::time::sleep), _open: open })
     }
 }

@@ -89,7 +89,7 @@ impl Services {
         let Some(open) = calls.begin_watch() else { return too_many_open() };
         drop(call);
         let answer = grpc().server_streaming(Watch(self.stopped), Request::new(Full::new(message))).await;
-        answer.map(|body| HeldBody::new(body, open, None))
+        answer.map(|body| HeldBody::holding(body, open, None))
     }
 
     async fn reflection(self, calls: Arc<Calls>, encoding: Option<HeaderValue>, body: Incoming) -> Response<Body> {
@@ -97,7 +97,7 @@ impl Services {
         let mut request = Request::new(body);
         request.headers_mut().extend(encoding.map(|encoding| (ENCODING, encoding)));
         let answer = grpc().streaming(Reflection(self.stopped), request).await;
-        answer.map(|body| HeldBody::new(body, open, Some(CONVERSATION_WITHIN)))
+        answer.map(|body| HeldBody::holding(body, open, Some(CONVERSATION_WITHIN)))
     }
 }
 

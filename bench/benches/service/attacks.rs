@@ -1,10 +1,16 @@
 //! What nobody sends who means well.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use socket2::{Domain, Socket, Type};
+use tollgate_testbed::http2::{END_HEADERS, HEADERS, greet, write_frame};
 
 use crate::process::Process;
+
+/// Where harm comes from: this machine, but not the address of those who mean well.
+const HOSTILE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 
 /// Somebody who means harm, a little at a time. A step never waits.
 pub(crate) trait Attack {
@@ -41,6 +47,12 @@ pub(crate) fn all(tollgate: &Process) -> Vec<(&'static str, Box<dyn Attack>)> {
         ("HTTP: 60,000 brackets, 50 at once", Flood::of(http, &check(&[b'['; 60_000]))),
         ("HTTP: checks of 6,000 headers, 50 at once", Flood::of(http, &check(&many_headers(6_000)))),
         ("gRPC: no HTTP/2", Repeated::of(grpc, b"GET / HTTP/1.1\r\n\r\n")),
+        ("gRPC: 60 header bombs of 1,024 streams", Held::of(grpc, 60, &header_bomb(1_024, 400))),
+        ("gRPC: 995 connections of 128 streams", Held::of(grpc, 995, &header_bomb(128, 90))),
+        ("HTTP: 400 batches, never read", Held::of(http, 400, &batch_of_a_thousand())),
+        ("HTTP: 995 batches, half sent", Held::of(http, 995, &half_a_batch())),
+        ("RESP: 995 commands, half sent", Held::of(resp, 995, &half_a_command())),
+        ("HTTP: 990 idle connections", Held::of(http, 990, b"")),
         ("2,000 who trickle, on all", Box::new(Trickle { servers: [http, grpc, resp], streams: Vec::new(), at: 0 })),
     ]
 }
@@ -59,6 +71,42 @@ fn long_check(bytes: usize) -> Vec<u8> {
 fn many_headers(count: usize) -> Vec<u8> {
     let headers: Vec<String> = (0..count).map(|at| format!(r#""{at}":"""#)).collect();
     format!(r#"{{"headers":{{{}}}}}"#, headers.join(",")).into_bytes()
+}
+
+/// A connection that opens so many streams and ends none, each with so many fields of a byte. See the tests of the
+/// program, which do the same.
+fn header_bomb(streams: u32, fields: usize) -> Vec<u8> {
+    let path = b"/grpc.health.v1.Health/Watch";
+    let mut said = Vec::new();
+    greet(&mut said);
+    for at in 0..streams {
+        let mut block = vec![0x83, 0x86];
+        if at == 0 {
+            block.extend([0x44, u8::try_from(path.len()).unwrap()]);
+            block.extend(path);
+        } else {
+            block.push(0xbe);
+        }
+        block.extend(std::iter::repeat_n(0x95, fields));
+        write_frame(&mut said, HEADERS, END_HEADERS, 2 * at + 1, &block);
+    }
+    said
+}
+
+fn batch_of_a_thousand() -> Vec<u8> {
+    let body = format!("[{}]", vec![r#"{"ip":"1.2.3.4"}"#; 1_000].join(","));
+    let head = format!("POST /v1/check/batch HTTP/1.1\r\nhost: tollgate\r\ncontent-length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body.as_bytes()].concat()
+}
+
+fn half_a_batch() -> Vec<u8> {
+    let head = b"POST /v1/check/batch HTTP/1.1\r\nhost: tollgate\r\ncontent-length: 1000000\r\n\r\n";
+    [&head[..], &[b' '; 900_000]].concat()
+}
+
+fn half_a_command() -> Vec<u8> {
+    let argument = format!("$15000\r\n{}\r\n", "x".repeat(15_000));
+    format!("*6\r\n$11\r\nCL.THROTTLE\r\n{}", argument.repeat(4)).into_bytes()
 }
 
 struct Nothing;
@@ -166,6 +214,51 @@ impl Attack for Flood {
     }
 }
 
+/// Many connections that send the same bytes once, as far as they are taken, read nothing, and stay open. One that is
+/// closed is opened again.
+struct Held {
+    server: SocketAddr,
+    bytes: Vec<u8>,
+    connections: usize,
+    /// Each with how many of the bytes were sent.
+    streams: Vec<(TcpStream, usize)>,
+    at: usize,
+}
+
+impl Held {
+    const EACH_STEP: usize = 20;
+
+    fn of(server: SocketAddr, connections: usize, bytes: &[u8]) -> Box<Held> {
+        Box::new(Held { server, bytes: bytes.to_vec(), connections, streams: Vec::new(), at: 0 })
+    }
+}
+
+impl Attack for Held {
+    fn step(&mut self) {
+        for _ in 0..Held::EACH_STEP {
+            if self.streams.len() < self.connections {
+                self.streams.extend(connect(self.server).map(|stream| (stream, 0)));
+            }
+            self.at += 1;
+            let at = self.at % self.streams.len().max(1);
+            let Some((stream, sent)) = self.streams.get_mut(at) else { return };
+            let is_full = |kind: ErrorKind| kind == ErrorKind::WouldBlock;
+            let is_open = match stream.write(&self.bytes[*sent..]) {
+                Ok(more) => {
+                    *sent += more;
+                    // Nothing is taken of what is answered.
+                    *sent < self.bytes.len()
+                        || stream.peek(&mut [0]).map_or_else(|error| is_full(error.kind()), |count| count > 0)
+                }
+                Err(error) => is_full(error.kind()),
+            };
+            if !is_open {
+                self.streams.swap_remove(at);
+            }
+        }
+    }
+}
+
 /// Many connections that say a byte now and then.
 struct Trickle {
     servers: [SocketAddr; 3],
@@ -200,7 +293,10 @@ impl Attack for Trickle {
 
 /// A connection that never waits.
 fn connect(server: SocketAddr) -> Option<TcpStream> {
-    let stream = TcpStream::connect(server).ok()?;
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).ok()?;
+    socket.bind(&SocketAddr::from((HOSTILE, 0)).into()).ok()?;
+    socket.connect(&server.into()).ok()?;
+    let stream = TcpStream::from(socket);
     stream.set_nodelay(true).ok()?;
     stream.set_nonblocking(true).ok()?;
     Some(stream)

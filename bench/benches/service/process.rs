@@ -69,8 +69,23 @@ impl Process {
 
     /// The megabytes of memory that it holds.
     pub(crate) fn resident_mb(&self) -> u64 {
+        self.status_mb("VmRSS:")
+    }
+
+    /// The most that it has held since this was last forgotten.
+    pub(crate) fn peak_mb(&self) -> u64 {
+        self.status_mb("VmHWM:")
+    }
+
+    /// Forgets how much it has held.
+    pub(crate) fn forget_peak(&self) {
+        // Where the system does not allow it, the peak is that of the whole run.
+        let _ = std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5");
+    }
+
+    fn status_mb(&self, member: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+        let kilobytes = status.lines().find_map(|line| line.strip_prefix(member)?.strip_suffix("kB"));
         kilobytes.unwrap().trim().parse::<u64>().unwrap() / 1024
     }
 }

@@ -12,7 +12,8 @@ use tokio::net::TcpListener;
 
 /// Is the server of that name.
 pub(crate) fn run(name: &str, entries: Option<&str>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // As the program has it.
+    let runtime = tokio::runtime::Builder::new_current_thread().event_interval(16).enable_all().build().unwrap();
     runtime.block_on(async {
         match name {
             "resp-floor" => resp_floor::serve(listen("resp").await).await,

@@ -5,6 +5,7 @@ mod connections;
 mod encryption;
 mod notify;
 mod observing;
+mod open_files;
 mod policy_watch;
 mod signals;
 mod snapshots;
@@ -55,6 +56,9 @@ const WAITING_RELOADS: usize = 4;
 
 /// No machine has more processors; what is beyond is a slip.
 const MOST_THREADS: i64 = 1_024;
+
+/// After how many tasks the system is asked which connections have something to say.
+const TASKS_BETWEEN_EVENTS: u32 = 16;
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -139,6 +143,9 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         arguments.admin_access.token().watch(admin_token.as_ref()),
         arguments.callers.token().watch(access_token.as_ref()),
     ];
+    let connections = ConnectionLimits { descriptors: open_files::raise_limit(), ..arguments.connections.limits() };
+    let mut warnings = access_warnings(arguments, &listeners, access_token.is_some());
+    warnings.extend(open_files::warning(&connections, &listeners));
     let service = Service {
         engine,
         store_events,
@@ -147,12 +154,12 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         listeners,
         watched_tokens: watched_tokens.into_iter().flatten().collect(),
         admin_token,
-        warnings: access_warnings(arguments, &listeners, access_token.is_some()),
         callers: arguments.callers.access(access_token),
-        connections: arguments.connections.limits(),
+        connections,
         #[cfg(feature = "tls")]
         tls: arguments.tls.load()?,
         remarks: remarks(arguments, &loaded),
+        warnings,
         promises: promises(&loaded.policy),
     };
     runtime.block_on(service.run())
@@ -178,7 +185,8 @@ fn runtime(threads: Option<u16>) -> io::Result<tokio::runtime::Runtime> {
     if let Some(threads) = threads {
         builder.worker_threads(usize::from(threads));
     }
-    builder.enable_all().build()
+    // Calls that take long to understand keep other connections waiting for no more than a few of them.
+    builder.event_interval(TASKS_BETWEEN_EVENTS).enable_all().build()
 }
 
 fn unserved(arguments: &ServeArguments, error: &LimiterError) -> Failure {

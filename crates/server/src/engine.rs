@@ -16,7 +16,7 @@ use tollgate::{
 
 use crate::decided::Decided;
 use crate::front_end::FrontEnd;
-use crate::listen::ListenerMetrics;
+use crate::listen::{ListenerMetrics, ShareMetrics};
 use crate::metrics::Metrics;
 use crate::observe::{LogKeyError, Observer, ObserverSettings};
 use crate::public_names::PublicNames;
@@ -189,12 +189,14 @@ impl Engine {
     }
 
     /// Decides one request for a caller who can bring a receipt back. One is
-    /// given where it is wanted, and where permits were taken.
+    /// given where it is wanted, and where permits were taken. It counts among
+    /// those of the caller's address.
     pub(crate) async fn check(
         &self,
         front_end: FrontEnd,
         request: &Request<'_>,
         wants_receipt: bool,
+        caller: IpAddr,
     ) -> (Verdict, Option<ReceiptName>) {
         // Who only asks takes nothing that could be brought back.
         let takes_something = request.cost > 0 && (wants_receipt || self.has_permits.load(Relaxed));
@@ -204,7 +206,7 @@ impl Engine {
         let begun_ns = self.begun_ns();
         let seen = |verdict: &Verdict, met: &Met| self.note(front_end, request, verdict, met, begun_ns);
         let (verdict, permit) = self.limiter.watched(seen).admit(request).await;
-        let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt));
+        let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt, caller));
         (verdict, receipt)
     }
 
@@ -276,6 +278,16 @@ impl Engine {
     /// The counters for connections of one listener.
     pub(crate) fn connection_metrics(&self, listener: &'static str) -> ListenerMetrics {
         self.metrics.connections.of_listener(listener)
+    }
+
+    /// Whether decisions wait for a store elsewhere.
+    pub(crate) fn waits_for_store(&self) -> bool {
+        matches!(self.limiter.store(), Store::Redis(_))
+    }
+
+    /// The counters for what connections wait for.
+    pub(crate) fn share_metrics(&self) -> ShareMetrics {
+        self.metrics.connections.of_shares()
     }
 
     /// For those who bring a bucket along with a key and a cost. Such keys share
@@ -375,12 +387,12 @@ impl Engine {
         self.observer.see(&decided, met, said_no);
     }
 
-    fn keep(&self, permit: Permit<Store>, wants_receipt: bool) -> Option<ReceiptName> {
+    fn keep(&self, permit: Permit<Store>, wants_receipt: bool, caller: IpAddr) -> Option<ReceiptName> {
         if !wants_receipt && !permit.holds_permits() {
             return None;
         }
         let lease_ns = permit.lease().map(|lease| u64::try_from(lease.as_nanos()).unwrap_or(u64::MAX));
-        self.receipts.keep(permit.into_receipt(), lease_ns)
+        self.receipts.keep(permit.into_receipt(), lease_ns, caller)
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

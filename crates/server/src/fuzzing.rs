@@ -11,7 +11,8 @@ pub use crate::grpc::Answered;
 
 use crate::engine::Engine;
 use crate::grpc::answer_bytes;
-use crate::http::{self, Caller};
+use crate::http::{self, Caller, ConnectionShare};
+use crate::listen::{Activity, Share};
 
 /// What a call over HTTP is answered: the status, and the body.
 ///
@@ -21,10 +22,11 @@ use crate::http::{self, Caller};
 pub fn http(engine: &Arc<Engine>, request: Request<Vec<u8>>) -> (u16, Vec<u8>) {
     http::assert_both_roads_agree(request.body());
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let connection = Arc::new(ConnectionShare { share: Share::alone(), activity: Activity::new() });
     let caller = Caller { address, body_at_most: Duration::from_secs(1), is_stopping: false };
     run(async {
         let routes = http::public(engine);
-        let response = routes.answer(routes.find(request.map(Body::from)), caller).await;
+        let response = routes.answer(routes.find(request.map(Body::from)), caller, &connection).await;
         let status = response.status().as_u16();
         let body = axum::body::to_bytes(response.into_body().into(), usize::MAX).await.unwrap_or_default();
         (status, body.to_vec())

@@ -43,7 +43,7 @@ pub use access::{AccessToken, CallerAccess, TokenError};
 pub use engine::{Engine, Reload, ReloadError};
 pub use front_end::FrontEnd;
 pub use http::{LimitsBody, PromiseBody, ReloadRequest};
-pub use listen::ConnectionLimits;
+pub use listen::{ConnectionLimits, usable_descriptors};
 #[cfg(feature = "tls")]
 pub use listen::{Reloaded, Tls, TlsError, TlsFiles};
 pub use server::{AdminAccess, BindError, Drained, Listener, Listeners, Server};

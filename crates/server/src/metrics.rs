@@ -140,6 +140,13 @@ impl Collector for StoreMetrics {
         };
         let receipts = ConstGauge::new(self.receipts.len() as u64);
         write("receipts", "Receipts that callers may bring back.", None, &receipts)?;
+        let evicted = ConstCounter::new(self.receipts.evicted());
+        write(
+            "receipts_evicted",
+            "Receipts forgotten early because their caller, or all, had too many.",
+            None,
+            &evicted,
+        )?;
         // Keys elsewhere are not ours to count.
         let Some(stats) = stats else { return Ok(()) };
         write("keys", "About how many keys are live.", None, &ConstGauge::new(stats.live_keys as u64))?;

@@ -13,7 +13,9 @@ use crate::access::{AccessToken, CallerAccess};
 use crate::engine::Engine;
 use crate::grpc::GrpcFrontEnd;
 use crate::http::{self, Admin, ReloadRequest};
-use crate::listen::{Accepting, ConnectionLimits, Encryption, Heard, Silence, WithWatch, accept};
+use crate::listen::{
+    Accepting, ConnectionLimits, Descriptors, Encryption, For, Heard, ShareLimits, Shares, Silence, WithWatch, accept,
+};
 use crate::resp::{self, RespGate, RespLimits};
 
 /// How long requests under way may take to finish once the service stops.
@@ -154,6 +156,8 @@ impl Server {
     /// when the requests under way are answered or ten seconds have passed.
     pub async fn serve(self, stop: impl Future<Output = ()>) -> Drained {
         let (stopper, stopped) = watch::channel(false);
+        let shares = Shares::new(ShareLimits::default(), self.engine.share_metrics());
+        let descriptors = Descriptors::of(self.limits.descriptors);
         // All before the first accepts: who looks at the metrics then sees every listener in them.
         let accepting: Vec<(Listener, Accepting)> = self
             .bound
@@ -166,6 +170,9 @@ impl Server {
                     metrics: self.engine.connection_metrics(listener.name()),
                     observer: Arc::clone(self.engine.observer()),
                     listener: listener.name(),
+                    shares: shares.clone(),
+                    descriptors: descriptors.clone(),
+                    used_for: if listener == Listener::Admin { For::Operators } else { For::Callers },
                 };
                 (listener, accepting)
             })
@@ -214,10 +221,8 @@ async fn serve_listener(
         Listener::Admin => http::admin_routes(admin),
         Listener::Grpc => {
             let front_end = GrpcFrontEnd::new(&engine, callers.token, stopped.clone());
-            return accept(accepting, stopped, move |visitor| {
-                front_end.clone().serve_connection(visitor.address.ip(), visitor.stream)
-            })
-            .await;
+            return accept(accepting, stopped, move |visitor| front_end.clone().serve_connection(visitor, limits))
+                .await;
         }
         Listener::Resp => {
             return accept(accepting, stopped, move |visitor| {
@@ -226,7 +231,13 @@ async fn serve_listener(
                     let silence = Silence::default();
                     let gate = token.map(|token| RespGate { token, address: visitor.address.ip() });
                     let stream = Heard::new(visitor.stream, silence.clone());
-                    let served = resp::serve_connection(stream, engine, RespLimits::default(), gate, visitor.stopped);
+                    let resp_limits = RespLimits {
+                        command_at_most: limits.body_at_most,
+                        answers_at_most: limits.answer_at_most,
+                        ..RespLimits::default()
+                    };
+                    let (share, stopped) = (visitor.share, visitor.stopped);
+                    let served = resp::serve_with_share(stream, engine, resp_limits, gate, share, stopped);
                     // Whoever breaks a connection off knows it.
                     WithWatch::new(served, silence.lasts(limits.idle_at_most)).await;
                 }

@@ -1,45 +1,235 @@
 use std::fmt::Display;
-use std::future::poll_fn;
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::ops::Deref;
+use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use http_body::Body;
 use hyper::body::Bytes;
+
+use crate::listen::Reservation;
+use crate::within::within;
+
+/// How large a body may be, and how slow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyLimits {
+    pub(crate) max_bytes: usize,
+    /// Up to here it is read without asking for room.
+    pub(crate) free_bytes: usize,
+    /// What it takes while it is read and understood, in its own lengths.
+    pub(crate) lengths_held: usize,
+    pub(crate) at_most: Duration,
+    /// How long it will be, where its beginning says so.
+    pub(crate) length_by: fn(&[u8]) -> Option<usize>,
+}
 
 /// Why a body cannot be had.
 #[derive(Debug)]
 pub(crate) enum NoBody {
     TooLarge,
+    /// It did not come in time.
+    TooSlow,
     /// It broke off, for this reason.
     Broken(String),
 }
 
-/// Reads a body to its end, unless it is larger than `max_bytes`.
-pub(crate) async fn read_whole<B>(body: B, max_bytes: usize) -> Result<Bytes, NoBody>
+/// A body, and the room for it where it is large.
+#[derive(Debug)]
+pub(crate) struct WholeBody {
+    bytes: Bytes,
+    _reserved: Option<Reservation>,
+}
+
+impl Deref for WholeBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl WholeBody {
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+}
+
+/// Reads a body to its end, unless it is too large or too slow.
+///
+/// Where it is large, `reserve` waits for room before the rest is read. That wait is ours and not the other end's,
+/// so the time begins anew after it.
+pub(crate) async fn read_whole<B, F>(
+    body: B,
+    limits: BodyLimits,
+    reserve: impl FnOnce(usize) -> F,
+) -> Result<WholeBody, NoBody>
 where
     B: Body<Data = Bytes, Error: Display>,
+    F: Future<Output = Reservation>,
 {
+    let BodyLimits { max_bytes, at_most, .. } = limits;
+    let announced = body.size_hint();
     // Who announces too much is told before anything is read.
-    if body.size_hint().lower() > max_bytes as u64 {
+    if announced.lower() > max_bytes as u64 {
         return Err(NoBody::TooLarge);
     }
     let mut body = pin!(body);
-    // Nearly every body comes in one piece, and that is not copied.
-    let mut first = Bytes::new();
-    let mut all = Vec::new();
-    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
-        let frame = frame.map_err(|error| NoBody::Broken(error.to_string()))?;
-        let Ok(piece) = frame.into_data() else { continue };
-        if first.len().max(all.len()) + piece.len() > max_bytes {
+    let mut collected = Collected { first: Bytes::new(), all: Vec::new(), max_bytes };
+    let read = within(at_most, pin!(collected.read(body.as_mut(), limits.free_bytes.min(max_bytes)))).await;
+    if read.ok_or(NoBody::TooSlow)?? {
+        return Ok(WholeBody { bytes: collected.into_bytes(), _reserved: None });
+    }
+    let announced = announced.upper().and_then(|bytes| usize::try_from(bytes).ok());
+    collected.let_go_of_the_buffer();
+    let expected = announced.or_else(|| (limits.length_by)(&collected.all)).unwrap_or(max_bytes).min(max_bytes);
+    let reserved = reserve(limits.lengths_held * expected).await;
+    collected.all.reserve_exact(expected.saturating_sub(collected.all.len()));
+    let read = within(at_most, pin!(collected.read(body, max_bytes))).await;
+    read.ok_or(NoBody::TooSlow)??;
+    Ok(WholeBody { bytes: collected.into_bytes(), _reserved: Some(reserved) })
+}
+
+/// What was read of a body.
+struct Collected {
+    /// Nearly every body comes in one piece, and that is not copied.
+    first: Bytes,
+    all: Vec<u8>,
+    max_bytes: usize,
+}
+
+impl Collected {
+    /// Reads on until the body has ended, or there are more than `enough` bytes. Returns whether it has ended.
+    async fn read<B>(&mut self, mut body: Pin<&mut B>, enough: usize) -> Result<bool, NoBody>
+    where
+        B: Body<Data = Bytes, Error: Display>,
+    {
+        while self.len() <= enough {
+            let frame = poll_fn(|context| {
+                let polled = body.as_mut().poll_frame(context);
+                if polled.is_pending() {
+                    self.let_go_of_the_buffer();
+                }
+                polled
+            });
+            let Some(frame) = frame.await else { return Ok(true) };
+            let frame = frame.map_err(|error| NoBody::Broken(error.to_string()))?;
+            if let Ok(piece) = frame.into_data() {
+                self.add(piece)?;
+            }
+        }
+        Ok(false)
+    }
+
+    fn add(&mut self, piece: Bytes) -> Result<(), NoBody> {
+        if self.len() + piece.len() > self.max_bytes {
             return Err(NoBody::TooLarge);
         }
-        if first.is_empty() {
-            first = piece;
-            continue;
+        if self.len() == 0 {
+            self.first = piece;
+        } else {
+            self.let_go_of_the_buffer();
+            self.all.extend_from_slice(&piece);
         }
-        if all.is_empty() {
-            all.extend_from_slice(&first);
-        }
-        all.extend_from_slice(&piece);
+        Ok(())
     }
-    Ok(if all.is_empty() { first } else { all.into() })
+
+    fn len(&self) -> usize {
+        self.first.len() + self.all.len()
+    }
+
+    /// Copies the first piece: it is a part of the connection's buffer, and a few bytes would keep all of it.
+    fn let_go_of_the_buffer(&mut self) {
+        if !self.first.is_empty() {
+            self.all.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.all.is_empty() { self.first } else { self.all.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::task::{Context, Poll};
+
+    use http_body::{Frame, SizeHint};
+
+    use super::*;
+
+    /// Pieces of so many bytes each; nothing comes after them if `stays_open`.
+    struct Pieces {
+        pieces: VecDeque<usize>,
+        stays_open: bool,
+        announced: Option<u64>,
+    }
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            match self.pieces.pop_front() {
+                Some(bytes) => Poll::Ready(Some(Ok(Frame::data(vec![b'x'; bytes].into())))),
+                None if self.stays_open => Poll::Pending,
+                None => Poll::Ready(None),
+            }
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            self.announced.map_or_else(SizeHint::default, SizeHint::with_exact)
+        }
+    }
+
+    fn pieces(pieces: &[usize]) -> Pieces {
+        Pieces { pieces: pieces.iter().copied().collect(), stays_open: false, announced: None }
+    }
+
+    const FREE_BYTES: usize = 16 << 10;
+
+    /// The length of a body, and for how much room it asked.
+    async fn read(body: Pieces, max_bytes: usize) -> (Result<usize, NoBody>, Option<usize>) {
+        let mut asked = None;
+        let reserve = |bytes| {
+            asked = Some(bytes);
+            async { Reservation::default() }
+        };
+        let limits = BodyLimits {
+            max_bytes,
+            free_bytes: FREE_BYTES,
+            lengths_held: 3,
+            at_most: Duration::from_secs(1),
+            length_by: |_| None,
+        };
+        let read = read_whole(body, limits, reserve).await.map(|body| body.len());
+        (read, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_bodies_ask_for_no_room() {
+        for body in [pieces(&[]), pieces(&[9]), pieces(&[FREE_BYTES]), pieces(&[1; 1_000])] {
+            let expected = body.pieces.iter().sum::<usize>();
+            assert!(matches!(read(body, 1 << 20).await, (Ok(length), None) if length == expected));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_ask_for_what_they_announce_or_could_be() {
+        let body = pieces(&[FREE_BYTES, 1]);
+        assert!(matches!(read(body, 20_000).await, (Ok(_), Some(60_000))));
+        let body = Pieces { announced: Some(17_000), ..pieces(&[10_000, 7_000]) };
+        assert!(matches!(read(body, 20_000).await, (Ok(17_000), Some(51_000))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_that_are_too_large_or_too_slow_are_not_read_to_their_end() {
+        assert!(matches!(read(pieces(&[9, 9]), 17).await, (Err(NoBody::TooLarge), None)));
+        assert!(matches!(read(pieces(&[15_000, 15_000]), 20_000).await, (Err(NoBody::TooLarge), _)));
+        for sent in [[1, 1], [15_000, 3_000]] {
+            let body = Pieces { stays_open: true, ..pieces(&sent) };
+            assert!(matches!(read(body, 20_000).await, (Err(NoBody::TooSlow), _)));
+        }
+    }
 }

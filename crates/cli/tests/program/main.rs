@@ -3,6 +3,7 @@
 
 mod access;
 mod admin_token;
+mod attacker;
 mod callers;
 #[path = "../../../server/tests/service/client.rs"]
 mod client;
@@ -10,6 +11,7 @@ mod hostile;
 mod identities;
 mod key_rotation;
 mod log;
+mod one_address;
 mod outputs;
 mod policies;
 mod reload;

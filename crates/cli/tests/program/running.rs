@@ -49,8 +49,17 @@ impl Running {
 
     /// With no more than so many open files.
     pub(crate) fn serve_with_files(open_files: usize) -> Running {
+        Running::serve_after(&format!("ulimit -n {open_files}"))
+    }
+
+    /// With no more than so many unless it asks for more.
+    pub(crate) fn serve_with_soft_limit_of_files(open_files: usize) -> Running {
+        Running::serve_after(&format!("ulimit -Sn {open_files}"))
+    }
+
+    fn serve_after(shell: &str) -> Running {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -n {open_files}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_tollgate")]);
+        command.args(["-c", &format!("{shell}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_tollgate")]);
         command.args(["serve", "--http", ":0", "--admin", ":0", "--grpc", "off", "--resp", "off", "--threads", "2"]);
         command.stdin(Stdio::null());
         Running::start(command)
@@ -83,7 +92,9 @@ impl Running {
         loop {
             let line = without_time(self.any_line());
             let is_of = |what: &str| line.starts_with(&format!("tollgate: {what} "));
-            if !["rule", "violation", "left_out", "burst", "refused_call"].into_iter().any(is_of) {
+            if !["rule", "violation", "left_out", "burst", "refused_call"].into_iter().any(is_of)
+                && !is_about_this_machine(&line)
+            {
                 return line;
             }
         }
@@ -117,10 +128,23 @@ impl Running {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The memory that it holds.
     pub(crate) fn resident_kb(&self) -> u64 {
+        self.status_kb("VmRSS:")
+    }
+
+    /// The most memory that it has held since it began.
+    pub(crate) fn peak_resident_kb(&self) -> u64 {
+        self.status_kb("VmHWM:")
+    }
+
+    fn status_kb(&self, member: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+        let resident = status.lines().find_map(|line| line.strip_prefix(member)?.strip_suffix("kB"));
         resident.unwrap().trim().parse().unwrap()
     }
 
@@ -143,6 +167,11 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether a line says what is true of this machine and not of the program: how many files may be open here.
+fn is_about_this_machine(line: &str) -> bool {
+    line.contains("the limit on open files is ")
 }
 
 /// `tollgate: error: ..` for `tollgate: error time=..: ..`.

@@ -104,27 +104,44 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn without_descriptors_it_waits_and_goes_on() {
+fn connections_without_a_descriptor_are_closed_and_operators_keep_theirs() {
     let tollgate = Running::serve_with_files(64);
-    // Opened, and accepted, before there is no descriptor left for it.
-    let mut admin = Connection::open(tollgate.admin);
-    let mut errors = || {
-        let metrics = admin.request("GET", "/metrics", "").body;
-        let name = "tollgate_accept_errors_total{listener=\"http\"} ";
-        metrics.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok()).unwrap()
+    let metric = |name: &str| {
+        let metrics = request(tollgate.admin, "GET", "/metrics", "").body;
+        metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok()).unwrap()
     };
-    assert_eq!(errors(), 0);
+    let refused = "tollgate_connections_refused_total{listener=\"http\",reason=\"descriptors\"}";
+    assert_eq!(metric(refused), 0);
     let held: Vec<TcpStream> = (0..80).map(|_| TcpStream::connect(tollgate.http).unwrap()).collect();
     let begun = Instant::now();
-    while errors() == 0 {
+    while metric(refused) == 0 {
         assert!(begun.elapsed() < Duration::from_secs(20), "there is always another descriptor");
     }
-    // It tries again every 50 milliseconds, and not as often as it can.
-    let (before, since) = (errors(), Instant::now());
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(u128::from(errors() - before) <= 2 + since.elapsed().as_millis() / 50);
+    assert_eq!(metric("tollgate_accept_errors_total{listener=\"http\"}"), 0);
     drop(held);
+    while metric("tollgate_connections{listener=\"http\"}") > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "closed connections keep their descriptors");
+    }
     assert_eq!(request(tollgate.http, "GET", "/healthz", "").status, 200);
+}
+
+#[test]
+fn too_few_descriptors_for_the_connection_limits_are_told() {
+    let mut tollgate = Running::serve_with_files(1_024);
+    assert_eq!(
+        tollgate.any_line().split_once("the limit").unwrap().1,
+        " on open files is 1024: 960 connections can be open at once, and --max-connections allows 10000 on \
+         1 listener(s); raise the limit (ulimit -n, LimitNOFILE), or lower --max-connections"
+    );
+}
+
+#[test]
+fn the_limit_on_open_files_is_raised_as_far_as_the_system_allows() {
+    let tollgate = Running::serve_with_soft_limit_of_files(256);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", tollgate.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let [soft, hard] = [3, 4].map(|at| line.split_whitespace().nth(at).unwrap().to_owned());
+    assert!(soft == hard && soft != "256", "{line}");
 }
 
 #[test]

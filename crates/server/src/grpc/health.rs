@@ -4,30 +4,21 @@ use std::pin::Pin;
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
-use tonic::server::{ServerStreamingService, UnaryService};
+use tonic::server::ServerStreamingService;
 use tonic::{Request, Response, Status};
 
 use super::health_messages::{HealthCheckRequest, HealthCheckResponse, ServingStatus};
 use super::service::SERVICES;
 
-/// `grpc.health.v1.Health/Check`
-#[derive(Clone, Debug)]
-pub(super) struct Check(pub(super) watch::Receiver<bool>);
-
 /// `grpc.health.v1.Health/Watch`
 #[derive(Clone, Debug)]
 pub(super) struct Watch(pub(super) watch::Receiver<bool>);
 
-impl UnaryService<HealthCheckRequest> for Check {
-    type Response = HealthCheckResponse;
-    type Future = Ready<Result<Response<HealthCheckResponse>, Status>>;
-
-    fn call(&mut self, request: Request<HealthCheckRequest>) -> Self::Future {
-        let stopped = *self.0.borrow();
-        ready(match is_ours(&request.get_ref().service) {
-            true => Ok(Response::new(health(stopped))),
-            false => Err(Status::not_found("there is no such service")),
-        })
+/// `grpc.health.v1.Health/Check`
+pub(super) fn check(stopped: bool, request: &HealthCheckRequest) -> Result<HealthCheckResponse, Status> {
+    match is_ours(&request.service) {
+        true => Ok(health(stopped)),
+        false => Err(Status::not_found("there is no such service")),
     }
 }
 

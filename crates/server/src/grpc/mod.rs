@@ -4,8 +4,11 @@
 #[cfg(fuzzing)]
 mod bytes;
 mod call;
+mod calls;
+mod gate;
 mod health;
 mod health_messages;
+mod held_body;
 mod limits;
 mod override_limits;
 mod preface;
@@ -18,7 +21,6 @@ mod service;
 mod status;
 mod unary;
 
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -29,10 +31,13 @@ use tokio::sync::watch;
 
 use crate::access::AccessToken;
 use crate::engine::Engine;
+use crate::listen::{Activity, ConnectionLimits, Visitor, Watched, WithWatch};
 #[cfg(fuzzing)]
 pub use bytes::Answered;
 #[cfg(fuzzing)]
 pub(crate) use bytes::answer_bytes;
+use calls::Calls;
+use gate::Gate;
 use override_limits::OverrideLimits;
 use service::Services;
 
@@ -54,12 +59,18 @@ impl GrpcFrontEnd {
         GrpcFrontEnd { services: Services::new(Arc::clone(engine), overrides, token, stopped.clone()), stopped }
     }
 
-    /// Serves one connection until the other end has gone, or it is stopped and every call under way is answered.
-    pub(crate) async fn serve_connection(
-        self,
-        caller: IpAddr,
-        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    ) {
+    /// Serves one connection until the other end has gone, takes too long for something, or it is stopped and every
+    /// call under way is answered.
+    pub(crate) async fn serve_connection(mut self, visitor: Visitor, limits: ConnectionLimits) {
+        self.services = self.services.for_caller(visitor.address.ip());
+        let calls = Calls::new(visitor.share);
+        let activity = Activity::new();
+        let io = Gate::new(Watched::new(visitor.stream, activity.clone()), Arc::clone(&calls));
+        let overdue = calls.overdue(limits.write_at_most, &activity);
+        WithWatch::new(self.serve_calls(io, Arc::clone(&calls)), overdue).await;
+    }
+
+    async fn serve_calls(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, calls: Arc<Calls>) {
         let mut stopped = self.stopped;
         let mut greeting = pin!(tokio::time::timeout(limits::GREETED_WITHIN, preface::greeted(io)));
         let greeted = tokio::select! {
@@ -74,9 +85,11 @@ impl GrpcFrontEnd {
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits::MAX_CALLS_PER_CONNECTION)
             .max_header_list_size(limits::MAX_HEADER_BYTES)
+            .initial_connection_window_size(limits::WINDOW_BYTES)
+            .initial_stream_window_size(limits::WINDOW_BYTES)
             .keep_alive_interval(limits::PING_EVERY)
             .keep_alive_timeout(limits::PING_ANSWERED_WITHIN)
-            .serve_connection(TokioIo::new(io), self.services.for_caller(caller));
+            .serve_connection(TokioIo::new(io), self.services.on(calls));
         tokio::pin!(connection);
         tokio::select! {
             // Whatever went wrong, it was the other end's, and it has gone.

@@ -6,7 +6,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{Request, Response};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request, Response};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use prost::Message;
 use tokio::sync::watch;
@@ -15,12 +17,14 @@ use tonic::body::Body;
 use tonic::server::Grpc;
 use tonic_prost::ProstCodec;
 
-use super::health::{Check, Watch};
-use super::limits::{CALL_WITHIN, MAX_MESSAGE_BYTES};
+use super::calls::{Call, Calls};
+use super::health::{self, Watch};
+use super::held_body::HeldBody;
+use super::limits::{CONVERSATION_WITHIN, MAX_HEADER_FIELDS, MAX_MESSAGE_BYTES};
 use super::override_limits::OverrideLimits;
 use super::rate_limit::ShouldRateLimit;
 use super::reflection::Reflection;
-use super::unary::unary;
+use super::unary::{read_message, unary};
 use crate::access::{AccessToken, bearer_token};
 use crate::engine::Engine;
 use crate::observe::WhyRefused;
@@ -34,7 +38,8 @@ pub(super) const SERVICES: [&str; 4] = [
     "grpc.reflection.v1alpha.ServerReflection",
 ];
 
-const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// How the messages of a call are compressed.
+const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
 /// All services of the front end.
 #[derive(Clone, Debug)]
@@ -45,6 +50,23 @@ pub(super) struct Services {
     /// Where the connection comes from.
     caller: IpAddr,
     stopped: watch::Receiver<bool>,
+}
+
+/// The same on one connection.
+#[derive(Clone, Debug)]
+pub(super) struct ConnectionServices {
+    services: Services,
+    calls: Arc<Calls>,
+}
+
+/// What can be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    ShouldRateLimit,
+    HealthCheck,
+    HealthWatch,
+    Reflection,
+    Unknown,
 }
 
 impl Services {
@@ -63,46 +85,70 @@ impl Services {
     }
 
     /// Whether a call may be answered. Probes have no token, and learn nothing but that the service runs.
-    fn admit(&self, request: &Request<Incoming>) -> Result<(), Status> {
+    fn admit(&self, head: &Parts) -> Result<(), Status> {
         let Some(token) = &self.token else { return Ok(()) };
-        if request.uri().path().starts_with("/grpc.health.v1.Health/") {
+        if matches!(Method::of(head.uri.path()), Method::HealthCheck | Method::HealthWatch) {
             return Ok(());
         }
-        let why = match bearer_token(request.headers()) {
+        let why = match bearer_token(&head.headers) {
             Some(sent) if token.is(sent) => return Ok(()),
             Some(_) => WhyRefused::WrongToken,
             None => WhyRefused::NoToken,
         };
-        self.engine.observer().note_refused_call(Listener::Grpc.name(), why, request.method().as_str(), self.caller);
+        self.engine.observer().note_refused_call(Listener::Grpc.name(), why, head.method.as_str(), self.caller);
         Err(Status::unauthenticated("this needs the access token as metadata: `authorization: Bearer TOKEN`"))
     }
 
-    /// What gateways ask for every request.
-    async fn should_rate_limit(self, request: Request<Incoming>) -> Response<Body> {
-        let service = ShouldRateLimit { engine: self.engine, overrides: self.overrides };
-        unary(request, async |asked| service.answer(&asked).await).await
+    pub(super) fn on(self, calls: Arc<Calls>) -> ConnectionServices {
+        ConnectionServices { services: self, calls }
     }
 
-    /// What is asked now and then.
-    async fn answer(self, request: Request<Incoming>) -> Response<Body> {
-        match request.uri().path() {
-            "/grpc.health.v1.Health/Check" => in_time(grpc().unary(Check(self.stopped), request)).await,
-            "/grpc.health.v1.Health/Watch" => grpc().server_streaming(Watch(self.stopped), request).await,
+    /// What gateways ask for every request.
+    async fn should_rate_limit(self, call: Call, body: Incoming) -> Response<Body> {
+        let service = ShouldRateLimit { engine: self.engine, overrides: self.overrides };
+        unary(call, body, async |asked| service.answer(&asked).await).await
+    }
+
+    async fn health_check(self, call: Call, body: Incoming) -> Response<Body> {
+        unary(call, body, async |asked| health::check(*self.stopped.borrow(), &asked)).await
+    }
+
+    /// A watch stays open, but its message must come in time like any other.
+    async fn health_watch(self, calls: Arc<Calls>, call: Call, body: Incoming) -> Response<Body> {
+        let message = match read_message(&call, body).await {
+            Ok(message) => message.into_bytes(),
+            Err(status) => return status.into_http(),
+        };
+        let Some(open) = calls.begin_watch() else { return too_many_open() };
+        drop(call);
+        let answer = grpc().server_streaming(Watch(self.stopped), Request::new(Full::new(message))).await;
+        answer.map(|body| HeldBody::holding(body, open, None))
+    }
+
+    async fn reflection(self, calls: Arc<Calls>, encoding: Option<HeaderValue>, body: Incoming) -> Response<Body> {
+        let Some(open) = calls.begin_conversation() else { return too_many_open() };
+        let mut request = Request::new(body);
+        request.headers_mut().extend(encoding.map(|encoding| (ENCODING, encoding)));
+        let answer = grpc().streaming(Reflection(self.stopped), request).await;
+        answer.map(|body| HeldBody::holding(body, open, Some(CONVERSATION_WITHIN)))
+    }
+}
+
+impl Method {
+    fn of(path: &str) -> Method {
+        match path {
+            "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" => Method::ShouldRateLimit,
+            "/grpc.health.v1.Health/Check" => Method::HealthCheck,
+            "/grpc.health.v1.Health/Watch" => Method::HealthWatch,
             "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
-            | "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" => {
-                grpc().streaming(Reflection(self.stopped), request).await
-            }
-            _ => Status::unimplemented("there is no such method").into_http(),
+            | "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo" => Method::Reflection,
+            _ => Method::Unknown,
         }
     }
 }
 
-/// An answer, unless the question does not arrive.
-async fn in_time(answer: impl Future<Output = Response<Body>>) -> Response<Body> {
-    match tokio::time::timeout(CALL_WITHIN, answer).await {
-        Ok(answer) => answer,
-        Err(_) => Status::deadline_exceeded("the message did not arrive in time").into_http(),
-    }
+fn too_many_open() -> Response<Body> {
+    Status::resource_exhausted("too many calls are open on this connection, or from this address").into_http()
 }
 
 fn grpc<Q, A>() -> Grpc<ProstCodec<A, Q>>
@@ -113,21 +159,33 @@ where
     Grpc::new(ProstCodec::default()).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
-impl hyper::service::Service<Request<Incoming>> for Services {
+impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        if let Err(status) = self.admit(&request) {
-            return Box::pin(std::future::ready(Ok(status.into_http())));
+        let (services, calls) = (self.services.clone(), Arc::clone(&self.calls));
+        let call = calls.begin();
+        // The fields are let go of before anything is waited for: they take many times what was sent of them.
+        let (mut head, body) = request.into_parts();
+        if head.headers.len() > MAX_HEADER_FIELDS {
+            calls.note_refused_head();
+            return Box::pin(async { Ok(Status::resource_exhausted("there are too many fields").into_http()) });
         }
-        let services = self.clone();
-        // Two futures, because the second is ten times as large, and both are moved to the heap.
-        if request.uri().path() == SHOULD_RATE_LIMIT {
-            Box::pin(async move { Ok(services.should_rate_limit(request).await) })
-        } else {
-            Box::pin(async move { Ok(services.answer(request).await) })
+        if let Err(status) = services.admit(&head) {
+            return Box::pin(async move { Ok(status.into_http()) });
+        }
+        // One future for each, because some are ten times as large as others, and all are moved to the heap.
+        match Method::of(head.uri.path()) {
+            Method::ShouldRateLimit => Box::pin(async move { Ok(services.should_rate_limit(call, body).await) }),
+            Method::HealthCheck => Box::pin(async move { Ok(services.health_check(call, body).await) }),
+            Method::HealthWatch => Box::pin(async move { Ok(services.health_watch(calls, call, body).await) }),
+            Method::Reflection => {
+                let encoding = head.headers.remove(ENCODING);
+                Box::pin(async move { Ok(services.reflection(calls, encoding, body).await) })
+            }
+            Method::Unknown => Box::pin(async { Ok(Status::unimplemented("there is no such method").into_http()) }),
         }
     }
 }

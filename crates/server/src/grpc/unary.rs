@@ -3,46 +3,69 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::{Body as HttpBody, Frame};
 use hyper::body::{Bytes, Incoming};
 use prost::Message;
 use tonic::Status;
 use tonic::body::Body;
 
+use super::calls::Call;
 use super::limits::{CALL_WITHIN, MAX_MESSAGE_BYTES};
-use crate::whole_body::{NoBody, read_whole};
-use crate::within::within;
+use crate::whole_body::{BodyLimits, NoBody, WholeBody, read_whole};
 
 /// Before a message: whether it is compressed, and how long it is.
 const PREFIX_BYTES: usize = 5;
 
+/// Most messages have some hundred bytes, and there are many calls: only so much is read of each without asking.
+const LIMITS: BodyLimits = BodyLimits {
+    max_bytes: PREFIX_BYTES + MAX_MESSAGE_BYTES,
+    free_bytes: 1 << 10,
+    // A descriptor's entry may have two bytes, and takes fifty once it is understood.
+    lengths_held: 16,
+    at_most: CALL_WITHIN,
+    length_by: length_by_prefix,
+};
+
+fn length_by_prefix(begun: &[u8]) -> Option<usize> {
+    let [_, length @ ..] = *begun.first_chunk::<PREFIX_BYTES>()?;
+    PREFIX_BYTES.checked_add(u32::from_be_bytes(length) as usize)
+}
+
 /// Answers a call, unless its message does not arrive.
-pub(super) async fn unary<Q, A, F>(request: Request<Incoming>, answer: impl FnOnce(Q) -> F) -> Response<Body>
+pub(super) async fn unary<Q, A, F>(call: Call, body: Incoming, answer: impl FnOnce(Q) -> F) -> Response<Body>
 where
     Q: Message + Default,
     A: Message,
     F: Future<Output = Result<A, Status>>,
 {
-    let question = match within(CALL_WITHIN, pin!(read(request.into_body()))).await {
-        Some(Ok(question)) => question,
-        Some(Err(status)) => return status.into_http(),
-        None => return Status::deadline_exceeded("the message did not arrive in time").into_http(),
+    let message = match read_message(&call, body).await {
+        Ok(message) => message,
+        Err(status) => return status.into_http(),
+    };
+    let question = match decode(&message) {
+        Ok(question) => question,
+        Err(status) => return status.into_http(),
     };
     match answer(question).await {
-        Ok(answer) => respond(&answer),
+        Ok(answer) => respond(&answer, call),
         Err(status) => status.into_http(),
     }
 }
 
-async fn read<Q: Message + Default>(body: Incoming) -> Result<Q, Status> {
-    let bytes = read_whole(body, PREFIX_BYTES + MAX_MESSAGE_BYTES).await.map_err(|error| match error {
+/// A message with what stands before it, which came in time.
+pub(super) async fn read_message(call: &Call, body: Incoming) -> Result<WholeBody, Status> {
+    read_whole(body, LIMITS, |bytes| call.reserve(bytes)).await.map_err(|error| match error {
         NoBody::TooLarge => Status::out_of_range(format!("a message has at most {MAX_MESSAGE_BYTES} bytes")),
+        NoBody::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),
         NoBody::Broken(why) => Status::cancelled(why),
-    })?;
+    })
+}
+
+fn decode<Q: Message + Default>(bytes: &[u8]) -> Result<Q, Status> {
     let (prefix, message) =
         bytes.split_first_chunk::<PREFIX_BYTES>().ok_or_else(|| Status::invalid_argument("the call has no message"))?;
     let [compressed, length @ ..] = *prefix;
@@ -55,20 +78,26 @@ async fn read<Q: Message + Default>(body: Incoming) -> Result<Q, Status> {
     Q::decode(message).map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
-fn respond(answer: &impl Message) -> Response<Body> {
+fn respond(answer: &impl Message, call: Call) -> Response<Body> {
     let length = answer.encoded_len();
     let mut bytes = Vec::with_capacity(PREFIX_BYTES + length);
     bytes.push(0);
     // An answer is far shorter than that.
     bytes.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
     answer.encode_raw(&mut bytes);
-    let mut response = Response::new(Body::new(Answer::Message(bytes.into())));
+    let mut response = Response::new(Body::new(Answer { rest: Rest::Message(bytes.into()), _call: call }));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }
 
+/// An answer. The call is under way until it has been sent as far as the client lets it.
+struct Answer {
+    rest: Rest,
+    _call: Call,
+}
+
 /// What is still to be sent of an answer.
-enum Answer {
+enum Rest {
     Message(Bytes),
     Status,
     Nothing,
@@ -79,17 +108,17 @@ impl HttpBody for Answer {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let (frame, rest) = match std::mem::replace(&mut *self, Answer::Nothing) {
-            Answer::Message(bytes) => (Some(Frame::data(bytes)), Answer::Status),
-            Answer::Status => (Some(Frame::trailers(ok())), Answer::Nothing),
-            Answer::Nothing => (None, Answer::Nothing),
+        let (frame, rest) = match std::mem::replace(&mut self.rest, Rest::Nothing) {
+            Rest::Message(bytes) => (Some(Frame::data(bytes)), Rest::Status),
+            Rest::Status => (Some(Frame::trailers(ok())), Rest::Nothing),
+            Rest::Nothing => (None, Rest::Nothing),
         };
-        *self = rest;
+        self.rest = rest;
         Poll::Ready(frame.map(Ok))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Answer::Nothing)
+        matches!(self.rest, Rest::Nothing)
     }
 }
 

@@ -1,22 +1,56 @@
 use std::fmt::Display;
-use std::pin::pin;
 
 use axum::body::{Bytes, HttpBody};
 
 use super::connection::Caller;
 use super::problem::Problem;
-use crate::whole_body::{NoBody, read_whole};
-use crate::within::within;
+use crate::listen::{Reservation, Share};
+use crate::whole_body::{BodyLimits, NoBody, WholeBody, read_whole};
 
-/// Reads a whole body, which is neither too large nor too slow.
-pub(super) async fn read<B>(body: B, max_bytes: usize, caller: Caller) -> Result<Bytes, Problem>
+/// A body of at most so many bytes is read without asking for room: every connection may hold it.
+const FREE_BYTES: usize = 16 << 10;
+
+/// A body that is read and understood takes its own length a few times.
+const LENGTHS_HELD: usize = 3;
+
+/// Reads a whole body, which is neither too large nor too slow, and so small that it needs no room.
+pub(super) async fn read<B>(body: B, max_bytes: usize, caller: Caller) -> Result<WholeBody, Problem>
 where
     B: HttpBody<Data = Bytes, Error: Display>,
 {
-    match within(caller.body_at_most, pin!(read_whole(body, max_bytes))).await {
-        Some(Ok(bytes)) => Ok(bytes),
-        Some(Err(NoBody::TooLarge)) => Err(Problem::body_too_large(max_bytes)),
-        Some(Err(NoBody::Broken(why))) => Err(Problem::bad_body(&why)),
-        None => Err(Problem::body_too_slow(caller.body_at_most)),
+    debug_assert!(max_bytes <= FREE_BYTES);
+    let read = read_whole(body, limits(max_bytes, caller), async |_| Reservation::default()).await;
+    read.map_err(|error| problem(error, max_bytes, caller))
+}
+
+/// The same of one that may be large. Then it waits for room.
+pub(super) async fn read_large<B>(
+    body: B,
+    max_bytes: usize,
+    caller: Caller,
+    share: &Share,
+) -> Result<WholeBody, Problem>
+where
+    B: HttpBody<Data = Bytes, Error: Display>,
+{
+    let read = read_whole(body, limits(max_bytes, caller), |bytes| share.reserve_request(bytes)).await;
+    read.map_err(|error| problem(error, max_bytes, caller))
+}
+
+fn limits(max_bytes: usize, caller: Caller) -> BodyLimits {
+    BodyLimits {
+        max_bytes,
+        free_bytes: FREE_BYTES,
+        lengths_held: LENGTHS_HELD,
+        at_most: caller.body_at_most,
+        length_by: |_| None,
+    }
+}
+
+fn problem(error: NoBody, max_bytes: usize, caller: Caller) -> Problem {
+    match error {
+        NoBody::TooLarge => Problem::body_too_large(max_bytes),
+        NoBody::TooSlow => Problem::body_too_slow(caller.body_at_most),
+        NoBody::Broken(why) => Problem::bad_body(&why),
     }
 }

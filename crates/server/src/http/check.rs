@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
 use super::check_body::CheckBody;
-use super::connection::Caller;
+use super::connection::{Caller, ConnectionShare};
 use super::problem::Problem;
 use super::response_body::ResponseBody;
 use super::{answer_body, body};
@@ -18,11 +18,8 @@ use crate::front_end::FrontEnd;
 /// The largest body of a check. Most take a few hundred bytes.
 const MAX_CHECK_BYTES: usize = 64 << 10;
 
-/// The largest body of a batch: a kilobyte for each of its checks.
-const MAX_BATCH_BYTES: usize = CheckBody::MAX_BATCH << 10;
-
 /// The bytes that an answer under a few rules takes.
-const ANSWER_BYTES: usize = 512;
+pub(super) const ANSWER_BYTES: usize = 512;
 
 /// Where the busiest route is.
 pub(super) const CHECK_PATH: &str = "/v1/check";
@@ -31,62 +28,49 @@ pub(super) const CHECK_PATH: &str = "/v1/check";
 pub(super) async fn check(
     State(engine): State<Arc<Engine>>,
     Extension(caller): Extension<Caller>,
+    Extension(connection): Extension<Arc<ConnectionShare>>,
     body: Body,
 ) -> Response<Body> {
-    answer_check(&engine, caller, body).await.map(Body::from)
+    answer_check(&engine, caller, &connection, body).await.map(Body::from)
 }
 
 /// The same, for who has not come through the router.
-pub(super) async fn answer_check<B>(engine: &Engine, caller: Caller, body: B) -> Response<ResponseBody>
+pub(super) async fn answer_check<B>(
+    engine: &Engine,
+    caller: Caller,
+    connection: &ConnectionShare,
+    body: B,
+) -> Response<ResponseBody>
 where
     B: HttpBody<Data = Bytes, Error: Display>,
 {
-    match decide(engine, caller, body).await {
-        Ok(json) => respond(json),
+    match decide(engine, caller, connection, body).await {
+        Ok(json) => respond(ResponseBody::from(json)),
         Err(problem) => problem.into_response().map(ResponseBody::from),
     }
 }
 
-async fn decide<B>(engine: &Engine, caller: Caller, body: B) -> Result<Vec<u8>, Problem>
+async fn decide<B>(engine: &Engine, caller: Caller, connection: &ConnectionShare, body: B) -> Result<Vec<u8>, Problem>
 where
     B: HttpBody<Data = Bytes, Error: Display>,
 {
-    let body = body::read(body, MAX_CHECK_BYTES, caller).await?;
+    let body = body::read_large(body, MAX_CHECK_BYTES, caller, &connection.share).await?;
     let check = CheckBody::parse(&body)?;
     let mut json = Vec::with_capacity(ANSWER_BYTES);
-    answer(engine, &check, &mut json).await;
+    answer(engine, caller, &check, &mut json).await;
     Ok(json)
 }
 
-/// `POST /v1/check/batch`: several requests, decided one after the other. If
-/// one cannot be read, none is decided.
-pub(super) async fn batch(
-    State(engine): State<Arc<Engine>>,
-    Extension(caller): Extension<Caller>,
-    body: Body,
-) -> Result<Response<Body>, Problem> {
-    let checks = CheckBody::parse_batch(&body::read(body, MAX_BATCH_BYTES, caller).await?)?;
-    let mut json = Vec::with_capacity(ANSWER_BYTES * checks.len() + 2);
-    json.push(b'[');
-    for (at, check) in checks.iter().enumerate() {
-        if at > 0 {
-            json.push(b',');
-        }
-        answer(&engine, check, &mut json).await;
-    }
-    json.push(b']');
-    Ok(respond(json).map(Body::from))
-}
-
 /// Decides a check, and writes the answer behind what is there.
-async fn answer(engine: &Engine, check: &CheckBody<'_>, json: &mut Vec<u8>) {
+pub(super) async fn answer(engine: &Engine, caller: Caller, check: &CheckBody<'_>, json: &mut Vec<u8>) {
     let identities = check.identities();
-    let (verdict, receipt) = engine.check(FrontEnd::Http, &check.request(&identities), check.wants_receipt()).await;
+    let request = check.request(&identities);
+    let (verdict, receipt) = engine.check(FrontEnd::Http, &request, check.wants_receipt(), caller.address).await;
     answer_body::write(json, &verdict, receipt);
 }
 
-fn respond(json: Vec<u8>) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::from(json));
+pub(super) fn respond(json: ResponseBody) -> Response<ResponseBody> {
+    let mut response = Response::new(json);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -16,13 +16,16 @@ use pin_project_lite::pin_project;
 
 use super::response_body::ResponseBody;
 use super::routes::Routes;
-use crate::listen::{Activity, ConnectionLimits, StopFlag, UnderWay, Visitor, Watched, WithWatch};
+use crate::listen::{Activity, ConnectionLimits, Share, StopFlag, UnderWay, Visitor, Watched, WithWatch};
 
 /// More header fields than a browser and three proxies send together.
 const MAX_HEADER_FIELDS: usize = 100;
 
 /// Room for the cookies and tokens that gateways pass on.
 const MAX_HEAD_BYTES: usize = 32 << 10;
+
+/// What a connection reads ahead, and how much of its answers waits to be written before it reads on.
+const MAX_BUFFER_BYTES: usize = 64 << 10;
 
 /// What handlers may know of the connection, among a request's extensions.
 #[derive(Clone, Copy, Debug)]
@@ -35,23 +38,30 @@ pub(crate) struct Caller {
     pub(crate) is_stopping: bool,
 }
 
+/// What a connection may hold, and how long; among a request's extensions.
+#[derive(Debug)]
+pub(crate) struct ConnectionShare {
+    pub(crate) share: Arc<Share>,
+    pub(crate) activity: Activity,
+}
+
 /// Serves HTTP/1.1 on one connection until either end closes it, or it has taken too long.
 pub(crate) async fn serve_connection(visitor: Visitor, routes: Routes, limits: ConnectionLimits) {
-    let Visitor { stream, address, mut stopped } = visitor;
+    let Visitor { stream, address, mut stopped, share } = visitor;
     let activity = Activity::new();
     let stream = TokioIo::new(Watched::new(stream, activity.clone()));
     let answer = {
         let (activity, stopping) = (activity.clone(), StopFlag::new(stopped.clone()));
         let (address, body_at_most) = (address.ip(), limits.body_at_most);
-        let connection = Arc::new((routes, stopping));
+        let connection = Arc::new((routes, stopping, Arc::new(ConnectionShare { share, activity: activity.clone() })));
         service_fn(move |request: Request<Incoming>| {
             let under_way = activity.begin_request();
             let connection = Arc::clone(&connection);
             let request = connection.0.find(request);
             async move {
-                let (routes, stopping) = &*connection;
+                let (routes, stopping, share) = &*connection;
                 let caller = Caller { address, body_at_most, is_stopping: stopping.is_up() };
-                let mut response = routes.answer(request, caller).await;
+                let mut response = routes.answer(request, caller, share).await;
                 if stopping.is_up() {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
@@ -62,6 +72,7 @@ pub(crate) async fn serve_connection(visitor: Visitor, routes: Routes, limits: C
     let connection = http1::Builder::new()
         .max_headers(MAX_HEADER_FIELDS)
         .max_header_size(MAX_HEAD_BYTES)
+        .max_buf_size(MAX_BUFFER_BYTES)
         .serve_connection(stream, answer);
     // Whatever the other end did wrong was its own connection's end, and nobody else's business.
     WithWatch::new(connection, activity.overdue(&limits, &mut stopped)).await;

@@ -2,6 +2,7 @@
 
 mod admin;
 mod answer_body;
+mod batch;
 mod body;
 mod check;
 mod check_body;
@@ -9,6 +10,7 @@ mod connection;
 mod described;
 mod forward_auth;
 mod header_lines;
+mod held_answer;
 mod json;
 mod limits_body;
 mod members;
@@ -39,6 +41,8 @@ pub(crate) use admin::{Admin, admin_routes};
 #[cfg(fuzzing)]
 pub(crate) use check_body::assert_both_roads_agree;
 pub(crate) use connection::Caller;
+#[cfg(fuzzing)]
+pub(crate) use connection::ConnectionShare;
 pub(crate) use connection::serve_connection;
 pub use limits_body::LimitsBody;
 use problem::Problem;
@@ -65,7 +69,7 @@ fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
         ("/healthz", get(async || "ok\n")),
         ("/readyz", get(ready)),
         (check::CHECK_PATH, post(check::check)),
-        ("/v1/check/batch", post(check::batch)),
+        ("/v1/check/batch", post(batch::batch)),
         ("/v1/refund", post(receipt::refund)),
         ("/v1/settle", post(receipt::settle)),
         ("/v1/release", post(receipt::release)),

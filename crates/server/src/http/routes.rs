@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{BoxError, Router};
 
 use super::check::{self, CHECK_PATH};
-use super::connection::Caller;
+use super::connection::{Caller, ConnectionShare};
 use super::problem::Problem;
 use super::public_gate::PublicGate;
 use super::response_body::ResponseBody;
@@ -57,14 +57,21 @@ impl Routes {
         }
     }
 
-    pub(crate) async fn answer<B>(&self, request: Routed<B>, caller: Caller) -> Response<ResponseBody>
+    pub(crate) async fn answer<B>(
+        &self,
+        request: Routed<B>,
+        caller: Caller,
+        connection: &Arc<ConnectionShare>,
+    ) -> Response<ResponseBody>
     where
         B: HttpBody<Data = Bytes, Error: Display + Into<BoxError>> + Send + 'static,
     {
         match request {
-            Routed::Check(body) => check::answer_check(&self.engine, caller, body).await,
+            Routed::Check(body) => check::answer_check(&self.engine, caller, connection, body).await,
             Routed::Refused(why, method) => self.refuse(why, &method, caller).map(ResponseBody::from),
-            Routed::Other(request) => Box::pin(self.answer_other(*request, caller)).await.map(ResponseBody::from),
+            Routed::Other(request) => {
+                Box::pin(self.answer_other(*request, caller, connection)).await.map(ResponseBody::from)
+            }
         }
     }
 
@@ -74,12 +81,13 @@ impl Routes {
         Problem::of_refused_caller(why).into_response()
     }
 
-    async fn answer_other<B>(&self, request: Request<B>, caller: Caller) -> Response
+    async fn answer_other<B>(&self, request: Request<B>, caller: Caller, connection: &Arc<ConnectionShare>) -> Response
     where
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(Arc::clone(connection));
         let mut router = self.router.clone();
         match tower_service::Service::call(&mut router, request).await {
             Ok(response) => response,

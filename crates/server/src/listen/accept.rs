@@ -1,6 +1,6 @@
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,9 @@ use tokio::task::JoinSet;
 
 use super::connection_limits::ConnectionLimits;
 use super::connection_metrics::ListenerMetrics;
-use super::places::{Place, Places};
+use super::descriptors::{Descriptor, Descriptors, For};
+use super::places::{NoPlace, Place, Places};
+use super::shares::{Share, Shares};
 use super::stream::{Encryption, Stream};
 use crate::observe::Observer;
 
@@ -34,6 +36,12 @@ pub(crate) struct Accepting {
     pub(crate) observer: Arc<Observer>,
     /// What the listener is called.
     pub(crate) listener: &'static str,
+    /// What the connections of an address hold together, over all listeners.
+    pub(crate) shares: Shares,
+    /// The descriptors of all listeners.
+    pub(crate) descriptors: Descriptors,
+    /// Whose connections come here.
+    pub(crate) used_for: For,
 }
 
 /// Somebody who has connected.
@@ -42,6 +50,8 @@ pub(crate) struct Visitor {
     pub(crate) stream: Stream,
     pub(crate) address: SocketAddr,
     pub(crate) stopped: watch::Receiver<bool>,
+    /// What it may hold, together with the other connections of its address.
+    pub(crate) share: Arc<Share>,
 }
 
 /// Accepts until the service stops, and returns when every connection has
@@ -51,8 +61,10 @@ where
     F: Fn(Visitor) -> Served + Send + Sync + 'static,
     Served: Future<Output = ()> + Send + 'static,
 {
-    let Accepting { socket, limits, encryption, metrics, observer, listener } = accepting;
-    let door = Door { places: Places::new(&limits), limits, encryption, metrics, observer, listener, front_end };
+    let Accepting { socket, limits, encryption, metrics, observer, listener, shares, descriptors, used_for } =
+        accepting;
+    let entry = Entry { places: Places::new(&limits), shares, descriptors, used_for };
+    let door = Door { entry, limits, encryption, metrics, observer, listener, front_end };
     let mut hall = Hall { door: Arc::new(door), connections: JoinSet::new(), stopped };
     hall.accept_until_stopped(&socket).await;
     hall.take_the_last(&socket).await;
@@ -62,13 +74,36 @@ where
 
 /// What is the same for all connections of a listener.
 struct Door<F> {
-    places: Places,
+    entry: Entry,
     limits: ConnectionLimits,
     encryption: Encryption,
     metrics: ListenerMetrics,
     observer: Arc<Observer>,
     listener: &'static str,
     front_end: F,
+}
+
+/// What a connection needs before it is served.
+struct Entry {
+    places: Places,
+    shares: Shares,
+    descriptors: Descriptors,
+    used_for: For,
+}
+
+/// What a connection has from its beginning to its end.
+struct Admitted {
+    share: Arc<Share>,
+    _place: Place,
+    _descriptor: Descriptor,
+}
+
+impl Entry {
+    fn admit(&self, from: IpAddr) -> Result<Admitted, NoPlace> {
+        let place = self.places.take(from)?;
+        let descriptor = self.descriptors.take(self.used_for, from).ok_or(NoPlace::ForDescriptor)?;
+        Ok(Admitted { share: self.shares.of(from), _place: place, _descriptor: descriptor })
+    }
 }
 
 /// The connections of a listener.
@@ -114,15 +149,15 @@ where
     }
 
     fn let_in(&mut self, connection: TcpStream, address: SocketAddr) {
-        let place = match self.door.places.take(address.ip()) {
-            Ok(place) => place,
+        let admitted = match self.door.entry.admit(address.ip()) {
+            Ok(admitted) => admitted,
             Err(why) => return self.door.metrics.count_refused(why),
         };
         // Answers are small and somebody waits for each: never hold one back to fill a packet.
         // Where that cannot be said, answers come all the same.
         let _ = connection.set_nodelay(true);
         let (door, stopped) = (Arc::clone(&self.door), self.stopped.clone());
-        self.connections.spawn(async move { door.serve(connection, address, stopped, place).await });
+        self.connections.spawn(async move { door.serve(connection, address, stopped, admitted).await });
     }
 }
 
@@ -136,7 +171,7 @@ where
         connection: TcpStream,
         address: SocketAddr,
         mut stopped: watch::Receiver<bool>,
-        _place: Place,
+        admitted: Admitted,
     ) {
         self.metrics.accepted.inc();
         let _open = Open::new(&self.metrics);
@@ -146,7 +181,10 @@ where
             () = until(&mut stopped), if self.encryption.takes_time() => return,
         };
         match stream {
-            Ok(Ok(stream)) => (self.front_end)(Visitor { stream, address, stopped }).await,
+            Ok(Ok(stream)) => {
+                let share = Arc::clone(&admitted.share);
+                (self.front_end)(Visitor { stream, address, stopped, share }).await;
+            }
             Ok(Err(error)) => {
                 self.metrics.handshake_errors.inc();
                 self.observer.note_failed_handshake(self.listener, address.ip(), &error);

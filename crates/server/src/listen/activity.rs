@@ -37,11 +37,17 @@ struct State {
     stuck: AtomicU64,
     /// Requests whose responses have not ended.
     under_way: AtomicU64,
+    /// Since when a large answer is being written.
+    answering: AtomicU64,
 }
 
 /// A request whose response has not ended.
 #[derive(Debug)]
 pub(crate) struct UnderWay(Activity);
+
+/// A large answer that is not written yet. While it waits, others of the same address may have to.
+#[derive(Debug)]
+pub(crate) struct Answering(Activity);
 
 enum Due {
     At(u64),
@@ -58,6 +64,7 @@ impl Activity {
             head_begun: AtomicU64::new(0),
             stuck: AtomicU64::new(NEVER),
             under_way: AtomicU64::new(0),
+            answering: AtomicU64::new(NEVER),
         }))
     }
 
@@ -91,6 +98,18 @@ impl Activity {
         UnderWay(self.clone())
     }
 
+    /// A large answer is about to be written.
+    pub(crate) fn begin_answer(&self) -> Answering {
+        self.0.answering.store(self.now(), Ordering::Relaxed);
+        Answering(self.clone())
+    }
+
+    /// Whether nothing could be written for so long.
+    pub(crate) fn is_stuck_for(&self, so_long: Duration) -> bool {
+        let stuck = self.0.stuck.load(Ordering::Relaxed);
+        stuck != NEVER && stuck.saturating_add(ms(so_long)) <= self.now()
+    }
+
     /// Waits until the connection has taken too long for something, or is idle while the service stops.
     pub(crate) async fn overdue(&self, limits: &ConnectionLimits, stopped: &mut watch::Receiver<bool>) {
         loop {
@@ -121,8 +140,12 @@ impl Activity {
         let state = &*self.0;
         let moved = state.moved.load(Ordering::Relaxed);
         let stuck = state.stuck.load(Ordering::Relaxed);
+        let answered = state.answering.load(Ordering::Relaxed).saturating_add(ms(limits.answer_at_most));
         if stuck != NEVER {
-            return Due::At(stuck.saturating_add(ms(limits.write_at_most)));
+            return Due::At(stuck.saturating_add(ms(limits.write_at_most)).min(answered));
+        }
+        if answered != NEVER {
+            return Due::At(answered);
         }
         if state.under_way.load(Ordering::Relaxed) > 0 {
             return Due::Nothing;
@@ -152,6 +175,12 @@ impl Drop for UnderWay {
         let activity = &self.0;
         activity.0.moved.store(activity.now(), Ordering::Relaxed);
         activity.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.0.answering.store(NEVER, Ordering::Relaxed);
     }
 }
 
@@ -208,6 +237,21 @@ mod tests {
         tokio::time::advance(Duration::from_millis(1_500)).await;
         activity.read();
         assert_eq!(overdue_after_ms(&activity, &mut stopped).await, 500);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_answer_that_is_read_slowly_is_not_waited_for_longer() {
+        let (_stop, mut stopped) = watch::channel(false);
+        let activity = Activity::new();
+        let answering = activity.begin_answer();
+        for _ in 0..4 {
+            activity.could_not_write();
+            tokio::time::advance(Duration::from_secs(4)).await;
+            activity.wrote();
+        }
+        assert_eq!(overdue_after_ms(&activity, &mut stopped).await, 14_001);
+        drop(answering);
+        assert!(activity.0.answering.load(Ordering::Relaxed) == NEVER);
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,6 +16,11 @@ pub struct ConnectionLimits {
     pub body_at_most: Duration,
     /// How long somebody may not take what is written to them.
     pub write_at_most: Duration,
+    /// How long somebody may take for all of a large answer.
+    pub answer_at_most: Duration,
+    /// How many descriptors the system grants to the process, for the connections of all listeners and everything
+    /// else. `None` is as many as it likes.
+    pub descriptors: Option<usize>,
 }
 
 impl Default for ConnectionLimits {
@@ -28,6 +33,8 @@ impl Default for ConnectionLimits {
             idle_at_most: Duration::from_secs(75),
             body_at_most: Duration::from_secs(10),
             write_at_most: Duration::from_secs(10),
+            answer_at_most: Duration::from_secs(30),
+            descriptors: None,
         }
     }
 }

@@ -14,6 +14,15 @@ pub(crate) struct ConnectionMetrics {
     refused: Family<RefusalLabels, Counter>,
     accept_errors: Family<ListenerLabels, Counter>,
     handshake_errors: Family<ListenerLabels, Counter>,
+    waits: Family<WaitLabels, Counter>,
+}
+
+/// How often a connection was not read further until its address had given something back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShareMetrics {
+    pub(super) request_waits: Counter,
+    pub(super) answer_waits: Counter,
+    pub(super) call_waits: Counter,
 }
 
 /// What is counted about the connections of one listener, at hand so that counting takes no lock.
@@ -26,6 +35,7 @@ pub(crate) struct ListenerMetrics {
     pub(super) handshake_errors: Counter,
     refused_in_all: Counter,
     refused_for_address: Counter,
+    refused_for_descriptor: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -39,13 +49,18 @@ struct RefusalLabels {
     reason: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WaitLabels {
+    resource: &'static str,
+}
+
 impl ConnectionMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register("connections", "Connections that are open", self.open.clone());
         registry.register("connections_accepted", "Connections that were given a place", self.accepted.clone());
         registry.register(
             "connections_refused",
-            "Connections closed at once: too many in all, or from their address",
+            "Connections closed at once: too many in all, from their address, or for the descriptors of the process",
             self.refused.clone(),
         );
         registry.register(
@@ -58,6 +73,20 @@ impl ConnectionMetrics {
             "Connections that did not get through the TLS handshake",
             self.handshake_errors.clone(),
         );
+        registry.register(
+            "backpressure_waits",
+            "Requests that waited until their address, or all together, held less",
+            self.waits.clone(),
+        );
+    }
+
+    pub(crate) fn of_shares(&self) -> ShareMetrics {
+        let waits = |resource| self.waits.get_or_create_owned(&WaitLabels { resource });
+        ShareMetrics {
+            request_waits: waits("request_bytes"),
+            answer_waits: waits("answer_bytes"),
+            call_waits: waits("calls"),
+        }
     }
 
     pub(crate) fn of_listener(&self, listener: &'static str) -> ListenerMetrics {
@@ -70,6 +99,7 @@ impl ConnectionMetrics {
             handshake_errors: self.handshake_errors.get_or_create_owned(&labels),
             refused_in_all: refused("in_all"),
             refused_for_address: refused("for_address"),
+            refused_for_descriptor: refused("descriptors"),
         }
     }
 }
@@ -79,6 +109,7 @@ impl ListenerMetrics {
         match why {
             NoPlace::InAll => self.refused_in_all.inc(),
             NoPlace::ForAddress => self.refused_for_address.inc(),
+            NoPlace::ForDescriptor => self.refused_for_descriptor.inc(),
         };
     }
 }

@@ -1,8 +1,9 @@
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::connection_limits::ConnectionLimits;
+use super::counted_as::counted_as;
 
 /// The places for connections of one listener.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub(super) enum NoPlace {
     InAll,
     /// This address has taken as many as one address may.
     ForAddress,
+    /// The process has no descriptor left for it.
+    ForDescriptor,
 }
 
 impl Places {
@@ -73,14 +76,6 @@ impl Drop for Place {
 /// Nothing that holds the lock can panic halfway.
 fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
     taken.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// One machine can have every address of an IPv6 network of 64 bits.
-fn counted_as(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-        address => address,
-    }
 }
 
 #[cfg(test)]

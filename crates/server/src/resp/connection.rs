@@ -7,6 +7,7 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::watch;
 
+use super::begun_command::BegunCommand;
 use super::commands::{self, Left};
 use super::gate::RespGate;
 use super::limits::RespLimits;
@@ -14,12 +15,14 @@ use super::parser::{Found, Parser};
 use super::reply::Reply;
 use super::session::Session;
 use crate::engine::Engine;
+use crate::listen::Share;
+use crate::within::within;
 
 /// Read at once, where that much has come: some fifty commands.
 const READ_BYTES: usize = 4 << 10;
 
 /// Answers are sent before they take more than this, and a connection keeps no more than this while it is idle.
-const KEEP_BYTES: usize = 64 << 10;
+const KEEP_BYTES: usize = 16 << 10;
 
 /// As much as is still taken from a client that is not answered any more.
 const DISCARD_BYTES: usize = 64 << 10;
@@ -30,10 +33,22 @@ const DISCARD_BYTES: usize = 64 << 10;
 /// Every command that has come is answered with those that came with it, in one
 /// write. A client that does not read its answers is not read from either.
 pub async fn serve_connection(
+    io: impl AsyncRead + AsyncWrite + Unpin + Send,
+    engine: Arc<Engine>,
+    limits: RespLimits,
+    gate: Option<RespGate>,
+    stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    serve_with_share(io, engine, limits, gate, Share::alone(), stopped).await
+}
+
+/// The same for a connection that shares with others of its address what it may hold.
+pub(crate) async fn serve_with_share(
     mut io: impl AsyncRead + AsyncWrite + Unpin + Send,
     engine: Arc<Engine>,
     limits: RespLimits,
     gate: Option<RespGate>,
+    share: Arc<Share>,
     stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let mut connection = Connection::new(limits, gate);
@@ -44,6 +59,7 @@ pub async fn serve_connection(
     });
     loop {
         connection.make_room();
+        connection.begun.go_on(&connection.input, limits, &share).await;
         tokio::select! {
             // What has come goes first: who stops answers it too.
             biased;
@@ -51,6 +67,7 @@ pub async fn serve_connection(
                 return Ok(());
             },
             () = &mut until_stopped => return close(&mut io).await,
+            () = connection.begun.overdue() => return Err(io::ErrorKind::TimedOut.into()),
         }
         connection.answer_all(&engine, &mut io).await?;
         // Whether it stops is asked here too: a client that always has more would never be stopped otherwise.
@@ -61,6 +78,7 @@ pub async fn serve_connection(
 }
 
 struct Connection {
+    begun: BegunCommand,
     parser: Parser,
     session: Session,
     /// What was read and not answered.
@@ -72,6 +90,7 @@ struct Connection {
 impl Connection {
     fn new(limits: RespLimits, gate: Option<RespGate>) -> Connection {
         Connection {
+            begun: BegunCommand::default(),
             parser: Parser::new(limits),
             session: Session::new(limits, gate),
             input: Vec::with_capacity(READ_BYTES),
@@ -129,6 +148,9 @@ impl Connection {
         note_throttled(engine, &mut self.session, begun_ns);
         // What is left came with the last command and is shorter than what was just read.
         self.input.drain(..answered);
+        if answered > 0 {
+            self.begun = BegunCommand::default();
+        }
         self.send(io).await
     }
 
@@ -136,9 +158,13 @@ impl Connection {
         if self.output.is_empty() {
             return Ok(());
         }
-        io.write_all(&self.output).await?;
-        // A stream that buffers, such as an encrypted one, would keep it.
-        io.flush().await?;
+        let output = &self.output;
+        let sent = pin!(async {
+            io.write_all(output).await?;
+            // A stream that buffers, such as an encrypted one, would keep it.
+            io.flush().await
+        });
+        within(self.session.limits.answers_at_most, sent).await.ok_or(io::ErrorKind::TimedOut)??;
         self.output.clear();
         Ok(())
     }

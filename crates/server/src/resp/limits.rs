@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 /// What one connection may send. Everything here is in a stranger's hands, so
 /// everything has an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +14,10 @@ pub struct RespLimits {
     pub inline_bytes: usize,
     /// The longest key of `CL.THROTTLE`.
     pub key_bytes: usize,
+    /// How long a command may take from its first byte to its last.
+    pub command_at_most: Duration,
+    /// How long a client may take for the answers that were written to it together.
+    pub answers_at_most: Duration,
 }
 
 /// Room for a check that says all it can, many times over.
@@ -23,6 +29,8 @@ impl Default for RespLimits {
             arguments: 1024,
             inline_bytes: 4 << 10,
             key_bytes: 4 << 10,
+            command_at_most: Duration::from_secs(10),
+            answers_at_most: Duration::from_secs(30),
         }
     }
 }

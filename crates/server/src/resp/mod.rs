@@ -4,6 +4,7 @@
 //! the policy, and what clients say when they connect is answered as Redis does.
 
 mod arguments;
+mod begun_command;
 mod commands;
 mod connection;
 mod gate;
@@ -17,6 +18,7 @@ mod short_lines;
 
 pub use arguments::Arguments;
 pub use connection::serve_connection;
+pub(crate) use connection::serve_with_share;
 pub use gate::RespGate;
 pub use limits::RespLimits;
 pub use parser::{Found, Parser, ProtocolError};

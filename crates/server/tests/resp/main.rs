@@ -19,3 +19,4 @@ mod running;
 mod shared_throttle;
 mod stop;
 mod throttle;
+mod trickle;

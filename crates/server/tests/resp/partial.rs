@@ -30,7 +30,7 @@ fn commands() -> Vec<u8> {
 
 /// What a fresh service says to these pieces.
 fn said(pieces: &[&[u8]]) -> String {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let (mut client, server) = duplex(1 << 16);
         let engine = Arc::new(engine(POLICY, Arc::new(ManualClock::at(1))));

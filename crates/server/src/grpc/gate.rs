@@ -1,0 +1,149 @@
+//! A connection from which nothing is read that its address has no room for.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::calls::Calls;
+use crate::listen::{Room, Turn};
+
+/// How much is read at once while there is little room: the fields of a few calls.
+const FEW_BYTES: usize = 64;
+
+/// How much is read in one turn. A few bytes may stand for many fields, which take long to understand.
+const TURN_BYTES: usize = 4 << 10;
+
+/// How much is read at once for one place: the fields of two calls at most.
+const FEWEST_BYTES: usize = 16;
+
+/// A stream that is read as far as there is room for calls.
+///
+/// How many calls are in what it reads is known only when they have been understood, which is after all that has
+/// come was read. So while there is little room it reads a little, and lets that be understood first.
+pub(super) struct Gate<S> {
+    stream: S,
+    calls: Arc<Calls>,
+    /// Whether the last that was read may not have been understood.
+    has_read_a_little: bool,
+    place: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// The turn in which something is read.
+    turn: Option<Turn>,
+    next_turn: Option<Pin<Box<dyn Future<Output = Turn> + Send>>>,
+    /// How much may be read before the next turn.
+    left_bytes: usize,
+}
+
+impl<S> Gate<S> {
+    pub(super) fn new(stream: S, calls: Arc<Calls>) -> Gate<S> {
+        Gate { stream, calls, has_read_a_little: false, place: None, turn: None, next_turn: None, left_bytes: 0 }
+    }
+}
+
+impl<S: AsyncRead + Unpin> Gate<S> {
+    /// Waits for a turn once what was read in the last is used up. What was read before has been understood then.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.left_bytes == 0 {
+            if self.turn.take().is_some() {
+                // Other tasks go first, also where no other connection of the address waits.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.turn = Some(match self.next_turn.is_none().then(|| self.calls.try_turn()).flatten() {
+                Some(turn) => turn,
+                None => {
+                    let next = self.next_turn.get_or_insert_with(|| Box::pin(self.calls.turn()));
+                    ready!(next.as_mut().poll(context))
+                }
+            });
+            self.next_turn = None;
+            self.left_bytes = TURN_BYTES;
+        }
+        Poll::Ready(())
+    }
+
+    fn poll_read_with_room(&mut self, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let room = ready!(self.calls.poll_room(context));
+        if room == Room::None {
+            let place = self.place.get_or_insert_with(|| Box::pin(self.calls.place()));
+            ready!(place.as_mut().poll(context));
+        }
+        self.place = None;
+        match room {
+            Room::Plenty if into.remaining() <= self.left_bytes => Pin::new(&mut self.stream).poll_read(context, into),
+            Room::Plenty => {
+                let mut some = ReadBuf::new(into.initialize_unfilled_to(self.left_bytes));
+                let polled = Pin::new(&mut self.stream).poll_read(context, &mut some);
+                let read = some.filled().len();
+                into.advance(read);
+                polled
+            }
+            Room::Scarce => self.poll_read_few(context, into, FEW_BYTES),
+            Room::None => self.poll_read_few(context, into, FEWEST_BYTES),
+        }
+    }
+
+    fn poll_read_few(
+        &mut self,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+        count: usize,
+    ) -> Poll<io::Result<()>> {
+        if std::mem::take(&mut self.has_read_a_little) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let mut bytes = [0; FEW_BYTES];
+        let mut few = ReadBuf::new(&mut bytes[..count.min(into.remaining())]);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut few))?;
+        into.put_slice(few.filled());
+        self.has_read_a_little = true;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.calls.is_abused() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        ready!(self.poll_turn(context));
+        let before = into.filled().len();
+        let polled = self.poll_read_with_room(context, into);
+        self.left_bytes = self.left_bytes.saturating_sub(into.filled().len() - before);
+        if polled.is_pending() {
+            // There is nothing to do in this turn.
+            self.turn = None;
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, from)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, from)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -46,6 +46,9 @@ const ENTRIES: [&str; 7] = ["remote_address", "client_ip", "user", "X-User", "x-
 const TIERS: [&str; 3] = ["free", "pro", "gold"];
 const KEYS: [&str; 7] = ["client_ip", "user", "client", "route", "path", "tier", "method"];
 
+/// What a key has before the address, in place of a value that cannot be used.
+const UNUSABLE: &str = r"\unusable:";
+
 /// Choices from a seed.
 struct Dice(u64);
 
@@ -199,7 +202,10 @@ impl Dice {
         let mut headers = Vec::new();
         for name in ["x-a", "X-B", "x-user", "x-key"] {
             if self.one_in(2) {
+                // What stands behind an empty line cannot be used.
+                headers.extend(self.one_in(6).then(|| (name.to_owned(), String::new())));
                 headers.push((name.to_owned(), self.pick(&VALUES).to_owned()));
+                headers.extend(self.one_in(6).then(|| (name.to_owned(), "more".to_owned())));
             }
         }
         for (name, among) in [
@@ -237,6 +243,16 @@ struct Model<'a> {
 impl Model<'_> {
     fn header(&self, name: &str) -> Option<&str> {
         self.sent.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// Its value; one that cannot be used is counted under the address.
+    fn value(&self, name: &str) -> Option<String> {
+        let first = self.header(name)?;
+        if !first.is_empty() {
+            return Some(first.to_owned());
+        }
+        let address = self.client().map_or_else(String::new, |client| grouped(carried(client).unwrap_or(client)));
+        self.sent.descriptor.is_none().then(|| format!("{UNUSABLE}{address}"))
     }
 
     /// The same request for each reading of its path: resolved, decoded, as it was sent.
@@ -291,8 +307,8 @@ impl Model<'_> {
     fn identity(&self, name: &str, route: Option<&str>) -> Option<(String, String)> {
         let named = |value: Option<&str>| value.map(|value| (name.to_owned(), value.to_owned()));
         match name {
-            "user" => named(self.header("x-user")),
-            "key" => named(self.header("x-key")),
+            "user" => named(self.value("x-user").as_deref()),
+            "key" => named(self.value("x-key").as_deref()),
             "client" => self.identity("key", None).or_else(|| self.identity("user", None)),
             "client_ip" => named(self.client().map(|client| grouped(carried(client).unwrap_or(client))).as_deref()),
             "method" => named(Some(&self.sent.method)),
@@ -337,6 +353,14 @@ impl Model<'_> {
     }
 
     fn holds(&self, condition: &Condition, value: Option<&(String, String)>, is_list: bool) -> bool {
+        if value.is_some_and(|(_, value)| value.starts_with(UNUSABLE)) {
+            // It may be taken for a value, for none, and for no value in particular.
+            return match condition {
+                Condition::Present | Condition::Absent => true,
+                Condition::OneOf(_) => false,
+                Condition::OneOfBut { these, .. } => these.is_empty(),
+            };
+        }
         match condition {
             Condition::Present => value.is_some(),
             Condition::Absent => value.is_none(),
@@ -381,7 +405,7 @@ impl Model<'_> {
             || self.sent.host.as_ref().is_some_and(|host| when.hosts.iter().any(|pattern| star(pattern, host)));
         let path = when.paths.is_empty() || self.route(when.paths.iter()).is_some();
         let headers = when.headers.iter().all(|(name, condition)| {
-            let value = self.header(name).map(|value| (String::new(), value.to_owned()));
+            let value = self.value(name).map(|value| (String::new(), value));
             self.holds(condition, value.as_ref(), false)
         });
         let identities = when
@@ -423,6 +447,7 @@ impl Model<'_> {
         let sent = self.client().filter(|client| carried(*client).is_some()).map(|client| client.to_string());
         let matches = |given: &Override, sent: Option<&String>| {
             given.key.iter().zip(parts).zip(&rule.key).all(|((pattern, part), name)| match sent {
+                _ if part.1.starts_with(UNUSABLE) => false,
                 _ if name == "client" => self.means(pattern, part),
                 Some(sent) if name == "client_ip" => star(&pattern.0, sent),
                 _ => star(&pattern.0, &part.1),
@@ -531,7 +556,8 @@ impl Model<'_> {
         let denied = self.addresses().iter().any(is_denied);
         let value = self.identity("client", None);
         let allowed = |(_, among): &(String, Vec<TextPattern>)| {
-            value.as_ref().is_some_and(|value| among.iter().any(|pattern| self.means(pattern, value)))
+            let value = value.as_ref().filter(|(_, value)| !value.starts_with(UNUSABLE));
+            value.is_some_and(|value| among.iter().any(|pattern| self.means(pattern, value)))
         };
         match (denied, self.policy.allow.identities.iter().any(allowed)) {
             (true, _) => Access::Denied,

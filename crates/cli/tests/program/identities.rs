@@ -2,7 +2,7 @@
 
 use crate::client::{Connection, Response};
 use crate::reload::Directory;
-use crate::running::{Running, output};
+use crate::running::{Running, output, tollgate};
 
 const SECRET: &str = "a secret that only the issuer of tokens knows";
 /// Of `{"sub":"ann"}`, signed with the secret.
@@ -110,6 +110,21 @@ fn unusable_tokens_are_refused_where_the_policy_says_so() {
     assert_eq!((&refused.json()["status"], &refused.json()["title"]), (&401.into(), &"Unauthorized".into()));
     assert_eq!(service.ask("/", &[&format!("Authorization: Bearer {ANN}")]).status, 200);
     assert_eq!(service.ask("/", &[]).status, 200);
+    let body = format!(r#"{{"headers":{{"authorization":["Bearer {EXPIRED}","Bearer {ANN}"]}}}}"#);
+    let checked = Connection::open(service.running.http).request("POST", "/v1/check", &body).json();
+    assert_eq!((&checked["action"], &checked["rule"]), (&"deny".into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn an_operator_is_told_why_a_token_cannot_be_used() {
+    let directory = Directory::new("explained-tokens");
+    let file = directory.write("policy.yaml", &policy("jwt: sub"));
+    let header = format!("Authorization: Bearer {EXPIRED}");
+    let explain = ["explain", &file, "--ip", "203.0.113.9", "--header", &header];
+    let explained = tollgate(&explain).env("JWT_SECRET", SECRET).output().unwrap();
+    let told = String::from_utf8_lossy(&explained.stdout);
+    assert!(told.contains("unusable token: expired; counted under the client's address"), "{told}");
+    assert!(told.contains(r"\unusable:203.0.113.9"), "{told}");
 }
 
 #[test]

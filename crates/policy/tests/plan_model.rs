@@ -25,6 +25,8 @@ const PATHS: [&str; 12] =
 const PATH_PATTERNS: [&str; 10] = ["/", "/*", "/a", "/a/*", "/a/b", "/a/*/c", "/*/b", "/b/*", "/*/b/*", "/c/b/c/d"];
 const VALUES: [&str; 4] = ["1", "12", "2", "k=1"];
 const VALUE_PATTERNS: [&str; 6] = ["1", "1*", "*2", "2", "*", "key=1"];
+/// Of the first of several identities: each names the one that it means.
+const LIST_PATTERNS: [&str; 6] = ["key=1", "user=1*", "key=*2", "user=2", "*", "client=1"];
 const PEERS: [&str; 5] = ["10.0.0.1", "192.0.2.1", "192.0.2.77", "2001:db8::1", "::ffff:10.0.0.1"];
 const FORWARDED: [&str; 4] = ["192.0.2.1", "192.0.2.77, 10.9.9.9", "garbage", "6.6.6.6, 2001:db8::1"];
 const NETWORKS: [&str; 4] = ["10.0.0.0/8", "192.0.2.0/26", "192.0.2.77/32", "2001:db8::/32"];
@@ -62,15 +64,15 @@ impl Dice {
         strings(&self.some(among, most))
     }
 
-    fn condition(&mut self) -> Condition {
+    fn condition(&mut self, among: &[&str]) -> Condition {
         match self.roll(6) {
             0 => Condition::Present,
             1 => Condition::Absent,
             2 => {
-                let these = if self.one_in(2) { Vec::new() } else { patterns(&self.some(&VALUE_PATTERNS, 2)) };
-                Condition::OneOfBut { these, but_not: patterns(&self.some(&VALUE_PATTERNS, 2)) }
+                let these = if self.one_in(2) { Vec::new() } else { patterns(&self.some(among, 2)) };
+                Condition::OneOfBut { these, but_not: patterns(&self.some(among, 2)) }
             }
-            _ => Condition::OneOf(patterns(&self.some(&VALUE_PATTERNS, 2))),
+            _ => Condition::OneOf(patterns(&self.some(among, 2))),
         }
     }
 
@@ -86,10 +88,12 @@ impl Dice {
             when.paths = self.texts(&PATH_PATTERNS, 3);
         }
         while self.one_in(4) {
-            when.headers.push((self.pick(&["X-A", "x-b"]).to_owned(), self.condition()));
+            when.headers.push((self.pick(&["X-A", "x-b"]).to_owned(), self.condition(&VALUE_PATTERNS)));
         }
         while self.one_in(4) {
-            when.identities.push((self.pick(&["user", "client"]).to_owned(), self.condition()));
+            let name = self.pick(&["user", "client"]);
+            let among = if name == "client" { &LIST_PATTERNS } else { &VALUE_PATTERNS };
+            when.identities.push((name.to_owned(), self.condition(among)));
         }
         if self.one_in(5) {
             let among = self.some(&NETWORKS, 2).iter().map(|network| network.parse().unwrap()).collect();
@@ -116,11 +120,12 @@ impl Dice {
             rule.allowance = Allowance::Tiers(tiers.into_iter().map(|tier| (tier.to_owned(), self.grant())).collect());
         }
         while !rule.key.is_empty() && self.one_in(3) {
-            let pattern = rule
-                .key
-                .iter()
-                .map(|_| TextPattern(self.pick(&["1", "1*", "*", "192.0.2.1", "/a/*", "key=1"]).to_owned()));
-            let key: Vec<TextPattern> = pattern.collect();
+            let pattern = |name: &String| {
+                let among =
+                    if name == "client" { LIST_PATTERNS } else { ["1", "1*", "*", "192.0.2.1", "/a/*", "key=1"] };
+                TextPattern(self.pick(&among).to_owned())
+            };
+            let key: Vec<TextPattern> = rule.key.iter().map(pattern).collect();
             if rule.overrides.iter().all(|known| known.key != key) {
                 let grant = limited(100 + rule.overrides.len() as u64);
                 rule.overrides.push(Override { key, grant });
@@ -152,7 +157,7 @@ impl Dice {
             policy.deny = AccessList { client_ip: vec![self.pick(&NETWORKS).parse().unwrap()], identities: Vec::new() };
         }
         if self.one_in(4) {
-            let meant = patterns(&self.some(&VALUE_PATTERNS, 1));
+            let meant = patterns(&self.some(&LIST_PATTERNS, 1));
             policy.allow = AccessList { client_ip: Vec::new(), identities: vec![("client".into(), meant)] };
         }
         policy
@@ -278,8 +283,8 @@ impl Model<'_> {
     }
 
     fn means(&self, pattern: &TextPattern, (name, value): &(String, String)) -> bool {
-        match pattern.0.strip_prefix("key=") {
-            Some(text) => name == "key" && star(text, value),
+        match pattern.0.split_once('=') {
+            Some((only, text)) => name == only && star(text, value),
             None => star(&pattern.0, value),
         }
     }
@@ -353,9 +358,9 @@ impl Model<'_> {
         };
         let specificity = |given: &&Override| {
             let stars = given.key.iter().filter(|pattern| pattern.0.contains('*')).count();
-            // What `key=` says is not part of the pattern for a list.
+            // What stands before `=` is not part of the pattern for a list.
             let length = |(pattern, name): (&TextPattern, &String)| {
-                if name == "client" { pattern.0.trim_start_matches("key=").len() } else { pattern.0.len() }
+                if name == "client" { pattern.0.rsplit('=').next().unwrap().len() } else { pattern.0.len() }
             };
             (stars, std::cmp::Reverse(given.key.iter().zip(&rule.key).map(length).sum::<usize>()))
         };

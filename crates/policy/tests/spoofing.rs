@@ -106,6 +106,34 @@ fn a_mapped_address_is_the_address() {
     assert_eq!(denying.meet(&from("::ffff:203.0.113.9", "GET", "/", &())).access, Access::Denied);
 }
 
+/// A key that reads like an address is a key.
+#[test]
+fn a_value_of_one_identity_is_not_that_of_another() {
+    let policy = |pattern: &str| Policy {
+        identities: vec![
+            identity("key", header("X-Key")),
+            identity("client", IdentitySource::First(strings(&["key", "client_ip"]))),
+        ],
+        allow: AccessList { client_ip: Vec::new(), identities: vec![("client".into(), patterns(&[pattern]))] },
+        ..with_rules(vec![rule("per-client", &["client"])])
+    };
+    let plan = compile(policy("client_ip=203.0.113.99"));
+    let forged = from(STRANGER, "GET", "/", &[("X-Key", "203.0.113.99")]);
+    assert_eq!(
+        (plan.meet(&forged).access, met(&plan, &forged)),
+        (Access::Rules, vec!["per-client key=203.0.113.99".into()])
+    );
+    assert_eq!(plan.meet(&from("203.0.113.99", "GET", "/", &())).access, Access::Allowed);
+    let explained = plan.explain(&from("203.0.113.99", "GET", "/", &()));
+    assert_eq!(explained.decided_by.as_deref(), Some("client client_ip=203.0.113.99"));
+    // A caller may set the identity itself, which is another value again.
+    let set = Request { identities: &[("client", "203.0.113.99")], ..from(STRANGER, "GET", "/", &()) };
+    assert_eq!(plan.meet(&set).access, Access::Rules);
+    assert_eq!(compile(policy("client=203.0.113.99")).meet(&set).access, Access::Allowed);
+    let errors = policy("203.0.113.99").check().unwrap_err();
+    assert_eq!(errors.0.iter().map(|problem| problem.code).collect::<Vec<_>>(), ["value-without-identity"]);
+}
+
 /// Lists mean whole addresses: a neighbour in the same group is not let through.
 #[test]
 fn a_list_means_an_address_not_its_group() {

@@ -5,6 +5,7 @@ mod admin_token;
 #[path = "../../../server/tests/service/client.rs"]
 mod client;
 mod hostile;
+mod identities;
 mod log;
 mod outputs;
 mod policies;

@@ -1,6 +1,6 @@
 use super::names::Names;
 use super::problems::Problems;
-use super::{codes, syntax};
+use super::{codes, patterns, syntax};
 use crate::model::{AccessList, Policy};
 use crate::problem::Place;
 
@@ -10,7 +10,7 @@ pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems)
 }
 
 fn list(list: &AccessList, place: &Place, names: &Names<'_>, problems: &mut Problems) {
-    for (name, patterns) in &list.identities {
+    for (name, meant) in &list.identities {
         let place = place.member(name);
         if name == "client_ip" {
             let message = "addresses are compared as networks, not as texts";
@@ -18,6 +18,7 @@ fn list(list: &AccessList, place: &Place, names: &Names<'_>, problems: &mut Prob
             continue;
         }
         names.check(name, place.clone(), problems);
-        syntax::not_empty(patterns, "text", &place, problems);
+        syntax::not_empty(meant, "text", &place, problems);
+        patterns::check_each(name, meant, names, &place, problems);
     }
 }

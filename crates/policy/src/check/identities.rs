@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::names::Names;
 use super::problems::Problems;
 use super::words::quoted;
-use super::{codes, syntax};
+use super::{codes, patterns, syntax};
 use crate::model::{BUILT_IN_IDENTITIES, Identity, IdentitySource, Policy, TIER, Tier, TierSource};
 use crate::problem::Place;
 
@@ -127,6 +127,7 @@ fn tier(tier: &Tier, policy: &Policy, names: &Names<'_>, place: &Place, problems
                 names.check(by, place.member("by"), problems);
             }
             for (value, tier) in tiers {
+                patterns::check(by, value, names, || place.member("map").member(value), problems);
                 syntax::text(tier, "a tier", place.member("map").member(value), problems);
             }
         }

@@ -13,6 +13,7 @@ mod identities;
 mod names;
 pub(crate) mod nearest;
 mod overlap;
+mod patterns;
 pub(crate) mod periods;
 mod problems;
 mod rules;

@@ -6,7 +6,7 @@ use super::names::Names;
 use super::nearest::nearest;
 use super::problems::Problems;
 use super::words::quoted;
-use super::{codes, cost, grants, syntax, when};
+use super::{codes, cost, grants, patterns, syntax, when};
 use crate::model::{OnLimit, Policy, Rule};
 use crate::problem::Place;
 
@@ -39,7 +39,7 @@ fn one(rule: &Rule, policy: &Policy, names: &Names<'_>, place: &Place, problems:
     key(rule, names, &place.member("key"), problems);
     when::check(&rule.when, &place.member("when"), names, problems);
     grants::check(rule, policy, place, problems);
-    overrides(rule, &place.member("overrides"), problems);
+    overrides(rule, names, &place.member("overrides"), problems);
     cost::check(rule, &place.member("cost"), problems);
     if let Some(steps) = &rule.on_limit {
         on_limit(steps, &place.member("on_limit"), problems);
@@ -79,7 +79,7 @@ fn replaces(rule: &Rule, all: &HashSet<&str>, place: &Place, problems: &mut Prob
     }
 }
 
-fn overrides(rule: &Rule, place: &Place, problems: &mut Problems) {
+fn overrides(rule: &Rule, names: &Names<'_>, place: &Place, problems: &mut Problems) {
     let mut known = HashSet::new();
     for (at, own) in rule.overrides.iter().enumerate() {
         let place = place.item(at);
@@ -103,6 +103,9 @@ fn overrides(rule: &Rule, place: &Place, problems: &mut Problems) {
             problems.add(codes::OVERRIDE_PARTS, place.clone(), message, hint);
         } else if !known.insert(&own.key) {
             problems.add(codes::DUPLICATE_NAME, place.clone(), "this key is overridden twice", "keep one of the two");
+        }
+        for (identity, pattern) in rule.key.iter().zip(&own.key) {
+            patterns::check(identity, &pattern.0, names, || place.clone(), problems);
         }
         grants::grant(&own.grant, &place, problems);
     }

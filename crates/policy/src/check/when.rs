@@ -1,6 +1,6 @@
 use super::names::Names;
 use super::problems::Problems;
-use super::syntax;
+use super::{patterns, syntax};
 use crate::model::{Condition, Networks, When};
 use crate::problem::Place;
 
@@ -23,6 +23,14 @@ pub(super) fn check(when: &When, place: &Place, names: &Names<'_>, problems: &mu
         let place = place.member("identity").member(name);
         names.check(name, place.clone(), problems);
         not_empty(condition, &place, problems);
+        match condition {
+            Condition::Present | Condition::Absent => {}
+            Condition::OneOf(these) => patterns::check_each(name, these, names, &place, problems),
+            Condition::OneOfBut { these, but_not } => {
+                patterns::check_each(name, these, names, &place.member("is"), problems);
+                patterns::check_each(name, but_not, names, &place.member("not"), problems);
+            }
+        }
     }
     for (at, domain) in when.domains.iter().enumerate() {
         syntax::text(domain, "a domain", place.member("domain").item(at), problems);

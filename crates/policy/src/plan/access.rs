@@ -44,8 +44,9 @@ impl PlannedAccess {
             return Some(format!("client_ip {network}"));
         }
         self.identities.iter().find_map(|(id, map)| {
-            let pattern = entry(look, *id, map, route)?.text.0.clone();
-            Some(format!("{} {pattern}", look.identities.known(*id).name))
+            let pattern = entry(look, *id, map, route)?;
+            let only = pattern.only.map_or_else(String::new, |only| format!("{}=", look.identities.known(only).name));
+            Some(format!("{} {only}{}", look.identities.known(*id).name, pattern.text.0))
         })
     }
 

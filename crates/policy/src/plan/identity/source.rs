@@ -270,15 +270,17 @@ impl Identities {
     }
 
     /// A pattern for the values of an identity, written as its values are. For a
-    /// list of identities `name=..` means only the one of that name.
+    /// list of identities `name=..` means only the one of that name; without a
+    /// name there is only `*`, or else one identity would get what is granted to another.
     pub(crate) fn pattern(&self, id: IdentityId, pattern: &TextPattern) -> Pattern {
-        if let Source::First(inner) = &self.known(id).source {
-            for only in inner {
-                let text = pattern.0.strip_prefix(&self.known(*only).name).and_then(|rest| rest.strip_prefix('='));
+        if self.is_list(id) {
+            for only in self.places(id) {
+                let text = pattern.0.strip_prefix(&self.known(only).name).and_then(|rest| rest.strip_prefix('='));
                 if let Some(text) = text {
-                    return Pattern { only: Some(*only), text: TextPattern(self.canonical(*only, text)) };
+                    return Pattern { only: Some(only), text: TextPattern(self.canonical(only, text)) };
                 }
             }
+            return Pattern { only: None, text: pattern.clone() };
         }
         Pattern { only: None, text: TextPattern(self.canonical(id, &pattern.0)) }
     }
@@ -287,7 +289,6 @@ impl Identities {
     fn canonical(&self, id: IdentityId, text: &str) -> String {
         match &self.known(id).source {
             Source::ClientIp | Source::Peer => self.canonical_address(text),
-            Source::First(inner) if inner.iter().any(|id| self.needs_peer(*id)) => self.canonical_address(text),
             Source::Method => text.to_ascii_uppercase(),
             Source::Host => host::normalise(text).map_or_else(String::new, |host| lossy(&host)),
             Source::Path | Source::Route if !text.contains('*') => {

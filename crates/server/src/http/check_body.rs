@@ -5,7 +5,7 @@ use tollgate::Request;
 use tollgate::policy::parse_address;
 
 use super::problem::Problem;
-use super::straight_body::StraightBody;
+use super::straight_body::{StraightBody, has_header};
 use super::strict_json;
 use super::text::Text;
 
@@ -182,6 +182,10 @@ fn headers(value: Value) -> Result<Vec<(Text<'static>, Text<'static>)>, Problem>
     let wrong = || Problem::bad_member("headers", "an object of strings, or of lists of strings");
     let mut headers = Vec::new();
     for (name, value) in members(value).ok_or_else(wrong)? {
+        // Members have no order, so that nobody could say which of the lines is the first.
+        if has_header(&headers, &name) {
+            return Err(Problem::member_twice(&name));
+        }
         let lines = match value {
             Value::Array(lines) => lines,
             line => vec![line],
@@ -231,6 +235,7 @@ mod tests {
             r#"{"ip":null,"headers":null,"identities":null,"cost":null,"receipt":null}"#,
             r#"{"headers":{"b":["1","2"],"a":"3","c":[]},"identities":{"user":"4\n2","org":"é"}}"#,
             r#"{"headers":{"a":"1","a":"2"},"cost":1,"cost":2}"#,
+            r#"{"headers":{"x-a":"1","X-A":"2"}}"#,
             r#"{"cost":1.0}"#,
             r#"{"identities":{"user":["42"]}}"#,
             r#"{"identities":{"client_ip":"203.0.113.9:80","user":"42"}}"#,
@@ -331,6 +336,13 @@ mod tests {
         " \t1 ",
         "\"\t\"",
     ];
+
+    #[test]
+    fn a_header_in_two_cases_is_there_twice() {
+        let body = r#"{"headers":{"x-api-key":"k1","X-API-Key":["r7"]}}"#;
+        let problem = CheckBody::parse(body.as_bytes()).unwrap_err();
+        assert!(format!("{problem:?}").contains("`x-api-key` is there twice"), "{problem:?}");
+    }
 
     #[test]
     fn an_object_with_many_members_is_read_too() {

@@ -76,7 +76,7 @@ fn headers<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
     let mut pairs: Pairs<'a> = Vec::new();
     let mut names = 0;
     scanner.object(|name, scanner| {
-        (names < MAX_PAIRS && is_new(&pairs, name)).then_some(())?;
+        (names < MAX_PAIRS && !has_header(&pairs, name)).then_some(())?;
         names += 1;
         let mut add = |line: &'a str| {
             pairs.push((name.into(), line.into()));
@@ -96,6 +96,11 @@ fn headers<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
     // The lines of one header stay in their order.
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
     Some(pairs)
+}
+
+/// Whether there are lines of a header already. Its name has no case.
+pub(super) fn has_header(pairs: &Pairs<'_>, name: &str) -> bool {
+    pairs.iter().any(|(known, _)| known.as_str().eq_ignore_ascii_case(name))
 }
 
 fn is_new(pairs: &Pairs<'_>, name: &str) -> bool {

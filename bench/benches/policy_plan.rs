@@ -313,5 +313,5 @@ fn grant(count: u64) -> Grant {
 }
 
 fn identity(name: &str, header: &str) -> Identity {
-    Identity { name: name.to_owned(), source: IdentitySource::Header(header.to_owned()), trusted: true }
+    Identity { trusted: true, ..Identity::new(name, IdentitySource::Header(header.to_owned())) }
 }

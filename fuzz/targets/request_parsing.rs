@@ -28,8 +28,9 @@ fuzz_target!(|data: &[u8]| {
     let mut text = || String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let (method, host, target) = (text(), text(), text());
     let headers: Vec<(String, &[u8])> = lines.filter_map(field).collect();
-    for (plan, peer) in
-        PLANS.iter().flat_map(|plan| ["10.0.0.1", "203.0.113.9", "::ffff:10.0.0.1"].map(|peer| (plan, peer)))
+    for (plan, peer) in PLANS
+        .iter()
+        .flat_map(|plan| ["10.0.0.1", "203.0.113.9", "::ffff:10.0.0.1"].map(|peer| (plan, peer)))
     {
         let peer = peer.parse().expect("an address");
         let request = Request {
@@ -43,6 +44,7 @@ fuzz_target!(|data: &[u8]| {
         assert_clean(&met);
         assert_explained(plan, &request, &met);
         assert_written_otherwise(plan, &request, &met);
+        assert_repeated(plan, &request, &headers, &met);
     }
 });
 
@@ -88,6 +90,42 @@ fn assert_written_otherwise(plan: &Plan, request: &Request<'_>, met: &Met) {
     }
 }
 
+/// Further lines of a header that has one value, cookies and parameters change no key and free from no rule. A line
+/// that says nothing is the one exception: what stands behind it may be what counts.
+fn assert_repeated(plan: &Plan, request: &Request<'_>, headers: &[(String, &[u8])], met: &Met) {
+    const ADDED: [(&str, &[u8]); 4] =
+        [("x-user", b"fresh"), ("authorization", b"bearer\tfresh"), ("Cookie", b"sid=fresh"), ("X-User", b"")];
+    let keys = |met: &Met| met.charges.iter().map(|charge| (charge.rule, met.key(charge).to_vec())).collect::<Vec<_>>();
+    for (name, value) in ADDED {
+        let has_value = |token: &[u8]| plan_has(headers, name, token);
+        let is_said = match name {
+            "authorization" => has_value(b"bearer "),
+            "Cookie" => has_value(b"sid="),
+            _ => has_value(b""),
+        };
+        if !is_said {
+            continue;
+        }
+        let mut more = headers.to_vec();
+        more.push((name.to_owned(), value));
+        let other = plan.meet(&Request { headers: &more, ..*request });
+        assert_eq!(keys(&other), keys(met), "{name}");
+    }
+}
+
+/// Whether the first line of a header begins like this and goes on.
+fn plan_has(headers: &[(String, &[u8])], name: &str, start: &[u8]) -> bool {
+    let first = headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    first.is_some_and(|(_, line)| {
+        let line = line.trim_ascii();
+        let follows = line.get(start.len()..).and_then(|rest| rest.first());
+        line.len() >= start.len()
+            && line[..start.len()].eq_ignore_ascii_case(start)
+            && follows.is_some_and(|byte| byte.is_ascii_alphanumeric())
+            && (start != b"sid=" || line.starts_with(start))
+    })
+}
+
 fn plan(forwarded_by: ForwardedBy, paths: Paths) -> Plan {
     let sources = [
         ("user", IdentitySource::Header("X-User".into())),
@@ -107,7 +145,7 @@ fn plan(forwarded_by: ForwardedBy, paths: Paths) -> Plan {
     rules.push(rule("hosts", &["host"], When { hosts, ..When::default() }));
     let condition = Condition::OneOf(vec![TextPattern("a*b*".into())]);
     rules.push(rule("header", &["user"], When { headers: vec![("X-A".into(), condition)], ..When::default() }));
-    let identity = |(name, source): (&str, IdentitySource)| Identity { name: name.to_owned(), source, trusted: true };
+    let identity = |(name, source): (&str, IdentitySource)| Identity { trusted: true, ..Identity::new(name, source) };
     let trusted_proxies = vec!["10.0.0.0/8".parse().expect("a network")];
     let policy = Policy {
         identities: sources.into_iter().map(identity).collect(),

@@ -217,7 +217,7 @@ impl PolicyBuilder {
     /// what the caller gives with the request.
     #[must_use]
     pub fn identity(mut self, name: &str, source: IdentitySource) -> PolicyBuilder {
-        self.policy.identities.push(Identity { name: name.to_owned(), source, trusted: false });
+        self.policy.identities.push(Identity::new(name, source));
         self
     }
 
@@ -261,7 +261,7 @@ fn declare_given(policy: &mut Policy) {
             || name == TIER
             || policy.identities.iter().any(|identity| identity.name == name);
         if !is_known {
-            policy.identities.push(Identity { name, source: IdentitySource::Given, trusted: true });
+            policy.identities.push(Identity { trusted: true, ..Identity::new(&name, IdentitySource::Given) });
         }
     }
 }

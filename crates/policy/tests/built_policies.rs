@@ -22,7 +22,7 @@ fn rule(name: &str) -> Rule {
 }
 
 fn identity(name: &str, source: IdentitySource) -> Identity {
-    Identity { name: name.to_owned(), source, trusted: true }
+    Identity { trusted: true, ..Identity::new(name, source) }
 }
 
 fn policy(rule: Rule) -> Policy {

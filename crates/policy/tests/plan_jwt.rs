@@ -6,12 +6,13 @@
 mod plan_support;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use plan_support::{from, identity, limited, met, rule, with_rules};
+use plan_support::{from, identity, limited, met, patterns, rule, rule_for, strings, with_rules};
 use serde_json::{Value, json};
 use tollgate_policy::model::{
-    Allowance, Grant, Identity, IdentitySource, JwtAlgorithm, JwtKey, Rule, Tier, TierSource,
+    Allowance, Condition, Grant, Identity, IdentitySource, JwtAlgorithm, JwtKey, OnInvalid, Override, Rule, Tier,
+    TierSource, When,
 };
-use tollgate_policy::{CompileError, Plan, Policy, Request};
+use tollgate_policy::{Access, CompileError, Plan, Policy, Request};
 
 const SECRET: &[u8] = b"a secret that only the issuer knows";
 const NOW_S: u64 = 1_000_000_000;
@@ -53,8 +54,11 @@ fn meets(plan: &Plan, token: &str) -> Vec<String> {
     met(plan, &Request { unix_time_s: Some(NOW_S), ..from(STRANGER, "GET", "/", &headers) })
 }
 
-/// What somebody without a token meets: no tier, no user.
+/// What a client without a token meets: no tier, no user.
 const STRANGERS: [&str; 1] = ["per-ip 203.0.113.9"];
+
+/// What a client with a token that cannot be used meets: no tier, and its own address in place of a user.
+const UNUSABLE: [&str; 2] = ["per-ip 203.0.113.9", r"per-user \unusable:203.0.113.9"];
 
 fn base64(text: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -73,8 +77,12 @@ fn a_signed_claim_is_an_identity_and_a_tier() {
     assert_eq!(meets(&plan, &claims(json!("alice"))), ["per-ip 203.0.113.9", "per-user alice"]);
     assert_eq!(meets(&plan, &claims(json!(42))), ["per-ip 203.0.113.9", "per-user 42"]);
     assert_eq!(meets(&plan, &claims(json!(true))), ["per-ip 203.0.113.9", "per-user true"]);
-    for other in [json!(null), json!(["alice"]), json!({"a": 1}), json!("")] {
+    for other in [json!(null), json!("")] {
         assert_eq!(meets(&plan, &claims(other)), STRANGERS);
+    }
+    // A subject is a text (RFC 7519): a token that has something else there is malformed.
+    for other in [json!(["alice"]), json!({"a": 1})] {
+        assert_eq!(meets(&plan, &claims(other)), UNUSABLE);
     }
     let enterprise = token(Algorithm::HS256, SECRET, &json!({"sub": "alice", "tier": "enterprise"}));
     assert_eq!(meets(&plan, &enterprise), ["per-user alice"]);
@@ -103,13 +111,14 @@ fn what_is_not_signed_as_it_should_be_says_nothing() {
         format!("{head}.{forged}.{signature}"),
         format!("{good}.x"),
         "..".to_owned(),
-        String::new(),
-        format!("{good}, {good}"),
         "é".to_owned(),
         token(Algorithm::HS256, SECRET, &json!({"sub": "alice", "tier": "enterprise", "pad": "x".repeat(20_000)})),
     ] {
-        assert_eq!(meets(&plan, &bad), STRANGERS, "{bad}");
+        assert_eq!(meets(&plan, &bad), UNUSABLE, "{bad}");
     }
+    assert_eq!(meets(&plan, ""), STRANGERS);
+    // What a gateway has joined are two tokens, of which the first counts.
+    assert_eq!(meets(&plan, &format!("{good}, Bearer {forged}")), ["per-user alice"]);
 }
 
 /// The public key is public: it must never do as the secret of another algorithm.
@@ -119,7 +128,7 @@ fn a_public_key_is_no_shared_secret() {
         let plan = plan(key(algorithm, pem.as_bytes()));
         let claims = json!({"sub": "alice", "tier": "enterprise"});
         for secret in [pem, pem.trim_end()] {
-            assert_eq!(meets(&plan, &token(Algorithm::HS256, secret.as_bytes(), &claims)), STRANGERS);
+            assert_eq!(meets(&plan, &token(Algorithm::HS256, secret.as_bytes(), &claims)), UNUSABLE);
         }
     }
 }
@@ -138,7 +147,9 @@ fn times_count_with_a_minute_of_leeway() {
     let plan = plan(key(JwtAlgorithm::Hs256, SECRET));
     let with = |name: &str, value: Value| {
         let token = token(Algorithm::HS256, SECRET, &json!({"sub": "alice", name: value}));
-        meets(&plan, &token).len() == 2
+        let met = meets(&plan, &token);
+        assert!(met.iter().eq(["per-ip 203.0.113.9", "per-user alice"].iter()) || met.iter().eq(UNUSABLE.iter()));
+        met[1] == "per-user alice"
     };
     for (exp, valid) in [(json!(NOW_S), true), (json!(NOW_S - 59), true), (json!(NOW_S - 60), false), (json!(1), false)]
     {
@@ -166,7 +177,8 @@ fn the_issuer_and_the_audience_count_where_they_are_asked_for() {
         (json!({"sub": "a", "aud": "api"}), false),
         (json!({"sub": "a", "iss": "us"}), false),
     ] {
-        assert_eq!(meets(&plan, &token(Algorithm::HS256, SECRET, &claims)).len() == 2, valid, "{claims}");
+        let met = meets(&plan, &token(Algorithm::HS256, SECRET, &claims));
+        assert_eq!(met[1], if valid { "per-user a" } else { UNUSABLE[1] }, "{claims}");
     }
 }
 
@@ -180,7 +192,114 @@ fn a_trusted_claim_is_not_verified_again() {
     assert_eq!(meets(&plan, &signed), ["per-user alice"]);
     let body = signed.split('.').nth(1).unwrap();
     let none = format!("{}.{body}.", base64(r#"{"alg":"none"}"#));
-    assert_eq!(meets(&plan, &none), [""; 0]);
+    assert_eq!(meets(&plan, &none), UNUSABLE[1..]);
+}
+
+fn with_on_invalid(on_invalid: OnInvalid, change: impl FnOnce(&mut Policy)) -> Plan {
+    let mut policy = policy(key(JwtAlgorithm::Hs256, SECRET));
+    policy.identities[0].on_invalid = on_invalid;
+    change(&mut policy);
+    Plan::compile(&policy.check().unwrap()).unwrap()
+}
+
+fn expired() -> String {
+    token(Algorithm::HS256, SECRET, &json!({"sub": "alice", "tier": "enterprise", "exp": 1}))
+}
+
+#[test]
+fn a_token_that_cannot_be_used_is_what_the_policy_makes_of_it() {
+    let absent = with_on_invalid(OnInvalid::Absent, |_| {});
+    assert_eq!(meets(&absent, &expired()), STRANGERS);
+    let refuse = with_on_invalid(OnInvalid::Refuse, |_| {});
+    let value = format!("Bearer {}", expired());
+    let headers = [("Authorization", value.as_str())];
+    let request = Request { unix_time_s: Some(NOW_S), ..from(STRANGER, "GET", "/", &headers) };
+    let met = refuse.meet(&request);
+    assert_eq!((met.access, met.charges.len()), (Access::Unauthorized, 0));
+    let explained = refuse.explain(&request);
+    assert_eq!((explained.access, explained.rules.len()), (Access::Unauthorized, 0));
+    assert_eq!(explained.decided_by.as_deref(), Some("user: its token cannot be used"));
+    // Where no rule counts by it, it does not matter.
+    let elsewhere = with_on_invalid(OnInvalid::Refuse, |policy| policy.rules[1].when.paths = vec!["/users".into()]);
+    assert_eq!(meets(&elsewhere, &expired()), STRANGERS);
+    // An address that is let through needs no token.
+    let allowed =
+        with_on_invalid(OnInvalid::Refuse, |policy| policy.allow.client_ip = vec!["203.0.113.9/32".parse().unwrap()]);
+    assert_eq!(allowed.meet(&request).access, Access::Allowed);
+}
+
+#[test]
+fn a_token_that_cannot_be_used_is_explained() {
+    let plan = plan(key(JwtAlgorithm::Hs256, SECRET));
+    let user = |token: &str| {
+        let value = format!("Bearer {token}");
+        let headers = [("Authorization", value.as_str())];
+        let request = Request { unix_time_s: Some(NOW_S), ..from(STRANGER, "GET", "/", &headers) };
+        let identities = plan.explain(&request).identities;
+        identities.into_iter().find(|(name, _)| name == "user").map(|(_, value)| value).unwrap()
+    };
+    let claims = |time: &str, value: u64| token(Algorithm::HS256, SECRET, &json!({"sub": "alice", time: value}));
+    for (token, reason) in [
+        (expired(), "expired"),
+        (claims("nbf", NOW_S + 1_000), "not yet valid"),
+        (token(Algorithm::HS256, b"another secret", &json!({"sub": "alice"})), "bad signature"),
+        (token(Algorithm::HS512, SECRET, &json!({"sub": "alice"})), "another algorithm"),
+        ("x".repeat(20_000), "too long"),
+        ("x".to_owned(), "malformed"),
+    ] {
+        let expected = format!("unusable token: {reason}; counted under the client's address");
+        assert_eq!(user(&token), expected);
+    }
+}
+
+/// Neither does it lead on to the next identity, nor do lists or limits for others mean it.
+#[test]
+fn a_token_that_cannot_be_used_grants_nothing_and_denies_nothing() {
+    let plan = with_on_invalid(OnInvalid::Count, |policy| {
+        policy.identities.push(identity("client", IdentitySource::First(strings(&["user", "client_ip"]))));
+        policy.allow.identities = vec![("user".to_owned(), patterns(&["*"]))];
+        policy.deny.identities = vec![("client".to_owned(), patterns(&["client_ip=203.0.113.9"]))];
+        policy.rules = vec![
+            Rule {
+                overrides: vec![Override { key: patterns(&["*"]), grant: Grant::Unlimited }],
+                ..rule("per-client", &["client"])
+            },
+            rule_for("per-user", &["client_ip"], asking(&[("user", Condition::Present)])),
+            rule_for("strangers", &["client_ip"], asking(&[("user", Condition::Absent)])),
+            rule_for("alice", &["client_ip"], asking(&[("user", Condition::OneOf(patterns(&["*"])))])),
+            Rule {
+                replaces: strings(&["strangers"]),
+                ..rule_for("members", &["client_ip"], asking(&[("user", Condition::Present)]))
+            },
+        ];
+    });
+    let expected = [
+        r"per-client user=\unusable:203.0.113.9",
+        "per-user 203.0.113.9",
+        "strangers 203.0.113.9",
+        "members 203.0.113.9",
+    ];
+    assert_eq!(meets(&plan, &expired()), expected);
+}
+
+fn asking(identities: &[(&str, Condition)]) -> When {
+    let identities = identities.iter().map(|(name, condition)| ((*name).to_owned(), condition.clone())).collect();
+    When { identities, ..When::default() }
+}
+
+/// Operators find the key, whatever notation of the address they type.
+#[test]
+fn the_key_of_tokens_that_cannot_be_used_can_be_typed() {
+    let plan = plan(key(JwtAlgorithm::Hs256, SECRET));
+    assert_eq!(plan.read_key(1, r"\unusable:203.0.113.9").unwrap(), r"\unusable:203.0.113.9");
+    assert_eq!(plan.read_key(1, r"\unusable:2001:db8::1").unwrap(), r"\unusable:2001:db8::/64");
+    assert_eq!(plan.read_key(1, r"\unusable:").unwrap(), r"\unusable:");
+    assert!(plan.read_key(1, r"\unusable:x").is_err());
+    assert!(plan.read_key(0, r"\unusable:203.0.113.9").is_err());
+    // No subject can take the name of such a key.
+    let claims = json!({"sub": r"\unusable:203.0.113.9"});
+    let met = meets(&plan, &token(Algorithm::HS256, SECRET, &claims));
+    assert_eq!(met[1], r"per-user \x5cunusable:203.0.113.9");
 }
 
 #[test]

@@ -35,6 +35,9 @@ const ENTRIES: [&str; 7] = ["remote_address", "client_ip", "user", "X-User", "x-
 const TIERS: [&str; 3] = ["free", "pro", "gold"];
 const KEYS: [&str; 7] = ["client_ip", "user", "client", "route", "path", "tier", "method"];
 
+/// What a key has before the address, in place of a value that cannot be used.
+const UNUSABLE: &str = r"\unusable:";
+
 /// Choices from a seed.
 struct Dice(u64);
 
@@ -180,7 +183,10 @@ impl Dice {
         let mut headers = Vec::new();
         for name in ["x-a", "X-B", "x-user", "x-key"] {
             if self.one_in(2) {
+                // What stands behind an empty line cannot be used.
+                headers.extend(self.one_in(6).then(|| (name.to_owned(), String::new())));
                 headers.push((name.to_owned(), self.pick(&VALUES).to_owned()));
+                headers.extend(self.one_in(6).then(|| (name.to_owned(), "more".to_owned())));
             }
         }
         for (name, among) in [
@@ -217,6 +223,16 @@ impl Model<'_> {
         self.sent.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
+    /// Its value; one that cannot be used is counted under the address.
+    fn value(&self, name: &str) -> Option<String> {
+        let first = self.header(name)?;
+        if !first.is_empty() {
+            return Some(first.to_owned());
+        }
+        let address = self.client().map_or_else(String::new, grouped);
+        self.sent.descriptor.is_none().then(|| format!("{UNUSABLE}{address}"))
+    }
+
     fn path(&self) -> Option<(String, bool)> {
         let target = self.sent.target.split('?').next().unwrap().replace("%61", "a");
         if target.is_empty() {
@@ -250,8 +266,8 @@ impl Model<'_> {
     fn identity(&self, name: &str, route: Option<&str>) -> Option<(String, String)> {
         let named = |value: Option<&str>| value.map(|value| (name.to_owned(), value.to_owned()));
         match name {
-            "user" => named(self.header("x-user")),
-            "key" => named(self.header("x-key")),
+            "user" => named(self.value("x-user").as_deref()),
+            "key" => named(self.value("x-key").as_deref()),
             "client" => self.identity("key", None).or_else(|| self.identity("user", None)),
             "client_ip" => named(self.client().map(grouped).as_deref()),
             "method" => named(Some(&self.sent.method)),
@@ -290,6 +306,14 @@ impl Model<'_> {
     }
 
     fn holds(&self, condition: &Condition, value: Option<&(String, String)>, is_list: bool) -> bool {
+        if value.is_some_and(|(_, value)| value.starts_with(UNUSABLE)) {
+            // It may be taken for a value, for none, and for no value in particular.
+            return match condition {
+                Condition::Present | Condition::Absent => true,
+                Condition::OneOf(_) => false,
+                Condition::OneOfBut { these, .. } => these.is_empty(),
+            };
+        }
         match condition {
             Condition::Present => value.is_some(),
             Condition::Absent => value.is_none(),
@@ -333,7 +357,7 @@ impl Model<'_> {
             || self.sent.host.as_ref().is_some_and(|host| when.hosts.iter().any(|pattern| star(pattern, host)));
         let path = when.paths.is_empty() || self.route(when.paths.iter()).is_some();
         let headers = when.headers.iter().all(|(name, condition)| {
-            let value = self.header(name).map(|value| (String::new(), value.to_owned()));
+            let value = self.value(name).map(|value| (String::new(), value));
             self.holds(condition, value.as_ref(), false)
         });
         let identities = when
@@ -353,7 +377,8 @@ impl Model<'_> {
     fn grant<'p>(&self, rule: &'p Rule, parts: &[(String, String)]) -> &'p Grant {
         let means = |given: &&Override| {
             given.key.iter().zip(parts).zip(&rule.key).all(|((pattern, part), name)| {
-                if name == "client" { self.means(pattern, part) } else { star(&pattern.0, &part.1) }
+                let is_meant = if name == "client" { self.means(pattern, part) } else { star(&pattern.0, &part.1) };
+                is_meant && !part.1.starts_with(UNUSABLE)
             })
         };
         let specificity = |given: &&Override| {
@@ -426,7 +451,8 @@ impl Model<'_> {
             .is_some_and(|client| self.policy.deny.client_ip.iter().any(|network| network.contains(&client)));
         let value = self.identity("client", None);
         let allowed = |(_, among): &(String, Vec<TextPattern>)| {
-            value.as_ref().is_some_and(|value| among.iter().any(|pattern| self.means(pattern, value)))
+            let value = value.as_ref().filter(|(_, value)| !value.starts_with(UNUSABLE));
+            value.is_some_and(|value| among.iter().any(|pattern| self.means(pattern, value)))
         };
         match (denied, self.policy.allow.identities.iter().any(allowed)) {
             (true, _) => Access::Denied,

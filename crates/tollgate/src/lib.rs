@@ -73,7 +73,7 @@ mod verdict;
 
 #[cfg(feature = "redis")]
 pub use connect::{ConnectError, redis_store};
-pub use fields::{Field, PROBLEM_JSON};
+pub use fields::{Field, INVALID_TOKEN, PROBLEM_JSON};
 pub use limiter::{
     AskedTogether, KeyCounter, KeyError, KeyOverride, KeyReport, Limiter, LimiterBuilder, LimiterError, Part, Together,
     Watched, memory_options, memory_store,

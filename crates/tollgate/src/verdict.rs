@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Verdict as CoreVerdict};
-use tollgate_policy::Plan;
+use tollgate_policy::{Access, Plan};
 use tollgate_store::Source;
 
 use crate::facts::Facts;
@@ -43,6 +43,8 @@ pub(crate) struct Told {
     pub(crate) unlimited: bool,
     /// The kind of endpoint that it is for, by position.
     pub(crate) endpoint: Option<u32>,
+    /// Whether it is denied because its token cannot be used.
+    unauthorized: bool,
 }
 
 /// A verdict that is still being written. It is where it is written: one that others may have, too, would have to
@@ -77,6 +79,7 @@ impl Draft {
             besides: Vec::new(),
             unlimited: false,
             endpoint: None,
+            unauthorized: false,
         })
     }
 
@@ -86,6 +89,12 @@ impl Draft {
 }
 
 impl Told {
+    /// Turns it away before any rule.
+    pub(crate) fn deny(&mut self, access: Access) {
+        self.action = Action::Deny;
+        self.unauthorized = access == Access::Unauthorized;
+    }
+
     #[inline]
     fn deciding(&self) -> Option<&RuleState> {
         self.states.get(self.deciding?)
@@ -395,11 +404,19 @@ impl Verdict {
         }
     }
 
-    /// The HTTP status: 200, 429 (limited), 403 (on the deny list) or 503 (the store's trouble).
+    /// Whether it is denied because its token cannot be used, under a policy that refuses such.
+    #[must_use]
+    pub fn is_unauthorized(&self) -> bool {
+        self.told.unauthorized
+    }
+
+    /// The HTTP status: 200, 429 (limited), 403 (on the deny list), 401 (a token that cannot be used) or 503 (the
+    /// store's trouble).
     #[must_use]
     pub fn status(&self) -> u16 {
         match self.told.action {
             Action::Allow | Action::Warn | Action::Delay => 200,
+            Action::Deny if self.is_unauthorized() => 401,
             Action::Deny => 403,
             Action::Reject if self.is_trouble() => 503,
             Action::Reject | Action::Block => 429,

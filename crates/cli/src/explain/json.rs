@@ -46,6 +46,7 @@ pub(super) fn body<'a>(plan: &'a Plan, explanation: &'a Explanation) -> Body<'a>
             Access::Rules => "rules",
             Access::Allowed => "allowed",
             Access::Denied => "denied",
+            Access::Unauthorized => "unauthorized",
         },
         decided_by: explanation.decided_by.as_deref(),
         client_ip: explanation.client_ip,

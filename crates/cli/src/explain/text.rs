@@ -38,6 +38,7 @@ fn access(explanation: &Explanation) -> String {
     match explanation.access {
         Access::Denied => format!("denied{by}: it meets no rule"),
         Access::Allowed => format!("allowed{by}: it meets no rule"),
+        Access::Unauthorized => format!("refused{by}: it meets no rule"),
         Access::Rules => format!("the rules decide: {applying} of {} apply", explanation.rules.len()),
     }
 }

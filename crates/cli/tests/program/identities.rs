@@ -2,7 +2,17 @@
 
 use crate::client::{Connection, Response};
 use crate::reload::Directory;
-use crate::running::{Running, output};
+use crate::running::{Running, output, tollgate};
+
+const SECRET: &str = "a secret that only the issuer of tokens knows";
+/// Of `{"sub":"ann"}`, signed with the secret.
+const ANN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhbm4ifQ.X8nXPmr1T3q_2rDcunnBj2lBgmd8XnaJDsZAreGwjk0";
+/// Of `{"sub":"ann","exp":1}`, signed with the secret.
+const EXPIRED: &str =
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhbm4iLCJleHAiOjF9.q-u3R3WvbrunSWWWLQcIzPhDxn6jc-Rgl5DZZP-Mz2Y";
+/// Of `{"sub":"ann"}`, signed with another secret.
+const FORGED: &str =
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhbm4ifQ.XlL8Rul-ECO5HYhU_08INlm1BBaJwkMRYQcw1ZM_dYs";
 
 struct Service {
     running: Running,
@@ -13,7 +23,7 @@ impl Service {
     fn under(name: &str, policy: &str) -> Service {
         let directory = Directory::new(name);
         let file = directory.write("policy.yaml", policy);
-        let running = Running::serve_with(&["--grpc", "off", "--resp", "off", &file]);
+        let running = Running::serve_in(&[("JWT_SECRET", SECRET)], &["--grpc", "off", "--resp", "off", &file]);
         Service { running, _directory: directory }
     }
 
@@ -34,6 +44,99 @@ impl Service {
         };
         requests.into_iter().filter(|request| passes(request.clone())).count()
     }
+}
+
+fn policy(identity: &str) -> String {
+    format!(
+        "version: 1
+identity:
+  client_ip: {{ trusted_proxies: [127.0.0.1] }}
+  id: {{ {identity} }}
+jwt: {{ algorithm: HS256, key_env: JWT_SECRET }}
+rules:
+  - {{ name: per-id, key: id, limit: 3/h }}
+"
+    )
+}
+
+#[test]
+fn repeated_lines_of_an_api_key_mint_no_keys() {
+    let service = Service::under("repeated-lines", &policy("header: X-API-Key"));
+    let requests = (0..8).map(|at| ("/", vec!["X-API-Key: k1".to_owned(), format!("x-api-key: r{at}")]));
+    assert_eq!(service.passing(requests), 3);
+}
+
+#[test]
+fn an_empty_line_before_an_api_key_mints_no_keys() {
+    let service = Service::under("empty-lines", &policy("header: X-API-Key"));
+    let requests = (0..8).map(|at| ("/", vec!["X-API-Key:".to_owned(), format!("X-API-Key: r{at}")]));
+    assert_eq!(service.passing(requests), 3);
+}
+
+#[test]
+fn ways_to_write_a_token_do_not_free_its_bearer() {
+    let service = Service::under("token-forms", &policy("jwt: sub"));
+    let requests = [
+        vec![format!("Authorization: Bearer {ANN}")],
+        vec![format!("authorization: bEARER \t {ANN}")],
+        vec![format!("Authorization: Bearer {ANN}"), "Authorization: Bearer r7".to_owned()],
+        vec![format!("Authorization: Bearer\t{ANN}")],
+        vec![format!("Authorization: Bearer {ANN}, Bearer r7")],
+        vec![format!("Authorization: Bearer {ANN}"), "Authorization: Basic cjc6".to_owned()],
+    ];
+    assert_eq!(service.passing(requests.map(|lines| ("/", lines))), 3);
+}
+
+#[test]
+fn unusable_tokens_are_counted_under_the_address() {
+    let service = Service::under("unusable-tokens", &policy("jwt: sub"));
+    let long = "x".repeat(17 << 10);
+    let requests = [EXPIRED, FORGED, "garbage", &long, "..", FORGED, EXPIRED, &ANN[..60]];
+    let requests = requests.map(|token| ("/", vec![format!("Authorization: Bearer {token}")]));
+    assert_eq!(service.passing(requests), 3);
+    // The subject of a token that can be used is another key.
+    assert_eq!(service.ask("/", &[&format!("Authorization: Bearer {ANN}")]).status, 200);
+    // So is another address.
+    let other = ["X-Forwarded-For: 203.0.113.9", "Authorization: Bearer garbage"];
+    assert_eq!(service.ask("/", &other).status, 200);
+}
+
+#[test]
+fn unusable_tokens_are_refused_where_the_policy_says_so() {
+    let service = Service::under("refused-tokens", &policy("jwt: sub, on_invalid: refuse"));
+    let refused = service.ask("/", &[&format!("Authorization: Bearer {EXPIRED}")]);
+    assert_eq!((refused.status, refused.field("content-type")), (401, Some("application/problem+json")));
+    assert_eq!(refused.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
+    assert_eq!((&refused.json()["status"], &refused.json()["title"]), (&401.into(), &"Unauthorized".into()));
+    assert_eq!(service.ask("/", &[&format!("Authorization: Bearer {ANN}")]).status, 200);
+    assert_eq!(service.ask("/", &[]).status, 200);
+    let body = format!(r#"{{"headers":{{"authorization":["Bearer {EXPIRED}","Bearer {ANN}"]}}}}"#);
+    let checked = Connection::open(service.running.http).request("POST", "/v1/check", &body).json();
+    assert_eq!((&checked["action"], &checked["rule"]), (&"deny".into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn an_operator_is_told_why_a_token_cannot_be_used() {
+    let directory = Directory::new("explained-tokens");
+    let file = directory.write("policy.yaml", &policy("jwt: sub"));
+    let header = format!("Authorization: Bearer {EXPIRED}");
+    let explain = ["explain", &file, "--ip", "203.0.113.9", "--header", &header];
+    let explained = tollgate(&explain).env("JWT_SECRET", SECRET).output().unwrap();
+    let told = String::from_utf8_lossy(&explained.stdout);
+    assert!(told.contains("unusable token: expired; counted under the client's address"), "{told}");
+    assert!(told.contains(r"\unusable:203.0.113.9"), "{told}");
+}
+
+#[test]
+fn encoded_cookies_and_repeated_parameters_mint_no_keys() {
+    let service = Service::under("cookies", &policy("cookie: sid"));
+    let forms = ["a1b2", "%61%31b2", "a%31b2", "\"a1b2\"", "%611b2; sid=r7", "a1%622", "a1b%32"];
+    assert_eq!(service.passing(forms.map(|value| ("/", vec![format!("Cookie: sid={value}")]))), 3);
+    let service = Service::under("parameters", &policy("query: key"));
+    let forms = ["/?key=k1&key=r7", "/?key=%6b1", "/?k%65y=k1&key=r8", "/?key=k1", "/?key=k%31"];
+    assert_eq!(service.passing(forms.map(|target| (target, Vec::new()))), 3);
+    let forms = ["/?key=&key=r1", "/?key&key=r2", "/?key=&key=r3", "/?key=&key=r4"];
+    assert_eq!(service.passing(forms.map(|target| (target, Vec::new()))), 3);
 }
 
 /// A list that names an address does not mean an API key that reads like it.

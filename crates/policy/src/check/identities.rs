@@ -6,7 +6,7 @@ use super::names::Names;
 use super::problems::Problems;
 use super::words::quoted;
 use super::{codes, patterns, syntax};
-use crate::model::{BUILT_IN_IDENTITIES, Identity, IdentitySource, Policy, TIER, Tier, TierSource};
+use crate::model::{BUILT_IN_IDENTITIES, Identity, IdentitySource, OnInvalid, Policy, TIER, Tier, TierSource};
 use crate::problem::Place;
 
 pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems) {
@@ -21,6 +21,7 @@ pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems)
         }
         source(&identity.source, &place, problems);
         needs_key(&identity.source, identity.trusted, policy, &place, problems);
+        on_invalid(identity, &place, problems);
         if let IdentitySource::First(others) = &identity.source {
             let place = place.member("first");
             syntax::not_empty(others, "identity", &place, problems);
@@ -97,6 +98,15 @@ fn needs_key(source: &IdentitySource, trusted: bool, policy: &Policy, place: &Pl
         let hint = "add `jwt:` with an algorithm and a key at the top of the policy\nor add `trusted: true` if somebody in front has verified the token";
         let message = "there is no key to verify the token that this claim is taken from";
         problems.add(codes::JWT_WITHOUT_KEY, place, message, hint);
+    }
+}
+
+fn on_invalid(identity: &Identity, place: &Place, problems: &mut Problems) {
+    let has_token = matches!(identity.source, IdentitySource::Jwt(_) | IdentitySource::Bearer);
+    if identity.on_invalid != OnInvalid::default() && !has_token {
+        let message = "`on_invalid` goes with `jwt` or `bearer`";
+        let hint = "leave it out: only tokens can be invalid";
+        problems.add(codes::MISPLACED_MEMBER, place.member("on_invalid"), message, hint);
     }
 }
 

@@ -11,6 +11,29 @@ pub struct Identity {
     pub source: IdentitySource,
     /// Somebody in front has made sure that clients cannot choose it freely.
     pub trusted: bool,
+    /// What happens where a token is present and cannot be used.
+    pub on_invalid: OnInvalid,
+}
+
+impl Identity {
+    /// An identity that clients can choose freely.
+    #[must_use]
+    pub fn new(name: &str, source: IdentitySource) -> Identity {
+        Identity { name: name.to_owned(), source, trusted: false, on_invalid: OnInvalid::default() }
+    }
+}
+
+/// What happens to a request whose token is present and cannot be used: it is
+/// forged, expired, too long, or no token at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnInvalid {
+    /// It is counted under the client's address, among keys that no valid value has.
+    #[default]
+    Count,
+    /// It is refused, with the status 401, by every rule that counts by the identity.
+    Refuse,
+    /// The identity is absent.
+    Absent,
 }
 
 /// Where the value of an identity is found. What is absent there is absent.
@@ -18,9 +41,9 @@ pub struct Identity {
 pub enum IdentitySource {
     /// The address at the other end of the connection, whoever that speaks for.
     Peer,
-    /// A request header. Where it occurs several times, the whole list counts.
+    /// A request header. Where it occurs several times, the first line counts.
     Header(String),
-    /// A cookie.
+    /// A cookie, decoded. The first of several.
     Cookie(String),
     /// A segment of the normalised path, counted from 1: of `/v1/users/7` the third is `7`.
     PathSegment(usize),

@@ -11,7 +11,9 @@ mod settings;
 mod when;
 
 pub use access::AccessList;
-pub use identity::{ClientIp, ForwardedBy, Identity, IdentitySource, JwtAlgorithm, JwtKey, Tier, TierSource};
+pub use identity::{
+    ClientIp, ForwardedBy, Identity, IdentitySource, JwtAlgorithm, JwtKey, OnInvalid, Tier, TierSource,
+};
 pub use rule::{Allowance, Block, Cost, CostSource, Grant, OnLimit, Override, Rule};
 pub use settings::{
     FieldSet, MemorySettings, OnFailure, Paths, RedisMode, RedisSettings, Reset, ResponseFields, Secret,

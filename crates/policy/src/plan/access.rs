@@ -73,12 +73,13 @@ impl PlannedAccess {
     }
 }
 
+/// A value that cannot be used is in no list.
 fn entry<'m, 'a>(
     look: &mut Look<'a>,
     id: IdentityId,
     map: &'m TextMap<Option<Pattern>>,
     route: Option<&'a [u8]>,
 ) -> Option<&'m Pattern> {
-    let found = look.find(id, route)?;
+    let found = look.find_usable(id, route)?;
     map.find(found.id, look.text(found)).find_map(Option::as_ref)
 }

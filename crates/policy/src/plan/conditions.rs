@@ -42,6 +42,12 @@ impl Conditions {
         client.is_some_and(|client| network.contains(client))
     }
 
+    /// Whether all conditions on values and addresses hold beyond doubt, which is what an exemption takes.
+    pub(super) fn surely_hold<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> bool {
+        let tests = self.tests.iter().all(|(id, test)| look.surely_passes(*id, test, route));
+        tests && (self.network.is_none() || self.is_from(look.client()))
+    }
+
     /// Whether the test at a position holds.
     pub(super) fn holds<'a>(&self, at: usize, look: &mut Look<'a>, route: Option<&'a [u8]>) -> bool {
         let Some((id, test)) = self.tests.get(at) else { return true };

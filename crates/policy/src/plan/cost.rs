@@ -44,7 +44,7 @@ impl PlannedCost {
             PlannedCost::OfTheRequest { max } => look.request.cost.clamp(1, *max),
             PlannedCost::Fixed(cost) => *cost,
             PlannedCost::Header { header, default, max } => {
-                let found = look.find(*header, None);
+                let found = look.find_usable(*header, None);
                 let said = found.and_then(|found| number(look.text(found)));
                 said.map_or(*default, |cost| cost.clamp(1, *max))
             }

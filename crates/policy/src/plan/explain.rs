@@ -2,7 +2,7 @@
 
 use super::identity::{Look, Seen};
 use super::key::Keys;
-use super::{Access, Application, ExplainedRule, Explanation, IdentityId, Plan, RuleOutcome};
+use super::{Access, Application, ExplainedRule, Explanation, IdentityId, NoKey, Plan, RuleOutcome};
 use crate::request::Request;
 
 impl Plan {
@@ -17,13 +17,15 @@ impl Plan {
         let list = match access {
             Access::Denied => Some(&self.deny),
             Access::Allowed => Some(&self.allow),
-            Access::Rules => None,
+            Access::Rules | Access::Unauthorized => None,
         };
         let decided_by = list.and_then(|list| list.entry_text(&mut look, route));
+        let refused = if access == Access::Rules { self.refused_token(&mut look, &matched) } else { None };
+        let access = if refused.is_some() { Access::Unauthorized } else { access };
         let rules = if access == Access::Rules { self.explain_rules(&mut look, &matched) } else { Vec::new() };
         Explanation {
             access,
-            decided_by,
+            decided_by: refused.or(decided_by),
             client_ip: look.client(),
             path: seen.path.as_ref().map(|path| lossy(&path.bytes)),
             identities: self.present(&mut look, route),
@@ -32,9 +34,27 @@ impl Plan {
         }
     }
 
-    fn explain_rules<'a>(&'a self, look: &mut Look<'a>, matched: &[u32]) -> Vec<ExplainedRule> {
+    /// The identity whose token cannot be used, in words, if a rule refuses such.
+    fn refused_token<'a>(&'a self, look: &mut Look<'a>, matched: &[u32]) -> Option<String> {
+        let meeting = self.matcher_meets(look, matched);
+        let met = (0..).zip(meeting).filter_map(|(rule, meets)| meets.then_some(rule));
+        let mut keys = Keys::new();
+        let refused = met.filter_map(|rule| match self.write_key(rule, look, matched, &mut keys) {
+            Err(NoKey::Refused(id)) => Some(id),
+            Ok(()) | Err(NoKey::Absent(_)) => None,
+        });
+        refused.map(|id| format!("{}: its token cannot be used", self.identities.known(id).name)).next()
+    }
+
+    /// For each rule whether its conditions hold.
+    fn matcher_meets<'a>(&'a self, look: &mut Look<'a>, matched: &[u32]) -> Vec<bool> {
         let mut meeting = vec![false; self.rules.len()];
         self.matcher.each(&self.conditions, look, matched, |_, rule| meeting[rule as usize] = true);
+        meeting
+    }
+
+    fn explain_rules<'a>(&'a self, look: &mut Look<'a>, matched: &[u32]) -> Vec<ExplainedRule> {
+        let meeting = self.matcher_meets(look, matched);
         let replaced = self.replacing(&meeting, look, matched);
         let explained = |(rule, meets): (u32, bool)| {
             let outcome = match replaced.iter().find(|(replaced, _)| *replaced == rule && meets) {
@@ -51,9 +71,9 @@ impl Plan {
     fn replacing<'a>(&'a self, meeting: &[bool], look: &mut Look<'a>, matched: &[u32]) -> Vec<(u32, u32)> {
         let mut replaced = Vec::new();
         for (rule, _) in (0..).zip(meeting).filter(|(_, meets)| **meets) {
-            let others = &self.bodies[rule as usize].replaces;
-            if !others.is_empty() && self.write_key(rule, look, matched, &mut Keys::new()).is_ok() {
-                replaced.extend(others.iter().map(|other| (*other, rule)));
+            let has_key = self.write_key(rule, look, matched, &mut Keys::new()).is_ok();
+            if has_key && self.surely_replaces(rule, look, matched) {
+                replaced.extend(self.bodies[rule as usize].replaces.iter().map(|other| (*other, rule)));
             }
         }
         replaced
@@ -77,7 +97,7 @@ impl Plan {
                     grant: body.grants.source(&chosen, &self.identities.tiers),
                 })
             }
-            Err(absent) => RuleOutcome::NotApplied { reason: self.absence(absent) },
+            Err(NoKey::Absent(id) | NoKey::Refused(id)) => RuleOutcome::NotApplied { reason: self.absence(id) },
         }
     }
 
@@ -116,7 +136,10 @@ impl Plan {
         for (at, (id, _)) in conditions.tests.iter().enumerate() {
             if !conditions.holds(at, look, route) {
                 let found = look.find(*id, route);
-                let value = found.map(|found| lossy(look.text(found)));
+                let value = found.map(|found| match found.unusable {
+                    Some(reason) => reason.in_words().to_owned(),
+                    None => lossy(look.text(found)),
+                });
                 return Some(words.tests[at].failed(value.as_deref()));
             }
         }
@@ -135,7 +158,9 @@ impl Plan {
         let mut present = Vec::new();
         for id in self.identities.named() {
             if let Some(found) = look.find(id, route) {
-                present.push((self.identities.known(id).name.clone(), lossy(look.text(found))));
+                let value =
+                    found.unusable.map_or_else(|| lossy(look.text(found)), |reason| reason.in_words().to_owned());
+                present.push((self.identities.known(id).name.clone(), value));
             }
         }
         present

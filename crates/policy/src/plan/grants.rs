@@ -129,7 +129,7 @@ impl Grants {
         }
         let route = route();
         let mut means = |(pattern, id): (&Pattern, &IdentityId)| {
-            look.find(*id, route).is_some_and(|found| pattern.matches(found.id, look.text(found)))
+            look.find_usable(*id, route).is_some_and(|found| pattern.matches(found.id, look.text(found)))
         };
         let wild = self.wild.iter().find(|(patterns, _)| patterns.iter().zip(parts).all(&mut means));
         wild.map(|(_, number)| *number)
@@ -212,13 +212,32 @@ pub(super) fn push_part(
     value: &[u8],
     identities: &Identities,
 ) {
+    begin_part(keys, at, id, source, identities);
+    key::push_value(keys, value);
+}
+
+/// The same where the value cannot be used: the client's address stands for it.
+#[cold]
+pub(super) fn push_unusable_part(
+    keys: &mut Keys,
+    at: usize,
+    id: IdentityId,
+    source: IdentityId,
+    address: &[u8],
+    identities: &Identities,
+) {
+    begin_part(keys, at, id, source, identities);
+    key::push_unusable(keys, address);
+}
+
+#[inline]
+fn begin_part(keys: &mut Keys, at: usize, id: IdentityId, source: IdentityId, identities: &Identities) {
     if at > 0 {
         key::push_bar(keys);
     }
     if identities.is_list(id) {
         key::push_name(keys, &identities.known(source).name);
     }
-    key::push_value(keys, value);
 }
 
 /// Without stars before with, longer before shorter.

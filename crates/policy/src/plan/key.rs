@@ -45,6 +45,16 @@ pub(super) fn push_value(keys: &mut Keys, value: &[u8]) {
     }
 }
 
+/// What a key has in place of a value that cannot be used, before the client's address. No value looks like it,
+/// since a backslash is escaped in all of them.
+pub(super) const UNUSABLE: &str = "\\unusable:";
+
+/// Stands for a value that cannot be used.
+pub(super) fn push_unusable(keys: &mut Keys, address: &[u8]) {
+    keys.extend_from_slice(UNUSABLE.as_bytes());
+    push_escaped(keys, address);
+}
+
 #[inline]
 fn push_escaped(keys: &mut Keys, text: &[u8]) {
     // Without a way out of the loop it takes half the time.

@@ -63,6 +63,13 @@ impl Plan {
         if self.identities.is_list(id) {
             key::push_name(key, &self.identities.known(source).name);
         }
+        if let Some(address) = text.strip_prefix(key::UNUSABLE).filter(|_| self.identities.can_be_unusable(source)) {
+            // Where no address was known, there is none.
+            let network = if address.is_empty() { Some(Vec::new()) } else { self.network(address.as_bytes()) };
+            let network = network.ok_or_else(|| self.not_a_value(source, text, "an address behind the colon"))?;
+            key::push_unusable(key, &network);
+            return Ok(());
+        }
         match KeyText::read(text) {
             Some(KeyText::Value(value)) => {
                 let value = self.value_by_hand(rule, source, &value);

@@ -331,7 +331,10 @@ impl Dimension<Values> {
         self.side(match &self.index {
             Values::Network(map) => look.client().into_iter().flat_map(|client| map.find(client)).collect(),
             Values::Text { id, present, absent, map } => match look.find(*id, None) {
-                Some(found) => std::iter::once(present).chain(map.find(found.id, look.text(found))).collect(),
+                Some(found) if found.is_usable() => {
+                    std::iter::once(present).chain(map.find(found.id, look.text(found))).collect()
+                }
+                Some(_) => [present, absent].into_iter().collect(),
                 None => std::iter::once(absent).collect(),
             },
         })

@@ -13,6 +13,8 @@ pub enum Access {
     Allowed,
     /// It is turned away.
     Denied,
+    /// It is turned away because its token cannot be used, by a rule that counts by what the token says.
+    Unauthorized,
 }
 
 /// What a request meets: what is to be charged, all or nothing.
@@ -79,6 +81,13 @@ impl Met {
         self.keys.extend_from_slice(key);
         self.charges.push(PlannedCharge { key_start: position(start), key_end: position(self.keys.len()), ..*charge });
         self.charges.len() - 1
+    }
+
+    /// Its token cannot be used, and a rule refuses such: it is charged nothing.
+    pub(super) fn refuse_token(&mut self) {
+        self.access = Access::Unauthorized;
+        self.charges.clear();
+        self.unlimited = false;
     }
 
     #[inline]

@@ -51,18 +51,26 @@ pub use sha256::{Sha256Behind, sha256};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use crate::model::ResponseFields;
+use crate::model::{OnInvalid, ResponseFields};
 use crate::request::Request;
 use access::PlannedAccess;
 use companion::Companion;
 use compile::Body;
 use conditions::Conditions;
-use grants::{Chosen, push_part};
+use grants::{Chosen, push_part, push_unusable_part};
 use identity::{Identities, IdentityId, Look, Seen};
 use key::Keys;
 use matcher::Matcher;
 use routes::Matched;
 use words::Words;
+
+/// Why a rule has no key for a request.
+enum NoKey {
+    /// This identity is absent, so that the rule does not apply.
+    Absent(IdentityId),
+    /// The token from which this identity comes cannot be used, and the policy refuses such.
+    Refused(IdentityId),
+}
 
 /// A checked policy, compiled once and then asked for every request.
 #[derive(Debug)]
@@ -142,7 +150,9 @@ impl Plan {
         self.matcher.each(&self.conditions, &mut look, &matched, |look, rule| {
             self.charge(rule, look, &matched, &mut met, &by_hand);
         });
-        if self.replaces {
+        if met.access == Access::Unauthorized {
+            met.refuse_token();
+        } else if self.replaces {
             met.without_replaced();
         }
         met
@@ -207,14 +217,15 @@ impl Plan {
         let written = met.keys.len();
         let (start, end) = match self.written_before(rule, met) {
             Some(key) => key,
-            None => {
-                if self.write_key(rule, look, matched, &mut met.keys).is_err() {
-                    return;
-                }
-                (written, met.keys.len())
-            }
+            None => match self.write_key(rule, look, matched, &mut met.keys) {
+                Ok(()) => (written, met.keys.len()),
+                Err(NoKey::Absent(_)) => return,
+                Err(NoKey::Refused(_)) => return met.refuse_token(),
+            },
         };
-        met.replace(&self.bodies[rule as usize].replaces);
+        if self.surely_replaces(rule, look, matched) {
+            met.replace(&self.bodies[rule as usize].replaces);
+        }
         let key = &met.keys[start..end];
         let quotas = match by_hand(rule, key) {
             Some(quotas) => quotas,
@@ -240,24 +251,38 @@ impl Plan {
         Some((charge.key_start as usize, charge.key_end as usize))
     }
 
-    /// Writes the key of a rule whose conditions hold. An identity that is
-    /// absent means that the rule does not apply; it is the error.
+    /// Whether what a rule replaces does not apply. A value that cannot be used meets a rule and exempts
+    /// from none.
     #[inline]
-    fn write_key<'a>(
-        &'a self,
-        rule: u32,
-        look: &mut Look<'a>,
-        matched: &[u32],
-        keys: &mut Keys,
-    ) -> Result<(), IdentityId> {
+    fn surely_replaces<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> bool {
+        let body = &self.bodies[rule as usize];
+        if body.replaces.is_empty() {
+            return false;
+        }
+        let route = self.key_route(rule, matched);
+        let is_usable = |id: &IdentityId| look.find_usable(*id, route).is_some();
+        body.key.iter().all(is_usable)
+            && self.conditions[rule as usize].surely_hold(look, self.matcher.route(rule, matched))
+    }
+
+    /// Writes the key of a rule whose conditions hold, or says why there is none.
+    #[inline]
+    fn write_key<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32], keys: &mut Keys) -> Result<(), NoKey> {
         let start = keys.len();
         let route = self.key_route(rule, matched);
         for (at, id) in self.bodies[rule as usize].key.iter().enumerate() {
             let Some(found) = look.find(*id, route) else {
                 keys.truncate(start);
-                return Err(*id);
+                return Err(NoKey::Absent(*id));
             };
-            push_part(keys, at, *id, found.id, look.text(found), &self.identities);
+            if found.is_usable() {
+                push_part(keys, at, *id, found.id, look.text(found), &self.identities);
+            } else if self.identities.known(found.id).on_invalid == OnInvalid::Refuse {
+                keys.truncate(start);
+                return Err(NoKey::Refused(found.id));
+            } else {
+                push_unusable_part(keys, at, *id, found.id, look.text(found), &self.identities);
+            }
         }
         Ok(())
     }

@@ -92,6 +92,15 @@ impl Test {
         }
     }
 
+    /// Whether a value that cannot be used passes: it may be taken for one, and for none, and for no value in particular.
+    pub(super) fn holds_for_unusable(&self) -> bool {
+        match self {
+            Test::Present | Test::Absent => true,
+            Test::OneOf(_) => false,
+            Test::OneOfBut { these, .. } => these.is_none(),
+        }
+    }
+
     /// Whether a value passes.
     pub(super) fn holds(&self, found: Option<(IdentityId, &[u8])>) -> bool {
         match (self, found) {

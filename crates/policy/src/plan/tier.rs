@@ -94,9 +94,9 @@ impl Tiers {
         }
         let found = match &self.from {
             From::Nowhere => None,
-            From::Direct(id) => look.find(*id, None).and_then(|found| self.number(look.text(found))),
+            From::Direct(id) => look.find_usable(*id, None).and_then(|found| self.number(look.text(found))),
             From::Listed { by, tiers } => {
-                look.find(*by, None).and_then(|found| tiers.find(found.id, look.text(found)).next().copied())
+                look.find_usable(*by, None).and_then(|found| tiers.find(found.id, look.text(found)).next().copied())
             }
         };
         found.or(self.default)

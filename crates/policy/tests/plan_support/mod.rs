@@ -31,7 +31,7 @@ pub(crate) fn paths(paths: &[&str]) -> When {
 }
 
 pub(crate) fn identity(name: &str, source: IdentitySource) -> Identity {
-    Identity { name: name.to_owned(), source, trusted: false }
+    Identity::new(name, source)
 }
 
 pub(crate) fn header(name: &str) -> IdentitySource {

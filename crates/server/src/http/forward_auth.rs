@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
-use tollgate::{PROBLEM_JSON, Permit, Verdict};
+use tollgate::{INVALID_TOKEN, PROBLEM_JSON, Permit, Verdict};
 
 use super::connection::Caller;
 use super::described::Described;
@@ -93,6 +93,9 @@ fn response(verdict: &Verdict, deny_status: Option<StatusCode>) -> Response<Body
             *response.status_mut() = told;
         }
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if verdict.is_unauthorized() {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(INVALID_TOKEN));
+        }
         *response.body_mut() = Body::from(problem);
     }
     // Where the client stands now is old in a moment.

@@ -142,3 +142,35 @@ fn long_values_are_compared_to_their_ends() {
         assert_eq!(answer(&service, &[descriptor(&[entry])]).overall_code, OK);
     }
 }
+
+/// A gateway that passes on a token that cannot be used: counted by address, or refused like a denied client.
+#[test]
+fn a_token_that_cannot_be_used_does_not_pass_uncounted() {
+    let policy = |on_invalid: &str| {
+        format!(
+            "version: 1
+identity:
+  token: {{ bearer: true, on_invalid: {on_invalid} }}
+rules:
+  - {{ name: per-token, key: token, limit: 1/min }}
+"
+        )
+    };
+    let long = format!("Bearer {}", "x".repeat(17 << 10));
+    let codes = |on_invalid: &str| {
+        let service = Running::under(&policy(on_invalid));
+        let code = |address: &str| {
+            answer(&service, &[descriptor(&[("remote_address", address), ("authorization", &long)])]).overall_code
+        };
+        [code("203.0.113.9"), code("203.0.113.9"), code("203.0.113.10")]
+    };
+    assert_eq!(codes("count"), [OK, OVER_LIMIT, OK]);
+    assert_eq!(codes("refuse"), [OVER_LIMIT; 3]);
+    assert_eq!(codes("absent"), [OK; 3]);
+    // One descriptor of a call is enough, and then the others are not charged.
+    let service = Running::under(&policy("refuse"));
+    let good = descriptor(&[("authorization", "Bearer k1")]);
+    let both = answer(&service, &[good.clone(), descriptor(&[("authorization", &long)])]);
+    assert_eq!((both.overall_code, both.codes()), (OVER_LIMIT, vec![OK, OVER_LIMIT]));
+    assert_eq!(answer(&service, &[good]).overall_code, OK);
+}

@@ -11,9 +11,9 @@ mod response;
 #[cfg(feature = "tower")]
 pub(crate) use line::with_number;
 pub(crate) use policy_lists::PolicyLists;
-pub use problem::PROBLEM_JSON;
+pub use problem::{INVALID_TOKEN, PROBLEM_JSON};
 #[cfg(feature = "tower")]
-pub(crate) use problem::SHARE_IS_SPENT;
+pub(crate) use problem::{SHARE_IS_SPENT, TOKEN_IS_UNUSABLE};
 pub use response::Field;
 #[cfg(feature = "tower")]
 pub(crate) use response::FieldValue;

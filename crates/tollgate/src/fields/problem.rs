@@ -7,6 +7,12 @@ use crate::verdict::{Action, RuleState, Verdict};
 /// The media type of [`Verdict::problem_json`].
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
+/// The value of `WWW-Authenticate` beside the status 401 (RFC 6750).
+pub const INVALID_TOKEN: &str = "Bearer error=\"invalid_token\"";
+
+/// What a client with a token that cannot be used is told. Why it cannot is for operators: an attacker could use it.
+pub(crate) const TOKEN_IS_UNUSABLE: &str = "the token cannot be used";
+
 const REGISTRY: &str = "https://iana.org/assignments/http-problem-types#";
 /// What a refusal says that was counted here, while the store that counts for all did not answer.
 pub(crate) const SHARE_IS_SPENT: &str =
@@ -48,6 +54,7 @@ impl Verdict {
 
     fn kind_and_title(&self) -> (Option<&'static str>, &'static str) {
         match self.told.action {
+            Action::Deny if self.is_unauthorized() => (None, "Unauthorized"),
             Action::Deny => (None, "Forbidden"),
             Action::Block => (Some("abnormal-usage-detected"), "Blocked for a time"),
             _ if self.is_trouble() => (Some("temporary-reduced-capacity"), "Temporarily reduced capacity"),
@@ -57,6 +64,7 @@ impl Verdict {
 
     fn detail(&self, jitter_ns: u64) -> String {
         let what = match self.told.action {
+            Action::Deny if self.is_unauthorized() => return TOKEN_IS_UNUSABLE.to_owned(),
             Action::Deny => return "requests from here are not accepted".to_owned(),
             Action::Block => "too many requests beyond the limit",
             _ if self.is_uncounted() => "the request could not be counted",

@@ -108,7 +108,7 @@ impl<S: Store> Limiter<S> {
         let mut verdict = Draft::new(&active.facts, now_ns);
         verdict.endpoint = met.endpoint;
         match met.access {
-            Access::Denied => verdict.action = Action::Deny,
+            Access::Denied | Access::Unauthorized => verdict.deny(met.access),
             Access::Allowed => {}
             Access::Rules if met.charges.is_empty() && besides.is_empty() => verdict.unlimited = met.unlimited,
             Access::Rules => {

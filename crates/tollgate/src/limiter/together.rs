@@ -80,17 +80,17 @@ impl<S: Store> Limiter<S> {
         mets.iter_mut().for_each(|met| met.without_replaced_by(&replaced));
         let joined = |(one, met)| join(&active, one, met, &mut joint, &mut instead);
         let members: Vec<Member> = asked.iter().zip(mets).map(joined).collect();
-        let denied = members.iter().any(|member| member.met.access == Access::Denied);
-        let asking = if denied { Asking::Look } else { Asking::Check };
-        if denied {
+        let denied = members.iter().map(|member| member.met.access).find(|access| is_denial(*access));
+        let asking = if denied.is_some() { Asking::Look } else { Asking::Check };
+        if denied.is_some() {
             instead.iter_mut().for_each(|charge| charge.cost = 0);
         }
         let (mut overall, _) = self.decide_met(&active, &joint, asking, &instead, now_ns).await;
         let told = |member: &Member| of_member(&active, &overall, member);
         let mut each: Vec<Verdict> = members.iter().map(told).collect();
-        if denied {
+        if let Some(access) = denied {
             let mut verdict = Draft::new(&active.facts, overall.told.now_ns);
-            verdict.action = Action::Deny;
+            verdict.deny(access);
             verdict.endpoint = joint.endpoint;
             overall = verdict.finish();
         }
@@ -118,6 +118,10 @@ impl<S: Store> Limiter<S> {
         look.charges.iter_mut().for_each(|charge| charge.cost = 0);
         self.decide_met(active, &look, Asking::Look, &[], self.shared.store.now_ns()).await.0
     }
+}
+
+fn is_denial(access: Access) -> bool {
+    matches!(access, Access::Denied | Access::Unauthorized)
 }
 
 /// Everything that one of these replaces.
@@ -153,8 +157,8 @@ fn of_member<L>(active: &Active<L>, overall: &Verdict, member: &Member) -> Verdi
     let all = &overall.told;
     let mut verdict = Draft::new(&active.facts, all.now_ns);
     verdict.endpoint = member.met.endpoint;
-    if member.met.access == Access::Denied {
-        verdict.action = Action::Deny;
+    if is_denial(member.met.access) {
+        verdict.deny(member.met.access);
         return verdict.finish();
     }
     let is_own = |state: &&RuleState| member.charges.contains(&(state.charge as usize));

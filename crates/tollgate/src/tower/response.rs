@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
 
 use super::body::TollgateBody;
-use crate::fields::{Field, FieldValue, PROBLEM_JSON, SHARE_IS_SPENT, with_number};
+use crate::fields::{Field, FieldValue, INVALID_TOKEN, PROBLEM_JSON, SHARE_IS_SPENT, TOKEN_IS_UNUSABLE, with_number};
 use crate::verdict::{Action, Verdict};
 
 /// The fields that tell of one limit only.
@@ -115,6 +115,9 @@ pub(super) fn refusal<B>(verdict: &Verdict, is_grpc: bool) -> Response<TollgateB
     let mut response = Response::new(TollgateBody::refused(Bytes::from(verdict.problem_json())));
     *response.status_mut() = StatusCode::from_u16(verdict.status()).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+    if verdict.is_unauthorized() {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(INVALID_TOKEN));
+    }
     response
 }
 
@@ -125,7 +128,9 @@ fn grpc_refusal<B>(verdict: &Verdict) -> Response<TollgateBody<B>> {
     const PERMISSION_DENIED: (&str, &str) = ("7", "requests from here are not accepted");
     const UNCOUNTED: (&str, &str) = ("14", "the request could not be counted");
     const REDUCED: (&str, &str) = ("14", SHARE_IS_SPENT);
+    const UNAUTHENTICATED: (&str, &str) = ("16", TOKEN_IS_UNUSABLE);
     let (status, message) = match verdict.action() {
+        Action::Deny if verdict.is_unauthorized() => UNAUTHENTICATED,
         Action::Deny => PERMISSION_DENIED,
         _ if verdict.is_uncounted() => UNCOUNTED,
         _ if verdict.is_trouble() => REDUCED,

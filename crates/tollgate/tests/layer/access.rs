@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use http::Request;
+use tollgate::policy::model::{IdentitySource, OnInvalid};
 use tollgate::{Limiter, rule};
 
 use crate::support::{App, Reply, ask_from, check_fields, clock, hello};
@@ -51,4 +52,44 @@ async fn everybody_else_meets_the_rules() {
     assert_eq!(from(&app, "198.51.100.1").await.status, 200);
     assert_eq!(from(&app, "198.51.100.1").await.status, 429);
     assert_eq!(from(&app, "198.51.100.2").await.status, 200);
+}
+
+/// Longer than any token is.
+fn long_token() -> String {
+    format!("Bearer {}", "x".repeat(17 << 10))
+}
+
+fn by_token(on_invalid: OnInvalid) -> App {
+    let limiter = Limiter::builder()
+        .rule(rule("per-token").per("token").limit("1/h"))
+        .identity("token", IdentitySource::Bearer)
+        .with(|policy| policy.identities[0].on_invalid = on_invalid);
+    limiter.build_with_clock(clock()).unwrap()
+}
+
+async fn with_token(app: &axum::Router, peer: &str) -> Reply {
+    let request = Request::get("/").header("authorization", long_token()).body(Body::empty()).unwrap();
+    ask_from(app, peer, request).await
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_used_is_unauthorized_where_the_policy_refuses_such() {
+    let app = hello(&by_token(OnInvalid::Refuse));
+    let reply = with_token(&app, "203.0.113.9").await;
+    assert_eq!((reply.status, reply.field("content-type")), (401, Some("application/problem+json")));
+    assert_eq!(reply.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
+    assert_eq!(reply.json()["title"], "Unauthorized");
+    assert!(!reply.everything().contains("per-token"), "{reply:?}");
+    // Without any token no rule applies.
+    assert_eq!(from(&app, "203.0.113.9").await.status, 200);
+}
+
+#[tokio::test]
+async fn tokens_that_cannot_be_used_are_counted_by_address() {
+    let app = hello(&by_token(OnInvalid::Count));
+    let mut statuses = Vec::new();
+    for peer in ["203.0.113.9", "203.0.113.9", "203.0.113.10"] {
+        statuses.push(with_token(&app, peer).await.status);
+    }
+    assert_eq!(statuses, [200, 429, 200]);
 }

@@ -9,6 +9,7 @@ use http::uri::PathAndQuery;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
+use tollgate::policy::model::{IdentitySource, OnInvalid};
 use tollgate::{Limiter, LimiterBuilder, PolicyBuilder, Store, rule};
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -144,6 +145,24 @@ async fn whoever_is_denied_is_not_permitted() {
         .with(|policy| policy.deny.client_ip = vec!["127.0.0.0/8".parse().unwrap()]);
     let answers = greeted(deny, 1).await;
     assert_eq!(answers[0].as_ref().unwrap_err().code(), Code::PermissionDenied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_cannot_be_used_is_not_authenticated_where_the_policy_refuses_such() {
+    let limiter = Limiter::builder()
+        .rule(rule("per-token").per("token").limit("9/h"))
+        .identity("token", IdentitySource::Bearer)
+        .with(|policy| policy.identities[0].on_invalid = OnInvalid::Refuse);
+    let serving = serve(&limiter.build().unwrap()).await;
+    let mut client = connect(&serving).await;
+    client.ready().await.unwrap();
+    let mut request = Request::new(Text { text: "you".to_owned() });
+    // A token behind another scheme is one that some see and others do not.
+    request.metadata_mut().append("authorization", "Basic YTpi".parse().unwrap());
+    request.metadata_mut().append("authorization", "Bearer x".parse().unwrap());
+    let path = PathAndQuery::from_static("/test.Greeter/SayHello");
+    let status = client.unary(request, path, ProstCodec::<Text, Text>::default()).await.unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::Unauthenticated, "the token cannot be used"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,75 +2,106 @@
 
 use std::borrow::Cow;
 
+use super::unusable::{Read, Unusable};
 use crate::request::Headers;
 
-/// The value of a header, trimmed. Several lines are one list, as HTTP has it:
-/// a second line cannot hide or replace the first. Empty lines do not count;
-/// a header without a value is absent.
+/// Longer than any token a server accepts in a header; what is beyond is not read.
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
+
+/// Where the first line says nothing, no more lines than these are read: to find a line may take a walk over all.
+const MAX_LINES: usize = 16;
+
+/// The value of a header, trimmed. Of several lines the first counts: so do
+/// most backends. To join them would let a client make a new key by adding a
+/// line that its backend does not read.
 #[inline]
-pub(crate) fn value<'a>(headers: &'a dyn Headers, name: &str) -> Option<Cow<'a, [u8]>> {
-    value_by(headers, name, <[u8]>::trim_ascii)
+pub(crate) fn value<'a>(headers: &'a dyn Headers, name: &str) -> Read<'a> {
+    let Some((first, more)) = headers.first_line(name) else { return Ok(None) };
+    let first = first.trim_ascii();
+    if !first.is_empty() {
+        return Ok(Some(Cow::Borrowed(first)));
+    }
+    if more && any_further(headers, name, |line| !line.trim_ascii().is_empty()) {
+        return Err(Unusable::Hidden);
+    }
+    Ok(None)
 }
 
 /// The same of a descriptor's entries: a value is what the gateway sends, to the last space.
-pub(crate) fn value_of_entry<'a>(headers: &'a dyn Headers, name: &str) -> Option<Cow<'a, [u8]>> {
-    value_by(headers, name, |line| line)
-}
-
-#[inline(always)]
-fn value_by<'a>(headers: &'a dyn Headers, name: &str, read: impl Fn(&'a [u8]) -> &'a [u8]) -> Option<Cow<'a, [u8]>> {
-    let (first, more) = headers.first_line(name)?;
-    if !more {
-        let first = read(first);
-        return (!first.is_empty()).then_some(Cow::Borrowed(first));
-    }
-    let lines = (0..).map_while(|at| headers.line(name, at)).map(read).filter(|line| !line.is_empty());
-    let joined = lines.collect::<Vec<_>>().join(&b", "[..]);
-    (!joined.is_empty()).then_some(Cow::Owned(joined))
+pub(crate) fn value_of_entry<'a>(headers: &'a dyn Headers, name: &str) -> Read<'a> {
+    let first = headers.first_line(name).map(|(first, _)| first);
+    Ok(first.filter(|first| !first.is_empty()).map(Cow::Borrowed))
 }
 
 /// The token of `Authorization: Bearer`.
-pub(crate) fn bearer(headers: &dyn Headers) -> Option<Cow<'_, [u8]>> {
-    const SCHEME: &[u8] = b"bearer ";
-    let value = value(headers, "authorization")?;
-    if !value.get(..SCHEME.len())?.eq_ignore_ascii_case(SCHEME) {
+pub(crate) fn bearer(headers: &dyn Headers) -> Read<'_> {
+    const NAME: &str = "authorization";
+    let Some((first, more)) = headers.first_line(NAME) else { return Ok(None) };
+    match token(first) {
+        Some(token) if token.len() > MAX_TOKEN_BYTES => Err(Unusable::TooLong),
+        Some(token) => Ok(Some(Cow::Borrowed(token))),
+        None if more && any_further(headers, NAME, |line| token(line).is_some()) => Err(Unusable::Hidden),
+        None => Ok(None),
+    }
+}
+
+/// No token has a comma or a space in it (RFC 6750): what follows one was
+/// another line before a gateway joined them.
+fn token(line: &[u8]) -> Option<&[u8]> {
+    const SCHEME: &[u8] = b"bearer";
+    let (scheme, rest) = line.trim_ascii().split_at_checked(SCHEME.len())?;
+    if !scheme.eq_ignore_ascii_case(SCHEME) || !rest.first()?.is_ascii_whitespace() {
         return None;
     }
-    // A value is trimmed, so behind the scheme's space there is something else.
-    Some(match value {
-        Cow::Borrowed(value) => Cow::Borrowed(value[SCHEME.len()..].trim_ascii_start()),
-        Cow::Owned(value) => Cow::Owned(value[SCHEME.len()..].trim_ascii_start().to_vec()),
-    })
+    let rest = rest.trim_ascii_start();
+    let end = rest.iter().position(|byte| *byte == b',' || byte.is_ascii_whitespace()).unwrap_or(rest.len());
+    (end > 0).then_some(&rest[..end])
+}
+
+/// Whether any line but the first is such. Of too many lines one is.
+fn any_further(headers: &dyn Headers, name: &str, is_such: impl Fn(&[u8]) -> bool) -> bool {
+    (1..MAX_LINES).map_while(|at| headers.line(name, at)).any(is_such) || headers.line(name, MAX_LINES).is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(lines: &[(&str, &str)], name: &str) -> Option<String> {
-        value(&lines, name).map(|value| String::from_utf8(value.into_owned()).unwrap())
+    fn text(read: Read<'_>) -> Result<Option<String>, Unusable> {
+        read.map(|value| value.map(|value| String::from_utf8(value.into_owned()).unwrap()))
     }
 
     #[test]
-    fn all_lines_count() {
-        assert_eq!(read(&[], "x"), None);
-        assert_eq!(read(&[("X", " a ")], "x").as_deref(), Some("a"));
-        assert_eq!(read(&[("X", "  ")], "x"), None);
-        assert_eq!(read(&[("X", ""), ("x", " ")], "x"), None);
-        assert_eq!(read(&[("X", "a"), ("y", "c"), ("x", " b")], "x").as_deref(), Some("a, b"));
-        assert_eq!(read(&[("X", ""), ("x", "a"), ("x", "")], "x").as_deref(), Some("a"));
+    fn the_first_line_counts() {
+        let read = |lines: &[(&str, &str)]| text(value(&lines, "x"));
+        let found = |text: &str| Ok(Some(text.to_owned()));
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&[("X", " a ")]), found("a"));
+        assert_eq!(read(&[("X", "  ")]), Ok(None));
+        assert_eq!(read(&[("X", ""), ("x", " ")]), Ok(None));
+        assert_eq!(read(&[("X", "a"), ("y", "c"), ("x", " b")]), found("a"));
+        assert_eq!(read(&[("X", "a"), ("x", "")]), found("a"));
+        assert_eq!(read(&[("X", ""), ("x", "a")]), Err(Unusable::Hidden));
+        assert_eq!(read(&[("X", ""); 100]), Err(Unusable::Hidden));
     }
 
     #[test]
-    fn a_scheme_has_no_case() {
-        let read = |text: &str| {
-            let lines = [("Authorization", text)];
-            bearer(&lines).map(|token| String::from_utf8(token.into_owned()).unwrap())
+    fn a_token_is_found_however_its_line_is_written() {
+        let read = |lines: &[&str]| {
+            let lines: Vec<(&str, &str)> = lines.iter().map(|line| ("Authorization", *line)).collect();
+            text(bearer(&lines))
         };
-        assert_eq!(read("Bearer abc").as_deref(), Some("abc"));
-        assert_eq!(read("bEARER   abc ").as_deref(), Some("abc"));
-        for other in ["", "Bearer", "Bearer ", "Bearerabc", "Basic abc", "abc"] {
-            assert_eq!(read(other), None, "{other}");
+        for line in ["Bearer abc", "bEARER   abc ", "Bearer\tabc", " bearer \t abc", "Bearer abc, Bearer def"] {
+            assert_eq!(read(&[line]), Ok(Some("abc".to_owned())), "{line}");
+            assert_eq!(read(&[line, "Bearer def"]), Ok(Some("abc".to_owned())), "{line}");
+            assert_eq!(read(&["Basic abc", line]), Err(Unusable::Hidden), "{line}");
         }
+        for other in ["", "Bearer", "Bearer ", "Bearerabc", "Basic abc", "abc", "Bearer ,abc", "Bearé abc"] {
+            assert_eq!(read(&[other]), Ok(None), "{other}");
+            assert_eq!(read(&[other, other]), Ok(None), "{other}");
+        }
+        let long = format!("Bearer {}", "a".repeat(MAX_TOKEN_BYTES));
+        assert_eq!(read(&[&long]).map(|token| token.map(|token| token.len())), Ok(Some(MAX_TOKEN_BYTES)));
+        assert_eq!(read(&[&format!("{long}a")]), Err(Unusable::TooLong));
     }
 }

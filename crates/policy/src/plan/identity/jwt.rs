@@ -2,14 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::{Map, Value};
 
+use super::unusable::Unusable;
 use crate::model::{JwtAlgorithm, JwtKey};
 use crate::plan::CompileError;
-
-/// Longer than any token a server accepts in a header; what is beyond is not read.
-const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
 /// How far the clocks of issuer and verifier may be apart.
 const LEEWAY_S: u64 = 60;
@@ -47,18 +46,32 @@ impl Verifier {
         Ok(Verifier { key: decoding_key(key)?, validation })
     }
 
-    /// The claims of a token that is signed with the key and valid now. Whatever is wrong, there are none.
-    pub(crate) fn verified(&self, token: &[u8], unix_time_s: Option<u64>) -> Option<Claims> {
-        if token.len() > MAX_TOKEN_BYTES {
-            return None;
-        }
-        let claims: Map<String, Value> = jsonwebtoken::decode(token, &self.key, &self.validation).ok()?.claims;
+    /// The claims of a token that is signed with the key and valid now, or why it has none.
+    pub(crate) fn verified(&self, token: &[u8], unix_time_s: Option<u64>) -> Result<Claims, Unusable> {
+        let decoded = jsonwebtoken::decode(token, &self.key, &self.validation);
+        let claims: Map<String, Value> = decoded.map_err(|error| reason(&error))?.claims;
         let now_s = unix_time_s.unwrap_or_else(system_time_s);
         let expired = |expiry_s: u64| expiry_s.saturating_add(LEEWAY_S) <= now_s;
         let early = |start_s: u64| start_s > now_s.saturating_add(LEEWAY_S);
-        let in_time =
-            !claim_time_s(&claims, "exp")?.is_some_and(expired) && !claim_time_s(&claims, "nbf")?.is_some_and(early);
-        in_time.then_some(Claims(claims))
+        let time = |name: &str| claim_time_s(&claims, name).ok_or(Unusable::Malformed);
+        if time("exp")?.is_some_and(expired) {
+            Err(Unusable::Expired)
+        } else if time("nbf")?.is_some_and(early) {
+            Err(Unusable::NotYetValid)
+        } else {
+            Ok(Claims(claims))
+        }
+    }
+}
+
+fn reason(error: &Error) -> Unusable {
+    match error.kind() {
+        ErrorKind::InvalidSignature => Unusable::BadSignature,
+        ErrorKind::InvalidAlgorithm | ErrorKind::InvalidAlgorithmName => Unusable::OtherAlgorithm,
+        ErrorKind::InvalidIssuer | ErrorKind::InvalidAudience | ErrorKind::MissingRequiredClaim(_) => {
+            Unusable::NotForUs
+        }
+        _ => Unusable::Malformed,
     }
 }
 
@@ -70,11 +83,9 @@ impl std::fmt::Debug for Verifier {
 }
 
 /// The claims of a token that somebody in front has verified. One that says it is not signed at all has none.
-pub(crate) fn unverified(token: &[u8]) -> Option<Claims> {
-    if token.len() > MAX_TOKEN_BYTES {
-        return None;
-    }
-    jsonwebtoken::dangerous::insecure_decode(token).ok().map(|token| Claims(token.claims))
+pub(crate) fn unverified(token: &[u8]) -> Result<Claims, Unusable> {
+    let decoded = jsonwebtoken::dangerous::insecure_decode(token);
+    decoded.map(|token| Claims(token.claims)).map_err(|error| reason(&error))
 }
 
 impl Claims {

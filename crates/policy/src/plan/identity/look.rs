@@ -7,7 +7,9 @@ use std::net::IpAddr;
 use smallvec::SmallVec;
 
 use super::source::{CLIENT_IP, Identities, IdentityId, Source};
+use super::unusable::{Read, Unusable};
 use super::{cookie, header, jwt, query};
+use crate::model::OnInvalid;
 use crate::plan::address_text::push_client;
 use crate::plan::path::NormalPath;
 use crate::plan::{address, forwarded, host, path};
@@ -43,7 +45,18 @@ fn upper_case(method: &str) -> Cow<'_, [u8]> {
 pub(crate) struct Found<'a> {
     pub(crate) id: IdentityId,
     place: Place<'a>,
+    /// Why the value cannot be used, if it cannot. What stands there is then the client's address, if it is known.
+    pub(crate) unusable: Option<Unusable>,
 }
+
+impl Found<'_> {
+    pub(crate) fn is_usable(&self) -> bool {
+        self.unusable.is_none()
+    }
+}
+
+/// What a token says, if there is one.
+type Token = Result<Option<jwt::Claims>, Unusable>;
 
 #[derive(Clone, Copy)]
 enum Place<'a> {
@@ -67,8 +80,8 @@ pub(crate) struct Look<'a> {
     written: SmallVec<[u8; 64]>,
     client: Option<Option<IpAddr>>,
     tier: Option<Option<u32>>,
-    verified: Option<Option<jwt::Claims>>,
-    unverified: Option<Option<jwt::Claims>>,
+    verified: Option<Token>,
+    unverified: Option<Token>,
 }
 
 impl<'a> Look<'a> {
@@ -86,7 +99,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// The value of an identity, if it is present. `route` is the pattern that matched for the rule that asks.
+    /// The value of an identity, if it is present; one that cannot be used is present, too. `route` is the pattern that matched for the rule that asks.
     #[inline]
     pub(crate) fn find(&mut self, id: IdentityId, route: Option<&'a [u8]>) -> Option<Found<'a>> {
         if let Slot::Known(found) = self.slots[id.0 as usize] {
@@ -94,7 +107,7 @@ impl<'a> Look<'a> {
         }
         let known = self.identities.known(id);
         let found = match self.set_by_caller(id) {
-            Some(text) => (!text.is_empty()).then_some(Found { id, place: Place::Elsewhere(text) }),
+            Some(text) => (!text.is_empty()).then_some(Found { id, place: Place::Elsewhere(text), unusable: None }),
             None => self.look_for(id, route),
         };
         if !known.per_rule {
@@ -112,10 +125,31 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether the value of an identity passes a test.
+    /// The value of an identity, if it is present and can be used.
+    #[inline]
+    pub(crate) fn find_usable(&mut self, id: IdentityId, route: Option<&'a [u8]>) -> Option<Found<'a>> {
+        self.find(id, route).filter(Found::is_usable)
+    }
+
+    /// Whether the value of an identity passes a test, in any way in which it can be read: a rule that limits must
+    /// not be avoided by a value that cannot be used.
     pub(crate) fn passes(&mut self, id: IdentityId, test: &crate::plan::texts::Test, route: Option<&'a [u8]>) -> bool {
-        let found = self.find(id, route);
-        test.holds(found.map(|found| (found.id, self.text(found))))
+        let Some(found) = self.find(id, route) else { return test.holds(None) };
+        if !found.is_usable() {
+            return test.holds_for_unusable();
+        }
+        test.holds(Some((found.id, self.text(found))))
+    }
+
+    /// Whether it passes beyond doubt, which is what an exemption takes.
+    pub(crate) fn surely_passes(
+        &mut self,
+        id: IdentityId,
+        test: &crate::plan::texts::Test,
+        route: Option<&'a [u8]>,
+    ) -> bool {
+        let Some(found) = self.find(id, route) else { return test.holds(None) };
+        found.is_usable() && test.holds(Some((found.id, self.text(found))))
     }
 
     /// The whole address of the client.
@@ -190,13 +224,18 @@ impl<'a> Look<'a> {
             Source::Host => Cow::Borrowed(seen.host.as_deref()?),
             Source::Path => Cow::Borrowed(&*seen.path.as_ref()?.bytes),
             Source::Route => Cow::Borrowed(route?),
-            Source::Header(name) if request.descriptor.is_some() => header::value_of_entry(request.headers, name)?,
-            Source::Header(name) => header::value(request.headers, name)?,
-            Source::Cookie(name) => Cow::Borrowed(cookie::value(request.headers, name)?),
+            Source::Header(name) if request.descriptor.is_some() => {
+                return self.take(id, header::value_of_entry(request.headers, name));
+            }
+            Source::Header(name) => return self.take(id, header::value(request.headers, name)),
+            Source::Cookie(name) => return self.take(id, cookie::value(request.headers, name)),
             Source::PathSegment(at) => Cow::Borrowed(seen.path.as_ref()?.segments().nth(at.checked_sub(1)?)?),
-            Source::Query(name) => query::value(request.target, name)?,
-            Source::Bearer => header::bearer(request.headers)?,
-            Source::Jwt { claim, verify } => Cow::Owned(self.claim(claim, *verify)?.into_bytes()),
+            Source::Query(name) => return self.take(id, query::value(request.target, name)),
+            Source::Bearer => return self.take(id, header::bearer(request.headers)),
+            Source::Jwt { claim, verify } => {
+                let read = self.claim(claim, *verify);
+                return self.take(id, read);
+            }
             Source::Value(text) => Cow::Borrowed(&**text),
             Source::Caller => return None,
         };
@@ -212,6 +251,28 @@ impl<'a> Look<'a> {
     }
 
     #[inline]
+    fn take(&mut self, id: IdentityId, read: Read<'a>) -> Option<Found<'a>> {
+        match read {
+            Ok(text) => self.keep(id, text?),
+            Err(reason) => self.unusable(id, reason),
+        }
+    }
+
+    /// What stands for a value that cannot be used: the client's address, or nothing at all where it is not known.
+    #[cold]
+    fn unusable(&mut self, id: IdentityId, reason: Unusable) -> Option<Found<'a>> {
+        if self.identities.known(id).on_invalid == OnInvalid::Absent {
+            return None;
+        }
+        let client = self.client();
+        let start = self.written.len();
+        if let Some(client) = client {
+            push_client(&mut self.written, client, self.identities.prefixes);
+        }
+        Some(Found { id, place: self.since(start), unusable: Some(reason) })
+    }
+
+    #[inline]
     fn keep(&mut self, id: IdentityId, text: Cow<'a, [u8]>) -> Option<Found<'a>> {
         if text.is_empty() {
             return None;
@@ -224,14 +285,14 @@ impl<'a> Look<'a> {
                 self.since(start)
             }
         };
-        Some(Found { id, place })
+        Some(Found { id, place, unusable: None })
     }
 
     #[inline]
     fn write_address(&mut self, id: IdentityId, address: IpAddr) -> Found<'a> {
         let start = self.written.len();
         push_client(&mut self.written, address, self.identities.prefixes);
-        Found { id, place: self.since(start) }
+        Found { id, place: self.since(start), unusable: None }
     }
 
     /// What was written from here on. A request has fewer than 2^32 bytes.
@@ -242,15 +303,28 @@ impl<'a> Look<'a> {
     }
 
     /// A claim of the token that the request carries. Tokens are read once, however many claims are asked for.
-    fn claim(&mut self, claim: &str, verify: bool) -> Option<String> {
+    fn claim(&mut self, claim: &str, verify: bool) -> Read<'a> {
         let request = self.request;
-        if verify {
-            let verifier = self.identities.verifier.as_ref()?;
-            let read = || verifier.verified(&header::bearer(request.headers)?, request.unix_time_s);
-            self.verified.get_or_insert_with(read).as_ref()?.text(claim)
+        let token = if verify {
+            let Some(verifier) = &self.identities.verifier else { return Ok(None) };
+            let read = || match header::bearer(request.headers)? {
+                Some(token) => verifier.verified(&token, request.unix_time_s).map(Some),
+                None => Ok(None),
+            };
+            self.verified.get_or_insert_with(read)
         } else {
-            let read = || jwt::unverified(&header::bearer(request.headers)?);
-            self.unverified.get_or_insert_with(read).as_ref()?.text(claim)
+            let read = || match header::bearer(request.headers)? {
+                Some(token) => jwt::unverified(&token).map(Some),
+                None => Ok(None),
+            };
+            self.unverified.get_or_insert_with(read)
+        };
+        match token {
+            Ok(claims) => {
+                let text = claims.as_ref().and_then(|claims| claims.text(claim));
+                Ok(text.map(|text| Cow::Owned(text.into_bytes())))
+            }
+            Err(reason) => Err(*reason),
         }
     }
 }

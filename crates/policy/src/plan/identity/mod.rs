@@ -7,6 +7,7 @@ mod jwt;
 mod look;
 pub(super) mod query;
 mod source;
+mod unusable;
 
 pub(super) use look::{Look, Seen};
 pub(super) use source::{Identities, IdentityId, Source};

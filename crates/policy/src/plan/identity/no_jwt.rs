@@ -1,5 +1,6 @@
 //! What stands for the claims of tokens in a program that cannot read them: no plan gets as far as to ask.
 
+use super::unusable::Unusable;
 use crate::model::JwtKey;
 use crate::plan::CompileError;
 
@@ -17,13 +18,13 @@ impl Verifier {
         Err(CompileError::JwtNotBuiltIn)
     }
 
-    pub(crate) fn verified(&self, _: &[u8], _: Option<u64>) -> Option<Claims> {
+    pub(crate) fn verified(&self, _: &[u8], _: Option<u64>) -> Result<Claims, Unusable> {
         match *self {}
     }
 }
 
-pub(crate) fn unverified(_: &[u8]) -> Option<Claims> {
-    None
+pub(crate) fn unverified(_: &[u8]) -> Result<Claims, Unusable> {
+    Err(Unusable::Malformed)
 }
 
 impl Claims {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::jwt;
 use crate::model::{
-    BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, Paths, Policy, TIER, TextPattern, TierSource,
+    BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern, TierSource,
 };
 use crate::plan::address_text::{Prefixes, push_client};
 use crate::plan::networks::NetworkMap;
@@ -53,6 +53,8 @@ pub(crate) struct Known {
     pub(crate) settable: bool,
     /// Whether it depends on the rule that asks: the pattern that matched is the rule's own.
     pub(crate) per_rule: bool,
+    /// What happens where its value is present and cannot be used.
+    pub(crate) on_invalid: OnInvalid,
 }
 
 /// All identities of a policy, and the header fields that it asks for.
@@ -124,6 +126,7 @@ impl Identities {
             let known = &mut self.known[id.0 as usize];
             if matches!(known.source, Source::Caller) {
                 known.source = source;
+                known.on_invalid = identity.on_invalid;
             }
         }
         self.mark_per_rule();
@@ -188,7 +191,8 @@ impl Identities {
 
     fn add_nameless(&mut self, name: &str, source: Source, settable: bool) -> IdentityId {
         let id = IdentityId(u32::try_from(self.known.len()).unwrap_or(u32::MAX));
-        self.known.push(Known { name: name.to_owned(), source, settable, per_rule: false });
+        let on_invalid = OnInvalid::default();
+        self.known.push(Known { name: name.to_owned(), source, settable, per_rule: false, on_invalid });
         id
     }
 
@@ -234,6 +238,16 @@ impl Identities {
     /// Whether it is a list of others.
     pub(crate) fn is_list(&self, id: IdentityId) -> bool {
         matches!(self.known(id).source, Source::First(_))
+    }
+
+    /// Whether a value of it may be present and of no use.
+    pub(crate) fn can_be_unusable(&self, id: IdentityId) -> bool {
+        let known = self.known(id);
+        match known.source {
+            Source::Header(_) | Source::Cookie(_) | Source::Query(_) => true,
+            Source::Bearer | Source::Jwt { .. } => known.on_invalid == OnInvalid::Count,
+            _ => false,
+        }
     }
 
     /// Under which identities a value of this one may be found: of a list under

@@ -1,8 +1,11 @@
 use super::Reader;
 use super::members::Members;
-use crate::model::{ClientIp, ForwardedBy, Identity, IdentitySource, Policy};
+use crate::model::{ClientIp, ForwardedBy, Identity, IdentitySource, OnInvalid, Policy};
 use crate::yaml::shape;
 use crate::yaml::tree::Node;
+
+const ON_INVALID: [(&str, OnInvalid); 3] =
+    [("count", OnInvalid::Count), ("refuse", OnInvalid::Refuse), ("absent", OnInvalid::Absent)];
 
 impl Reader<'_> {
     pub(super) fn identities(&mut self, top: &Members<'_>, policy: &mut Policy) {
@@ -45,15 +48,13 @@ impl Reader<'_> {
     /// An identity whose source cannot be read is still there for whoever refers to it.
     fn identity(&mut self, name: &str, node: &Node) -> Identity {
         let unreadable = || IdentitySource::Value("unreadable".to_owned());
-        let (source, trusted) = match self.members(node, &shape::IDENTITY) {
-            Some(members) => {
-                let source =
-                    self.own_source(&members).unwrap_or_else(|| self.source(&members).unwrap_or_else(unreadable));
-                (source, members.get("trusted").and_then(|node| self.bool(node)).unwrap_or(false))
-            }
-            None => (unreadable(), true),
+        let Some(members) = self.members(node, &shape::IDENTITY) else {
+            return Identity { trusted: true, ..Identity::new(name, unreadable()) };
         };
-        Identity { name: name.to_owned(), source, trusted }
+        let source = self.own_source(&members).unwrap_or_else(|| self.source(&members).unwrap_or_else(unreadable));
+        let trusted = members.get("trusted").and_then(|node| self.bool(node)).unwrap_or(false);
+        let on_invalid = members.get("on_invalid").and_then(|node| self.word(node, &ON_INVALID)).unwrap_or_default();
+        Identity { trusted, on_invalid, ..Identity::new(name, source) }
     }
 
     /// The sources that a tier cannot have.

@@ -80,6 +80,12 @@ pub(in crate::yaml) static IDENTITY: Shape = Shape {
             field("first", Kind::OneOrMore(&Kind::Pattern(NAME)), "The first of these identities that is present."),
             field("given", Kind::True, "What the caller of a limiter or of the service says it is."),
             TRUSTED,
+            defaulted(
+                "on_invalid",
+                Kind::Words(&["count", "refuse", "absent"]),
+                "A token that is present and cannot be used: counted under the client's address, refused, or as if it were absent.",
+                r#""count""#,
+            ),
         ],
     )
 };

@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
     let headers: Vec<(String, &[u8])> = lines.filter_map(field).collect();
     for (plan, peer) in PLANS
         .iter()
-        .flat_map(|plan| ["10.0.0.1", "203.0.113.9", "::ffff:10.0.0.1"].map(|peer| (plan, peer)))
+        .flat_map(|plan| ["10.0.0.1", "203.0.113.9", "::ffff:10.0.0.1", "2002:a00:1::1"].map(|peer| (plan, peer)))
     {
         let peer = peer.parse().expect("an address");
         let request = Request {

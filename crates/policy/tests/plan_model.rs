@@ -27,7 +27,16 @@ const VALUES: [&str; 4] = ["1", "12", "2", "k=1"];
 const VALUE_PATTERNS: [&str; 6] = ["1", "1*", "*2", "2", "*", "key=1"];
 /// Of the first of several identities: each names the one that it means.
 const LIST_PATTERNS: [&str; 6] = ["key=1", "user=1*", "key=*2", "user=2", "*", "client=1"];
-const PEERS: [&str; 5] = ["10.0.0.1", "192.0.2.1", "192.0.2.77", "2001:db8::1", "::ffff:10.0.0.1"];
+const PEERS: [&str; 7] = [
+    "10.0.0.1",
+    "192.0.2.1",
+    "192.0.2.77",
+    "2001:db8::1",
+    "::ffff:10.0.0.1",
+    // These carry 192.0.2.1 and 10.0.0.1.
+    "64:ff9b::c000:201",
+    "2002:a00:1::1",
+];
 const FORWARDED: [&str; 4] = ["192.0.2.1", "192.0.2.77, 10.9.9.9", "garbage", "6.6.6.6, 2001:db8::1"];
 const NETWORKS: [&str; 4] = ["10.0.0.0/8", "192.0.2.0/26", "192.0.2.77/32", "2001:db8::/32"];
 const DOMAINS: [&str; 3] = ["edge", "mesh", "Edge"];
@@ -229,7 +238,7 @@ impl Model<'_> {
         if !first.is_empty() {
             return Some(first.to_owned());
         }
-        let address = self.client().map_or_else(String::new, grouped);
+        let address = self.client().map_or_else(String::new, |client| grouped(carried(client).unwrap_or(client)));
         self.sent.descriptor.is_none().then(|| format!("{UNUSABLE}{address}"))
     }
 
@@ -262,6 +271,11 @@ impl Model<'_> {
         Some(client)
     }
 
+    /// The client's address, and the one that it carries.
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.client().into_iter().flat_map(|client| [Some(client), carried(client)]).flatten().collect()
+    }
+
     /// The name that counts and the value.
     fn identity(&self, name: &str, route: Option<&str>) -> Option<(String, String)> {
         let named = |value: Option<&str>| value.map(|value| (name.to_owned(), value.to_owned()));
@@ -269,7 +283,7 @@ impl Model<'_> {
             "user" => named(self.value("x-user").as_deref()),
             "key" => named(self.value("x-key").as_deref()),
             "client" => self.identity("key", None).or_else(|| self.identity("user", None)),
-            "client_ip" => named(self.client().map(grouped).as_deref()),
+            "client_ip" => named(self.client().map(|client| grouped(carried(client).unwrap_or(client))).as_deref()),
             "method" => named(Some(&self.sent.method)),
             "path" => named(self.path().map(|(path, _)| path).as_deref()),
             "route" => named(route),
@@ -366,21 +380,33 @@ impl Model<'_> {
             .all(|(name, condition)| self.holds(condition, self.identity(name, None).as_ref(), name == "client"));
         let network = match &when.network {
             None => true,
-            Some(networks) => self.client().is_some_and(|client| match networks {
+            Some(networks) => self.addresses().iter().any(|client| match networks {
                 Networks::Internal => client.to_string().starts_with("10."),
-                Networks::Among(networks) => networks.iter().any(|network| network.contains(&client)),
+                Networks::Among(networks) => networks.iter().any(|network| network.contains(client)),
             }),
         };
         method && host && path && headers && identities && network
     }
 
     fn grant<'p>(&self, rule: &'p Rule, parts: &[(String, String)]) -> &'p Grant {
-        let means = |given: &&Override| {
-            given.key.iter().zip(parts).zip(&rule.key).all(|((pattern, part), name)| {
-                let is_meant = if name == "client" { self.means(pattern, part) } else { star(&pattern.0, &part.1) };
-                is_meant && !part.1.starts_with(UNUSABLE)
+        // An override means the address as it was sent; what that one carries only where nothing more is granted.
+        let sent = self.client().filter(|client| carried(*client).is_some()).map(|client| client.to_string());
+        let matches = |given: &Override, sent: Option<&String>| {
+            given.key.iter().zip(parts).zip(&rule.key).all(|((pattern, part), name)| match sent {
+                _ if part.1.starts_with(UNUSABLE) => false,
+                _ if name == "client" => self.means(pattern, part),
+                Some(sent) if name == "client_ip" => star(&pattern.0, sent),
+                _ => star(&pattern.0, &part.1),
             })
         };
+        let by_address = sent.as_ref().filter(|_| rule.key.iter().any(|name| name == "client_ip"));
+        let is_unlimited = match &rule.allowance {
+            Allowance::Same(grant) => *grant == Grant::Unlimited,
+            Allowance::Tiers(tiers) => tiers.iter().all(|(_, grant)| *grant == Grant::Unlimited),
+        };
+        let means_sent = rule.overrides.iter().any(|given| matches(given, by_address));
+        let means =
+            |given: &&Override| matches(given, by_address) || (!means_sent && is_unlimited && matches(given, None));
         let specificity = |given: &&Override| {
             let stars = given.key.iter().filter(|pattern| pattern.0.contains('*')).count();
             // What stands before `=` is not part of the pattern for a list.
@@ -446,9 +472,8 @@ impl Model<'_> {
     }
 
     fn access(&self) -> Access {
-        let denied = self
-            .client()
-            .is_some_and(|client| self.policy.deny.client_ip.iter().any(|network| network.contains(&client)));
+        let is_denied = |client: &IpAddr| self.policy.deny.client_ip.iter().any(|network| network.contains(client));
+        let denied = self.addresses().iter().any(is_denied);
         let value = self.identity("client", None);
         let allowed = |(_, among): &(String, Vec<TextPattern>)| {
             let value = value.as_ref().filter(|(_, value)| !value.starts_with(UNUSABLE));
@@ -469,6 +494,14 @@ fn meant(name: &str) -> &str {
         "X-User" | "x-user" => "user",
         "X-Key" | "x-key" => "key",
         name => name,
+    }
+}
+
+fn carried(address: IpAddr) -> Option<IpAddr> {
+    match address.to_string().as_str() {
+        "64:ff9b::c000:201" => Some("192.0.2.1".parse().unwrap()),
+        "2002:a00:1::1" => Some("10.0.0.1".parse().unwrap()),
+        _ => None,
     }
 }
 

@@ -10,7 +10,8 @@ use plan_support::{
     compile, from, header, identity, limited, met, paths, patterns, rule, rule_for, strings, with_rules,
 };
 use tollgate_policy::model::{
-    AccessList, Allowance, ClientIp, CostSource, Grant, IdentitySource, Override, Rule, Tier, TierSource, When,
+    AccessList, Allowance, ClientIp, CostSource, Grant, IdentitySource, Networks, Override, Rule, Tier, TierSource,
+    When,
 };
 use tollgate_policy::{Access, Plan, Policy, Request};
 
@@ -104,6 +105,95 @@ fn a_mapped_address_is_the_address() {
         ..with_rules(vec![])
     });
     assert_eq!(denying.meet(&from("::ffff:203.0.113.9", "GET", "/", &())).access, Access::Denied);
+}
+
+/// NAT64 and 6to4: one client is one key, with as many addresses as they like.
+#[test]
+fn a_carried_address_is_the_key() {
+    let plan = behind_proxies();
+    for peer in ["64:ff9b::203.0.113.9", "2002:cb00:7109::1", "2002:cb00:7109:7:8::1", "::ffff:203.0.113.9"] {
+        assert_eq!(by_address(&plan, peer, &[]), ["per-ip 203.0.113.9"], "{peer}");
+        let forwarded = [("X-Forwarded-For", peer)];
+        assert_eq!(by_address(&plan, "10.0.0.1", &forwarded), ["per-ip 203.0.113.9"], "{peer}");
+    }
+    assert_eq!(by_address(&plan, "64:ff9b::203.0.113.10", &[]), ["per-ip 203.0.113.10"]);
+    assert_eq!(by_address(&plan, "64:ff9b:1::203.0.113.9", &[]), ["per-ip 64:ff9b:1::/64"]);
+    assert_eq!(plan.read_key(0, "64:ff9b::203.0.113.9").unwrap(), "203.0.113.9");
+}
+
+/// `2002:a00:1::1` carries 10.0.0.1, which is a trusted proxy and is let through.
+#[test]
+fn an_address_cannot_be_chosen_for_what_it_carries() {
+    let plan = behind_proxies();
+    for peer in ["2002:a00:1::1", "64:ff9b::10.0.0.1"] {
+        let request = from(peer, "GET", "/", &[("X-Forwarded-For", "198.51.100.7")]);
+        assert_eq!((plan.meet(&request).access, met(&plan, &request)), (Access::Rules, vec!["per-ip 10.0.0.1".into()]));
+        assert!(!plan.trusts(peer.parse().unwrap()));
+    }
+    let by_peer = |pattern: &str| Policy {
+        identities: vec![
+            identity("proxy", IdentitySource::Peer),
+            identity("client", IdentitySource::First(strings(&["key", "client_ip"]))),
+            identity("key", header("X-Key")),
+        ],
+        allow: AccessList { client_ip: Vec::new(), identities: vec![("client".into(), patterns(&[pattern]))] },
+        tier: Some(Tier {
+            source: TierSource::Listed { by: "proxy".into(), tiers: vec![("10.0.0.1".into(), "pro".into())] },
+            default: "free".into(),
+            trusted: true,
+        }),
+        ..with_rules(vec![Rule {
+            allowance: Allowance::Tiers(vec![("free".into(), limited(5)), ("pro".into(), Grant::Unlimited)]),
+            ..rule("per-proxy", &["proxy"])
+        }])
+    };
+    let carried = from("2002:a00:1::1", "GET", "/", &());
+    let plan = compile(by_peer("client_ip=10.0.0.1"));
+    assert_eq!((plan.meet(&carried).access, met(&plan, &carried)), (Access::Rules, vec!["per-proxy 10.0.0.1".into()]));
+    assert_eq!(plan.meet(&from("10.0.0.1", "GET", "/", &())).access, Access::Allowed);
+    // It can be let through by its own name.
+    let plan = compile(by_peer("client_ip=2002:a00:1::1"));
+    assert_eq!(plan.meet(&carried).access, Access::Allowed);
+    assert_eq!(plan.meet(&from("2002:a00:1::2", "GET", "/", &())).access, Access::Rules);
+}
+
+#[test]
+fn what_is_denied_to_an_address_is_denied_to_those_that_carry_it() {
+    let lists = [
+        AccessList { client_ip: vec!["203.0.113.0/24".parse().unwrap()], identities: Vec::new() },
+        AccessList { client_ip: vec!["2002::/16".parse().unwrap()], identities: Vec::new() },
+        AccessList { client_ip: Vec::new(), identities: vec![("proxy".into(), patterns(&["203.0.113.9"]))] },
+        AccessList { client_ip: Vec::new(), identities: vec![("proxy".into(), patterns(&["2002:cb00:7109::1"]))] },
+    ];
+    for deny in lists {
+        let plan =
+            compile(Policy { identities: vec![identity("proxy", IdentitySource::Peer)], deny, ..with_rules(vec![]) });
+        assert_eq!(plan.meet(&from("2002:cb00:7109::1", "GET", "/", &())).access, Access::Denied);
+        assert_eq!(plan.meet(&from("2001:db8::1", "GET", "/", &())).access, Access::Rules);
+    }
+}
+
+/// A rule for a network is for the addresses that carry one of it, but exempts none of them from another rule.
+#[test]
+fn rules_and_overrides_limit_carried_addresses_and_grant_them_nothing() {
+    let network = When { network: Some(Networks::Among(vec!["10.0.0.0/8".parse().unwrap()])), ..When::default() };
+    let overriding = |pattern: &str, grant| Override { key: patterns(&[pattern]), grant };
+    let plan = compile(with_rules(vec![
+        Rule {
+            overrides: vec![overriding("10.0.0.1", Grant::Unlimited), overriding("10.0.0.2", limited(1))],
+            ..rule("per-ip", &["client_ip"])
+        },
+        Rule { replaces: strings(&["per-ip"]), ..rule_for("inside", &["client_ip"], network) },
+    ]));
+    let quotas = |peer: &str| {
+        let met = plan.meet(&from(peer, "GET", "/", &()));
+        let amount = |charge: &tollgate_policy::PlannedCharge| plan.quotas()[charge.quota as usize].quota.amount();
+        met.charges.iter().map(amount).collect::<Vec<_>>()
+    };
+    assert_eq!(quotas("10.0.0.1"), [5]);
+    assert_eq!(quotas("2002:a00:1::1"), [5, 5]);
+    assert_eq!(quotas("2002:a00:2::1"), [1, 5]);
+    assert_eq!(quotas("192.0.2.1"), [5]);
 }
 
 /// A key that reads like an address is a key.

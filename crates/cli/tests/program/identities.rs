@@ -167,3 +167,24 @@ rules:
     assert_eq!(refused.status.code(), Some(1), "{told}");
     assert!(told.contains("`client_ip=203.0.113.99`"), "{told}");
 }
+
+#[test]
+fn an_address_that_carries_an_ipv4_address_is_counted_under_it() {
+    let policy = "version: 1
+identity:
+  client_ip: { trusted_proxies: [127.0.0.1] }
+allow: { client_ip: 10.0.0.0/8 }
+deny: { client_ip: 192.0.2.0/24 }
+rules:
+  - { name: per-ip, key: client_ip, limit: 3/h }
+";
+    let service = Service::under("carried", policy);
+    let from = |address: &str| service.ask("/", &[&format!("X-Forwarded-For: {address}")]).status;
+    let forms =
+        ["203.0.113.9", "64:ff9b::203.0.113.9", "2002:cb00:7109::1", "2002:cb00:7109:7::1", "2002:cb00:7109:8:9::2"];
+    assert_eq!(forms.map(from), [200, 200, 200, 429, 429]);
+    // What is granted to 10.0.0.1 is not granted to an address with it inside; what is denied is denied to both.
+    assert_eq!([(); 5].map(|()| from("2002:a00:1::1")), [200, 200, 200, 429, 429]);
+    assert_eq!([(); 5].map(|()| from("10.0.0.1")), [200; 5]);
+    assert_eq!([from("2002:c000:201::1"), from("64:ff9b::192.0.2.1"), from("192.0.2.1")], [403; 3]);
+}

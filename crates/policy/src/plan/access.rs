@@ -1,7 +1,10 @@
 //! Who is treated before any rule.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 
+use super::address::carried;
 use super::identity::{Identities, IdentityId, Look};
 use super::key::{self, Keys};
 use super::networks::{NetworkMap, unmapped};
@@ -11,12 +14,14 @@ use crate::model::AccessList;
 /// A compiled list.
 #[derive(Debug)]
 pub(super) struct PlannedAccess {
+    /// Whether it grants something. Then an address is compared as it was sent; else also as what it carries.
+    grants: bool,
     networks: NetworkMap<Option<IpNet>>,
     identities: Vec<(IdentityId, TextMap<Option<Pattern>>)>,
 }
 
 impl PlannedAccess {
-    pub(super) fn compile(list: &AccessList, identities: &mut Identities) -> PlannedAccess {
+    pub(super) fn compile(list: &AccessList, grants: bool, identities: &mut Identities) -> PlannedAccess {
         let mut networks = NetworkMap::new();
         for network in &list.client_ip {
             *networks.entry(*network) = Some(unmapped(*network));
@@ -29,13 +34,14 @@ impl PlannedAccess {
             }
             (id, map)
         };
-        PlannedAccess { networks, identities: list.identities.iter().map(by_identity).collect() }
+        PlannedAccess { grants, networks, identities: list.identities.iter().map(by_identity).collect() }
     }
 
     /// Whether the client is meant. Networks are asked about the whole address, not about its group.
     #[inline]
     pub(super) fn means<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> bool {
-        self.network(look).is_some() || self.identities.iter().any(|(id, map)| entry(look, *id, map, route).is_some())
+        self.network(look).is_some()
+            || self.identities.iter().any(|(id, map)| self.entry(look, *id, map, route).is_some())
     }
 
     /// The entry that means the client, in words.
@@ -44,7 +50,7 @@ impl PlannedAccess {
             return Some(format!("client_ip {network}"));
         }
         self.identities.iter().find_map(|(id, map)| {
-            let pattern = entry(look, *id, map, route)?;
+            let pattern = self.entry(look, *id, map, route)?;
             let only = pattern.only.map_or_else(String::new, |only| format!("{}=", look.identities.known(only).name));
             Some(format!("{} {only}{}", look.identities.known(*id).name, pattern.text.0))
         })
@@ -53,7 +59,7 @@ impl PlannedAccess {
     /// The value for which the client is meant, as keys show it.
     pub(super) fn value_meant<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> Option<Keys> {
         self.identities.iter().find_map(|(id, map)| {
-            entry(look, *id, map, route)?;
+            self.entry(look, *id, map, route)?;
             let found = look.find(*id, route)?;
             let mut value = Keys::new();
             key::push_value(&mut value, look.text(found));
@@ -69,17 +75,28 @@ impl PlannedAccess {
         if self.networks.is_empty() {
             return None;
         }
-        self.networks.find(look.client()?).find_map(|network| *network)
+        let client = look.client()?;
+        let carried = carried(client).filter(|_| !self.grants).map(IpAddr::V4);
+        self.networks
+            .find(client)
+            .chain(carried.into_iter().flat_map(|address| self.networks.find(address)))
+            .find_map(|network| *network)
     }
-}
 
-/// A value that cannot be used is in no list.
-fn entry<'m, 'a>(
-    look: &mut Look<'a>,
-    id: IdentityId,
-    map: &'m TextMap<Option<Pattern>>,
-    route: Option<&'a [u8]>,
-) -> Option<&'m Pattern> {
-    let found = look.find_usable(id, route)?;
-    map.find(found.id, look.text(found)).find_map(Option::as_ref)
+    /// A value that cannot be used is in no list.
+    fn entry<'m, 'a>(
+        &self,
+        look: &mut Look<'a>,
+        id: IdentityId,
+        map: &'m TextMap<Option<Pattern>>,
+        route: Option<&'a [u8]>,
+    ) -> Option<&'m Pattern> {
+        let found = look.find_usable(id, route)?;
+        let in_list = |value: &[u8]| map.find(found.id, value).find_map(Option::as_ref);
+        match look.as_sent(found) {
+            Some(sent) if self.grants => in_list(&sent),
+            Some(sent) => in_list(&sent).or_else(|| in_list(look.text(found))),
+            None => in_list(look.text(found)),
+        }
+    }
 }

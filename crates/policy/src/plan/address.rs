@@ -1,6 +1,6 @@
 //! Addresses as proxies and callers write them.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Longer than any address with a zone and a port; what is beyond is none.
 const MAX_TEXT_BYTES: usize = 128;
@@ -20,6 +20,26 @@ pub(crate) fn parse(text: &[u8]) -> Option<IpAddr> {
         None => bare(text)?,
     };
     Some(address.to_canonical())
+}
+
+/// The IPv4 address that an IPv6 address carries: behind the well-known prefix
+/// of NAT64 (RFC 6052), or in a 6to4 network (RFC 3056). Who holds the one
+/// holds the other, with 2^80 addresses in a network of 6to4.
+#[inline]
+pub(crate) fn carried(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(address) = address else { return None };
+    match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+            Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+        }
+        _ => None,
+    }
+}
+
+/// The address under which a client is counted.
+#[inline]
+pub(crate) fn counted(address: IpAddr) -> IpAddr {
+    carried(address).map_or(address, IpAddr::V4)
 }
 
 fn in_brackets(text: &str) -> Option<IpAddr> {
@@ -81,6 +101,25 @@ mod tests {
             ("[fe80::1%25]:80", "fe80::1"),
         ] {
             assert_eq!(parse(text.as_bytes()), Some(address.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn some_addresses_carry_another() {
+        for (text, expected) in [
+            ("64:ff9b::203.0.113.9", Some("203.0.113.9")),
+            ("2002:cb00:7109::", Some("203.0.113.9")),
+            ("2002:cb00:7109:ffff:1:2:3:4", Some("203.0.113.9")),
+            // For local use: what it carries, and where, is for its network to say.
+            ("64:ff9b:1::203.0.113.9", None),
+            ("64:ff9b::1:203.0.113.9", None),
+            ("2001:db8::203.0.113.9", None),
+            ("203.0.113.9", None),
+        ] {
+            let address = parse(text.as_bytes()).unwrap();
+            let inside = expected.map(|inside: &str| inside.parse().unwrap());
+            assert_eq!(carried(address), inside, "{text}");
+            assert_eq!(counted(address), inside.map_or(address, IpAddr::V4), "{text}");
         }
     }
 

@@ -13,6 +13,9 @@ pub(super) struct Prefixes {
     pub(super) v6: u8,
 }
 
+/// All of them.
+pub(super) const WHOLE: Prefixes = Prefixes { v4: 32, v6: 128 };
+
 /// Writes the part of an address that counts: `203.0.113.9`, or
 /// `2001:db8:1:2::/64` where only 64 bits count. The standard library would
 /// write the same, in the time that the rest of a request takes.

@@ -43,8 +43,8 @@ impl Plan {
             (0..).zip(&policy.rules).map(|(at, rule)| Body::compile(at, rule, &mut identities, &mut scopes)).collect();
         number_shapes(&mut bodies);
         number_replaced(&policy.rules, &mut bodies);
-        let deny = PlannedAccess::compile(&policy.deny, &mut identities);
-        let allow = PlannedAccess::compile(&policy.allow, &mut identities);
+        let deny = PlannedAccess::compile(&policy.deny, false, &mut identities);
+        let allow = PlannedAccess::compile(&policy.allow, true, &mut identities);
         let matcher = Matcher::compile(&policy.rules, &conditions, &identities);
         let needs_client_ip = needs_peer(&conditions, &bodies, &[&deny, &allow], &identities);
         let mut rules: Vec<PlannedRule> = policy.rules.iter().map(|rule| planned(rule, &policy.store)).collect();

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use super::address::carried;
 use super::identity::{Identities, IdentityId, Look};
 use super::networks::{NetworkMap, meant};
 use super::texts::Test;
@@ -36,8 +37,13 @@ impl Conditions {
         Conditions { tests, network }
     }
 
-    /// Whether the client comes from where the rule says.
+    /// Whether the client comes from where the rule says, by its address or by the one that it carries.
     pub(super) fn is_from(&self, client: Option<IpAddr>) -> bool {
+        self.is_surely_from(client) || client.and_then(carried).is_some_and(|v4| self.is_surely_from(Some(v4.into())))
+    }
+
+    /// The same by the address as it was sent.
+    fn is_surely_from(&self, client: Option<IpAddr>) -> bool {
         let Some(network) = &self.network else { return true };
         client.is_some_and(|client| network.contains(client))
     }
@@ -45,7 +51,7 @@ impl Conditions {
     /// Whether all conditions on values and addresses hold beyond doubt, which is what an exemption takes.
     pub(super) fn surely_hold<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> bool {
         let tests = self.tests.iter().all(|(id, test)| look.surely_passes(*id, test, route));
-        tests && (self.network.is_none() || self.is_from(look.client()))
+        tests && (self.network.is_none() || self.is_surely_from(look.client()))
     }
 
     /// Whether the test at a position holds.

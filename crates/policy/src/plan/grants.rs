@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
+use tollgate_core::Quota;
 
 use super::identity::{Identities, IdentityId, Look};
 use super::key::{self, Keys};
@@ -20,7 +21,7 @@ pub(super) struct Grants {
     /// Overrides without stars, by the key that they mean.
     exact: HashMap<Box<[u8]>, u32, FixedState>,
     /// The others, the most exact first.
-    wild: Vec<(Vec<Pattern>, u32)>,
+    wild: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -38,6 +39,9 @@ enum Base {
 struct PlannedOverride {
     text: String,
     quotas: Vec<u32>,
+    patterns: Vec<Pattern>,
+    /// Whether it grants no more than the rule does to any client.
+    restricts: bool,
 }
 
 /// A grant that was chosen: its quotas, none if it is unlimited, and where it comes from.
@@ -68,28 +72,36 @@ impl Grants {
         let mut grants = Grants { base, overrides: Vec::new(), exact: HashMap::default(), wild: Vec::new() };
         for given in &rule.overrides {
             let quotas = scopes.add(at, &rule.name, &given.grant);
-            grants.add_override(given, quotas, key, identities);
+            let restricts = restricts(&given.grant, &rule.allowance);
+            grants.add_override(given, quotas, restricts, key, identities);
         }
-        grants.wild.sort_by_key(|(patterns, _)| specificity(patterns));
+        let Grants { overrides, wild, .. } = &mut grants;
+        wild.sort_by_key(|number| specificity(&overrides[*number as usize].patterns));
         grants
     }
 
-    fn add_override(&mut self, given: &Override, quotas: Vec<u32>, key: &[IdentityId], identities: &Identities) {
+    fn add_override(
+        &mut self,
+        given: &Override,
+        quotas: Vec<u32>,
+        restricts: bool,
+        key: &[IdentityId],
+        identities: &Identities,
+    ) {
         let number = u32::try_from(self.overrides.len()).unwrap_or(u32::MAX);
         let text = given.key.iter().map(|pattern| pattern.0.as_str()).collect::<Vec<_>>().join(" | ");
-        self.overrides.push(PlannedOverride { text, quotas });
         let patterns: Vec<Pattern> =
             key.iter().zip(&given.key).map(|(id, pattern)| identities.pattern(*id, pattern)).collect();
-        if patterns.len() != key.len() || given.key.len() != key.len() {
-            return;
+        let is_whole = patterns.len() == key.len() && given.key.len() == key.len();
+        let is_wild = patterns.iter().any(|pattern| pattern.text.is_wildcard());
+        if is_whole && is_wild {
+            self.wild.push(number);
+        } else if is_whole {
+            for key in keys_meant(&patterns, key, identities) {
+                self.exact.entry(key.to_vec().into()).or_insert(number);
+            }
         }
-        if patterns.iter().any(|pattern| pattern.text.is_wildcard()) {
-            self.wild.push((patterns, number));
-            return;
-        }
-        for key in keys_meant(&patterns, key, identities) {
-            self.exact.entry(key.to_vec().into()).or_insert(number);
-        }
+        self.overrides.push(PlannedOverride { text, quotas, patterns, restricts });
     }
 
     /// The grant for a key: an override that means it, else that of the tier, else the rule's own.
@@ -124,15 +136,50 @@ impl Grants {
         if self.overrides.is_empty() {
             return None;
         }
-        if let Some(number) = self.exact.get(key) {
-            return Some(*number);
-        }
         let route = route();
-        let mut means = |(pattern, id): (&Pattern, &IdentityId)| {
-            look.find_usable(*id, route).is_some_and(|found| pattern.matches(found.id, look.text(found)))
+        if parts.iter().any(|id| look.find(*id, route).is_some_and(|found| look.as_sent(found).is_some())) {
+            return self.overriding_carried(look, key, parts, route);
+        }
+        let exact = self.exact.get(key).copied();
+        exact.or_else(|| self.wild.iter().copied().find(|number| self.means(*number, look, parts, route, false)))
+    }
+
+    /// The same where the key has an IPv4 address that the client's own address only carries: what is granted to
+    /// that one counts where it is no more than the rule grants, and else only what is granted to the address as sent.
+    #[cold]
+    fn overriding_carried<'a>(
+        &self,
+        look: &mut Look<'a>,
+        key: &[u8],
+        parts: &[IdentityId],
+        route: Option<&'a [u8]>,
+    ) -> Option<u32> {
+        let sent = (0..).take(self.overrides.len()).filter(|number| self.means(*number, look, parts, route, true));
+        let most_exact = sent.min_by_key(|number| specificity(&self.overrides[*number as usize].patterns));
+        let restricts = |number: &u32| self.overrides[*number as usize].restricts;
+        most_exact.or_else(|| self.exact.get(key).copied().filter(restricts)).or_else(|| {
+            let mut wild = self.wild.iter().copied().filter(restricts);
+            wild.find(|number| self.means(*number, look, parts, route, false))
+        })
+    }
+
+    /// Whether an override means the values of a key. A value that cannot be used is none.
+    fn means<'a>(
+        &self,
+        number: u32,
+        look: &mut Look<'a>,
+        parts: &[IdentityId],
+        route: Option<&'a [u8]>,
+        as_sent: bool,
+    ) -> bool {
+        let patterns = &self.overrides[number as usize].patterns;
+        let is_meant = |(pattern, id): (&Pattern, &IdentityId)| {
+            look.find_usable(*id, route).is_some_and(|found| {
+                let sent = if as_sent { look.as_sent(found) } else { None };
+                pattern.matches(found.id, sent.as_deref().unwrap_or_else(|| look.text(found)))
+            })
         };
-        let wild = self.wild.iter().find(|(patterns, _)| patterns.iter().zip(parts).all(&mut means));
-        wild.map(|(_, number)| *number)
+        patterns.len() == parts.len() && patterns.iter().zip(parts).all(is_meant)
     }
 
     /// Where a grant comes from, in words.
@@ -147,7 +194,7 @@ impl Grants {
     /// The grants that a key may have: an exact override for it is the only one.
     pub(super) fn possible(&self, key: &[u8], tiers: &Tiers) -> Vec<PossibleGrant> {
         let overriding = |number: &u32| {
-            let PlannedOverride { text, quotas } = &self.overrides[*number as usize];
+            let PlannedOverride { text, quotas, .. } = &self.overrides[*number as usize];
             PossibleGrant { source: GrantSource::Override(text.clone()), quotas: quotas.clone() }
         };
         if let Some(number) = self.exact.get(key) {
@@ -163,7 +210,7 @@ impl Grants {
                 grants.iter().map(of_tier).collect()
             }
         };
-        possible.extend(self.wild.iter().map(|(_, number)| overriding(number)));
+        possible.extend(self.wild.iter().map(overriding));
         possible
     }
 
@@ -238,6 +285,26 @@ fn begin_part(keys: &mut Keys, at: usize, id: IdentityId, source: IdentityId, id
     if identities.is_list(id) {
         key::push_name(keys, &identities.known(source).name);
     }
+}
+
+/// Whether a grant is no more than what the rule grants, whatever the tier.
+fn restricts(grant: &Grant, allowance: &Allowance) -> bool {
+    let is_less = |base: &Grant| match (grant, base) {
+        (Grant::Unlimited, _) => false,
+        (Grant::Limited(_), Grant::Unlimited) => true,
+        (Grant::Limited(own), Grant::Limited(base)) => {
+            base.iter().all(|base| own.iter().any(|own| is_within(own, base)))
+        }
+    };
+    match allowance {
+        Allowance::Same(base) => is_less(base),
+        Allowance::Tiers(tiers) => tiers.iter().all(|(_, base)| is_less(base)),
+    }
+}
+
+fn is_within(own: &Quota, base: &Quota) -> bool {
+    let per_both = |amount: u64, period_ns: u64| u128::from(amount) * u128::from(period_ns);
+    own.burst() <= base.burst() && per_both(own.amount(), base.period_ns()) <= per_both(base.amount(), own.period_ns())
 }
 
 /// Without stars before with, longer before shorter.

@@ -106,7 +106,7 @@ impl Plan {
     fn network(&self, value: &[u8]) -> Option<Vec<u8>> {
         let text = str::from_utf8(value).ok()?;
         let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-        let address = address::parse(address.as_bytes())?;
+        let address = address::counted(address::parse(address.as_bytes())?);
         let prefixes = self.identities.prefixes;
         let counted = if address.is_ipv4() { prefixes.v4 } else { prefixes.v6 };
         if length.is_some_and(|length| length.parse() != Ok(counted)) {

@@ -7,10 +7,12 @@
 //! the rules that nearly meet it and hardly on how many there are.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
+use super::address::carried;
 use super::bits::{DenseSet, RuleSet, rules_in};
 use super::conditions::Conditions;
 use super::entries::{Domains, EntrySets};
@@ -329,10 +331,16 @@ impl<I> Dimension<I> {
 impl Dimension<Values> {
     fn value_side<'a>(&'a self, look: &mut Look<'a>) -> Side<'a> {
         self.side(match &self.index {
-            Values::Network(map) => look.client().into_iter().flat_map(|client| map.find(client)).collect(),
+            Values::Network(map) => {
+                let client = look.client();
+                let carried = client.and_then(carried).map(IpAddr::V4);
+                client.into_iter().chain(carried).flat_map(|address| map.find(address)).collect()
+            }
             Values::Text { id, present, absent, map } => match look.find(*id, None) {
                 Some(found) if found.is_usable() => {
-                    std::iter::once(present).chain(map.find(found.id, look.text(found))).collect()
+                    let sent = look.as_sent(found);
+                    let as_sent = sent.iter().flat_map(|sent| map.find(found.id, sent));
+                    std::iter::once(present).chain(map.find(found.id, look.text(found))).chain(as_sent).collect()
                 }
                 Some(_) => [present, absent].into_iter().collect(),
                 None => std::iter::once(absent).collect(),

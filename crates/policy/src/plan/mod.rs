@@ -251,8 +251,8 @@ impl Plan {
         Some((charge.key_start as usize, charge.key_end as usize))
     }
 
-    /// Whether what a rule replaces does not apply. A value that cannot be used meets a rule and exempts
-    /// from none.
+    /// Whether what a rule replaces does not apply. A value that cannot be used, or an address that is meant only
+    /// for what it carries, meets a rule and exempts from none.
     #[inline]
     fn surely_replaces<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> bool {
         let body = &self.bodies[rule as usize];

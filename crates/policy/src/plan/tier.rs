@@ -95,9 +95,10 @@ impl Tiers {
         let found = match &self.from {
             From::Nowhere => None,
             From::Direct(id) => look.find_usable(*id, None).and_then(|found| self.number(look.text(found))),
-            From::Listed { by, tiers } => {
-                look.find_usable(*by, None).and_then(|found| tiers.find(found.id, look.text(found)).next().copied())
-            }
+            From::Listed { by, tiers } => look.find_usable(*by, None).and_then(|found| match look.as_sent(found) {
+                Some(sent) => tiers.find(found.id, &sent).next().copied(),
+                None => tiers.find(found.id, look.text(found)).next().copied(),
+            }),
         };
         found.or(self.default)
     }

@@ -10,7 +10,8 @@ use super::source::{CLIENT_IP, Identities, IdentityId, Source};
 use super::unusable::{Read, Unusable};
 use super::{cookie, header, jwt, query};
 use crate::model::OnInvalid;
-use crate::plan::address_text::push_client;
+use crate::plan::address::{carried, counted};
+use crate::plan::address_text::{WHOLE, push_client};
 use crate::plan::path::NormalPath;
 use crate::plan::{address, forwarded, host, path};
 use crate::request::{REMOTE_ADDRESS, Request};
@@ -131,14 +132,30 @@ impl<'a> Look<'a> {
         self.find(id, route).filter(Found::is_usable)
     }
 
+    /// The address as it was sent, where its value is the IPv4 address that it carries. Nothing is granted to the
+    /// one because it is granted to the other: an address can be chosen for what it carries.
+    #[inline]
+    pub(crate) fn as_sent(&mut self, found: Found<'a>) -> Option<SmallVec<[u8; 64]>> {
+        let address = match self.identities.known(found.id).source {
+            Source::ClientIp => self.client()?,
+            Source::Peer if self.set_by_caller(found.id).is_none() => self.request.peer?.to_canonical(),
+            _ => return None,
+        };
+        carried(address)?;
+        let mut sent = SmallVec::new();
+        push_client(&mut sent, address, WHOLE);
+        Some(sent)
+    }
+
     /// Whether the value of an identity passes a test, in any way in which it can be read: a rule that limits must
-    /// not be avoided by a value that cannot be used.
+    /// not be avoided by a value in two guises, or by one that cannot be used.
     pub(crate) fn passes(&mut self, id: IdentityId, test: &crate::plan::texts::Test, route: Option<&'a [u8]>) -> bool {
         let Some(found) = self.find(id, route) else { return test.holds(None) };
         if !found.is_usable() {
             return test.holds_for_unusable();
         }
         test.holds(Some((found.id, self.text(found))))
+            || self.as_sent(found).is_some_and(|sent| test.holds(Some((found.id, &sent))))
     }
 
     /// Whether it passes beyond doubt, which is what an exemption takes.
@@ -149,7 +166,11 @@ impl<'a> Look<'a> {
         route: Option<&'a [u8]>,
     ) -> bool {
         let Some(found) = self.find(id, route) else { return test.holds(None) };
-        found.is_usable() && test.holds(Some((found.id, self.text(found))))
+        match self.as_sent(found) {
+            _ if !found.is_usable() => false,
+            Some(sent) => test.holds(Some((found.id, &sent))),
+            None => test.holds(Some((found.id, self.text(found)))),
+        }
     }
 
     /// The whole address of the client.
@@ -267,7 +288,7 @@ impl<'a> Look<'a> {
         let client = self.client();
         let start = self.written.len();
         if let Some(client) = client {
-            push_client(&mut self.written, client, self.identities.prefixes);
+            push_client(&mut self.written, counted(client), self.identities.prefixes);
         }
         Some(Found { id, place: self.since(start), unusable: Some(reason) })
     }
@@ -291,7 +312,7 @@ impl<'a> Look<'a> {
     #[inline]
     fn write_address(&mut self, id: IdentityId, address: IpAddr) -> Found<'a> {
         let start = self.written.len();
-        push_client(&mut self.written, address, self.identities.prefixes);
+        push_client(&mut self.written, counted(address), self.identities.prefixes);
         Found { id, place: self.since(start), unusable: None }
     }
 

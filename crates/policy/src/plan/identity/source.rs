@@ -9,7 +9,8 @@ use super::jwt;
 use crate::model::{
     BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern, TierSource,
 };
-use crate::plan::address_text::{Prefixes, push_client};
+use crate::plan::address::carried;
+use crate::plan::address_text::{Prefixes, WHOLE, push_client};
 use crate::plan::networks::NetworkMap;
 use crate::plan::texts::Pattern;
 use crate::plan::tier::Tiers;
@@ -316,7 +317,9 @@ impl Identities {
     fn canonical_address(&self, text: &str) -> String {
         let Some(address) = address::parse(text.as_bytes()) else { return text.to_owned() };
         let mut canonical = SmallVec::<[u8; 64]>::new();
-        push_client(&mut canonical, address, self.prefixes);
+        // One that carries an IPv4 address is compared as it is sent.
+        let prefixes = if carried(address).is_some() { WHOLE } else { self.prefixes };
+        push_client(&mut canonical, address, prefixes);
         lossy(&canonical)
     }
 }

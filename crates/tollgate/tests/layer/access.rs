@@ -3,9 +3,9 @@
 use axum::body::Body;
 use http::Request;
 use tollgate::policy::model::{Allowance, IdentitySource, Networks, OnInvalid, Rule, When};
-use tollgate::{Limiter, rule};
+use tollgate::{Limiter, PolicyBuilder, rule};
 
-use crate::support::{App, Reply, ask_from, check_fields, clock, hello};
+use crate::support::{App, Down, Reply, ask_from, check_fields, clock, hello};
 
 fn listed() -> App {
     let limiter = Limiter::builder().rule(rule("per-ip").per("client_ip").limit("1/h")).with(|policy| {
@@ -56,6 +56,20 @@ async fn request_that_a_rule_denies_is_forbidden_and_told_the_rule() {
             assert_eq!((&problem["status"], &problem["rule"]), (&403.into(), &"admin-only-inside".into()));
             assert!(!reply.everything().contains("retry"), "{reply:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn rule_denies_without_asking_a_store_that_fails() {
+    let policy = PolicyBuilder::default()
+        .rule(rule("closed").path("/closed").deny())
+        .rule(rule("all").limit("9/h"))
+        .build()
+        .unwrap();
+    let app = hello(&Limiter::with_store(&policy, Down { retry_after_ns: None }).unwrap());
+    for (path, status) in [("/closed", 403), ("/", 503)] {
+        let reply = ask_from(&app, "203.0.113.9", Request::get(path).body(Body::empty()).unwrap()).await;
+        assert_eq!(reply.status, status, "{path}");
     }
 }
 

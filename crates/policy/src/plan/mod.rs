@@ -49,6 +49,7 @@ pub use hmac::HmacKey;
 pub use key_by_hand::NotAKey;
 pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
+pub(crate) use secrets::Secrets;
 pub use sha256::{Sha256Behind, sha256};
 
 use std::borrow::Cow;

@@ -9,6 +9,7 @@ mod bound;
 mod costs;
 mod debt;
 mod display;
+mod shown;
 mod when;
 pub(crate) mod words;
 
@@ -17,6 +18,7 @@ use tollgate_core::Quota;
 use crate::model::{Allowance, Cost, CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
 
 use costs::Costs;
+use shown::shown;
 
 pub use bound::{Bound, Most};
 pub use debt::Debt;
@@ -140,7 +142,7 @@ pub struct Blocked {
 /// What each rule of a policy promises, in the order of the rules.
 #[must_use]
 pub fn promises(policy: &Policy) -> Vec<Promise> {
-    policy.rules.iter().map(|rule| Promise::of(rule, &policy.store)).collect()
+    policy.rules.iter().map(|rule| Promise::of(&shown(rule, policy), &policy.store)).collect()
 }
 
 impl Promise {

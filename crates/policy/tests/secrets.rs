@@ -3,6 +3,7 @@
 #![cfg(feature = "yaml")]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+use tollgate_policy::promise::promises;
 use tollgate_policy::{Plan, Request, RuleOutcome, parse};
 
 const POLICY: &str = "
@@ -111,6 +112,13 @@ fn overrides_tiers_and_lists_go_by_the_plain_value() {
     assert!(told.starts_with("hmac:"), "{told}");
     let explained = plan.explain(&denied);
     assert!(!format!("{explained:?}").contains("denied-session"), "{explained:?}");
+}
+
+#[test]
+fn promises_show_no_value_of_an_override() {
+    let policy = parse(POLICY, "policy", None).unwrap().policy;
+    let told = format!("{:?}", promises(&policy));
+    assert!(!told.contains("k-81b0") && told.contains("api_key=hmac:") && told.contains("test-*"), "{told}");
 }
 
 #[test]

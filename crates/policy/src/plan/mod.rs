@@ -53,6 +53,7 @@ pub use hmac::HmacKey;
 pub use key_by_hand::NotAKey;
 pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
+pub(crate) use secrets::Secrets;
 pub use sha256::{Sha256Behind, sha256};
 pub(crate) use words::network as network_words;
 

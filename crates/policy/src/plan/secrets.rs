@@ -20,13 +20,13 @@ const FINGERPRINTED: &[u8] = b"tollgate\0the fingerprint of this key";
 
 /// Hashes the values of secret identities.
 #[derive(Debug)]
-pub(super) struct Secrets {
+pub(crate) struct Secrets {
     key: HmacKey,
     fingerprint: String,
 }
 
 impl Secrets {
-    pub(super) fn new(key: Option<&SecretKey>) -> Secrets {
+    pub(crate) fn new(key: Option<&SecretKey>) -> Secrets {
         let has_key = key.is_some();
         let key = HmacKey::new(key.map_or(NO_KEY, |key| &key.0));
         let fingerprint = if has_key {
@@ -51,7 +51,7 @@ impl Secrets {
     }
 
     /// What stands for a value in keys, as text.
-    pub(super) fn hashed(&self, value: &[u8]) -> String {
+    pub(crate) fn hashed(&self, value: &[u8]) -> String {
         let mut hashed = Keys::new();
         self.push(&mut hashed, value);
         String::from_utf8_lossy(&hashed).into_owned()

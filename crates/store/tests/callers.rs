@@ -239,6 +239,49 @@ fn a_snapshot_keeps_the_keys_of_callers_apart() {
     }
 }
 
+/// Takes what is written, and lets more keys come meanwhile.
+struct WhileKeysCome<'a> {
+    written: Vec<u8>,
+    store: &'a Store,
+    limit: &'a Limit,
+    next_key: u64,
+}
+
+impl std::io::Write for WhileKeysCome<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // No more than there is room for.
+        let keys = self.next_key..(self.next_key + 10_000).min(250_000);
+        for key in keys.clone() {
+            self.store.check(self.limit, &key, 1);
+        }
+        self.next_key = keys.end;
+        self.written.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_snapshot_of_a_table_that_grows_meanwhile_has_every_key_from_before() {
+    const KEYS: u64 = 30_000;
+    let clock = ManualClock::at(START_NS);
+    let store = store_of(1_000_000, WhenFull::EvictFullest, &clock);
+    let limit = of_caller(&store, quota(1, YEAR_S, 1));
+    assert!((0..KEYS).all(|key| store.check(&limit, &key, 1).is_allowed()));
+    let mut to = WhileKeysCome { written: Vec::new(), store: &store, limit: &limit, next_key: KEYS };
+    store.write_snapshot(START_NS, &mut to).unwrap();
+    assert!(to.next_key > 5 * KEYS, "{} keys came meanwhile", to.next_key - KEYS);
+    assert_eq!(store.stats().caller_evictions, 0);
+    let options = MemoryOptions { capacity: Capacity::Entries(1_000_000), when_full: WhenFull::EvictFullest };
+    let restored = MemoryStore::restore(options, clock.clone(), START_NS, &mut &*to.written).unwrap().0;
+    let limit = of_caller(&restored, quota(1, YEAR_S, 1));
+    let freed = (0..KEYS).filter(|key| restored.check(&limit, key, 1).is_allowed()).count();
+    assert_eq!(freed, 0);
+}
+
 /// The version before counted callers' keys among those of the rules.
 #[test]
 fn keys_of_callers_go_on_from_a_snapshot_that_has_them_among_the_others() {

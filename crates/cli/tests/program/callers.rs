@@ -75,6 +75,7 @@ fn is_allowed(tollgate: &Running) -> bool {
 }
 
 #[test]
+#[allow(clippy::print_stdout, reason = "it tells what it has measured")]
 fn keys_that_callers_choose_free_no_client_of_a_rule_and_take_little_memory() {
     let directory = Directory::new("caller-keys");
     let file = directory.write("policy.yaml", &policy("1/day"));

@@ -8,12 +8,17 @@ use std::time::Duration;
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use tollgate_store::{Capacity, ManualClock, MemoryOptions, MemoryStore, Queue, Quota, RestoreError, WhenFull};
+use tollgate_store::{Capacity, Limit, ManualClock, MemoryOptions, MemoryStore, Queue, Quota, RestoreError, WhenFull};
 
 const OPTIONS: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(64), when_full: WhenFull::EvictFullest };
 const NOW_NS: u64 = 1_790_000_000_000_000_000;
 /// Up to where a snapshot is the same whatever is in the store.
 const HEADER_BYTES: usize = 56;
+
+/// The kinds of records of keys that callers bring: from here on they are apart, a bucket, a window.
+const CALLERS_APART: u8 = 10;
+const CALLER_BUCKET: u8 = 11;
+const CALLER_WINDOW: u8 = 12;
 
 type Store = MemoryStore<ManualClock>;
 
@@ -66,8 +71,11 @@ fn records(bytes: &mut Unstructured<'_>) -> Result<(Vec<u8>, u64)> {
     let hash = hash_of_key();
     let count = bytes.int_in_range(1..=8_u8)?;
     for _ in 0..count {
-        let kind = bytes.int_in_range(1..=6_u8)?;
+        let kind = *bytes.choose(&[1, 2, 3, 4, 5, 6, CALLERS_APART, CALLER_BUCKET, CALLER_WINDOW])?;
         snapshot.push(kind);
+        if kind == CALLERS_APART {
+            continue;
+        }
         if kind == 1 {
             number(&mut snapshot, bytes.int_in_range(0..=2)?);
             snapshot.push(bytes.int_in_range(0..=2)?);
@@ -77,6 +85,12 @@ fn records(bytes: &mut Unstructured<'_>) -> Result<(Vec<u8>, u64)> {
         snapshot.extend(hash);
         if kind == 2 {
             number(&mut snapshot, bytes.int_in_range(0..=2)?);
+            word(&mut snapshot, any_time(bytes)?);
+            number(&mut snapshot, any_number(bytes)?);
+            continue;
+        }
+        if kind == CALLER_BUCKET {
+            (0..3).try_for_each(|_| Ok(number(&mut snapshot, any_number(bytes)?)))?;
             word(&mut snapshot, any_time(bytes)?);
             number(&mut snapshot, any_number(bytes)?);
             continue;
@@ -100,7 +114,8 @@ fn records(bytes: &mut Unstructured<'_>) -> Result<(Vec<u8>, u64)> {
             snapshot.push(0);
             continue;
         }
-        (0..kind - 1).try_for_each(|_| Ok(number(&mut snapshot, any_number(bytes)?)))?;
+        let numbers = if kind == CALLER_WINDOW { 3 } else { kind - 1 };
+        (0..numbers).try_for_each(|_| Ok(number(&mut snapshot, any_number(bytes)?)))?;
     }
     let len = snapshot.len() as u64;
     snapshot.push(0);
@@ -157,16 +172,21 @@ fn use_it(store: &Store) {
         Quota::concurrency(3, Some(Duration::from_secs(60))),
     ];
     for quota in quotas {
-        let quota = quota.unwrap();
-        let limit = store.limit("scope", quota).unwrap();
-        for ns in [0, 1, 86_400_000_000_000] {
-            let before = store.peek(&limit, "key");
-            let after = store.check(&limit, "key", 1);
-            // States that no store has written may be odd, but never promise more than a limit.
-            assert!(before.remaining <= before.limit && after.remaining <= after.limit, "{quota:?}");
-            store.clock().advance(ns);
-        }
+        ask(store, &store.limit("scope", quota.unwrap()).unwrap());
+    }
+    for quota in [Quota::token_bucket(rate), Quota::fixed_window(rate)] {
+        ask(store, &store.caller_limit("scope", quota.unwrap().with_max_debt(0).unwrap()).unwrap());
     }
     let again = restore(&written(store), NOW_NS);
     assert!(again.is_ok(), "what was written cannot be read");
+}
+
+fn ask(store: &Store, limit: &Limit) {
+    for ns in [0, 1, 86_400_000_000_000] {
+        let before = store.peek(limit, "key");
+        let after = store.check(limit, "key", 1);
+        // States that no store has written may be odd, but never promise more than a limit.
+        assert!(before.remaining <= before.limit && after.remaining <= after.limit, "{:?}", limit.quota());
+        store.clock().advance(ns);
+    }
 }

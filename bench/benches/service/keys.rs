@@ -10,8 +10,8 @@ use crate::rounds::{Effort, Rounds, print_goal};
 const FEW: u64 = 10_000;
 const MANY: u64 = 10_000_000;
 
-/// Room for all of them in a table that is not crowded.
-const ENTRIES: &str = "16000000";
+/// Room for all of them in a table that is not crowded: keys of callers have half of it.
+const ENTRIES: &str = "32000000";
 
 /// So much of the commands a second must be left.
 const LEAST_RATE: f64 = 0.7;

@@ -23,8 +23,8 @@ use crate::public_names::PublicNames;
 use crate::receipt_metrics::ReceiptUse;
 use crate::receipts::{ReceiptName, Receipts};
 use crate::service_store::{ServiceLimit, ServiceStore as Store};
-use crate::snapshot::{self, Opened, SnapshotKeeper};
-use crate::throttle::{NotThrottled, SharedQuotas, Throttle, ThrottleBatch};
+use crate::snapshot::{self, SnapshotKeeper};
+use crate::throttle::{LocalThrottle, NotThrottled, SharedQuotas};
 
 /// Decides requests. All front ends share one.
 pub struct Engine {
@@ -35,8 +35,7 @@ pub struct Engine {
     /// Whether a rule limits how many are under way. Every check asks, so it is not behind a pointer that may change.
     has_permits: AtomicBool,
     receipts: Arc<Receipts>,
-    throttle: Arc<Throttle>,
-    /// The same where the store is shared.
+    /// The quotas that callers bring along, where the store is shared.
     throttle_shared: SharedQuotas<ServiceLimit>,
     metrics: Metrics,
     observer: Arc<Observer>,
@@ -107,11 +106,9 @@ impl Engine {
     ) -> Result<Engine, LimiterError> {
         let (store, opened) = Store::open(policy, &clock, Box::new(on_change))?;
         let limiter = Limiter::with_store(policy, store)?;
-        let past_quotas = opened.as_ref().map_or(0, Opened::quotas);
         let snapshots = opened.map(|opened| Arc::new(SnapshotKeeper::new(opened, limiter.clone())));
         let receipts = Arc::new(Receipts::new(Arc::clone(&clock)));
-        let throttle = Arc::new(Throttle::new(policy, limiter.plan().quotas().len() + past_quotas));
-        let mut metrics = Metrics::new(&limiter, &receipts, &throttle, &observer);
+        let mut metrics = Metrics::new(&limiter, &receipts, &observer);
         snapshots.iter().for_each(|keeper| metrics.show_snapshots(keeper.metrics()));
         let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
         let throttle_shared = SharedQuotas::new(policy);
@@ -121,7 +118,6 @@ impl Engine {
             clock,
             in_force,
             receipts,
-            throttle,
             throttle_shared,
             metrics,
             observer,
@@ -281,9 +277,9 @@ impl Engine {
     /// no counter with those of any rule; under another quota, what a key has
     /// used stays used. A cost of 0 only looks.
     /// `None` where the store is shared, which has to be waited for: see `throttle_shared`.
-    pub(crate) fn throttle_batch(&self) -> Option<ThrottleBatch<'_>> {
+    pub(crate) fn throttle_local(&self) -> Option<LocalThrottle<'_>> {
         match self.limiter.store() {
-            Store::Memory(store) => Some(ThrottleBatch::new(&self.throttle, store)),
+            Store::Memory(store) => Some(LocalThrottle::new(store)),
             Store::Redis(_) => None,
         }
     }
@@ -328,8 +324,8 @@ impl Engine {
     }
 
     /// Prepares a limit that is no rule's, for a caller who brings one. Its scope must be no rule's either.
-    pub(crate) fn limit(&self, scope: &str, quota: Quota) -> Option<ServiceLimit> {
-        tollgate::Store::limit(self.limiter.store(), scope, quota, LimitOptions::default()).ok()
+    pub(crate) fn caller_limit(&self, scope: &str, quota: Quota) -> Option<ServiceLimit> {
+        tollgate::Store::caller_limit(self.limiter.store(), scope, quota, LimitOptions::default()).ok()
     }
 
     /// What sees every decision: who is refused most often, and what happens.

@@ -24,7 +24,6 @@ use crate::service_store::ServiceStore as Store;
 use crate::shared_store_metrics;
 use crate::snapshot::SnapshotMetrics;
 use crate::text_format::prometheus_text;
-use crate::throttle::Throttle;
 
 /// What the service counts about itself.
 pub(crate) struct Metrics {
@@ -44,12 +43,7 @@ struct BuildLabels {
 }
 
 impl Metrics {
-    pub(crate) fn new(
-        limiter: &Limiter<Store>,
-        receipts: &Arc<Receipts>,
-        throttle: &Arc<Throttle>,
-        observer: &Arc<Observer>,
-    ) -> Metrics {
+    pub(crate) fn new(limiter: &Limiter<Store>, receipts: &Arc<Receipts>, observer: &Arc<Observer>) -> Metrics {
         let mut registry = Registry::with_prefix("tollgate");
         let durations = DurationHistogram::new();
         registry.register_with_unit(
@@ -70,8 +64,7 @@ impl Metrics {
         );
         let policy = PolicyInfo::default();
         registry.register("policy_info", "Which policy is in force, by what it says", policy.clone());
-        let store =
-            StoreMetrics { limiter: limiter.clone(), receipts: Arc::clone(receipts), throttle: Arc::clone(throttle) };
+        let store = StoreMetrics { limiter: limiter.clone(), receipts: Arc::clone(receipts) };
         registry.register_collector(Box::new(store));
         registry.register_collector(Box::new(ObserverMetrics(Arc::clone(observer))));
         let connections = ConnectionMetrics::default();
@@ -131,7 +124,6 @@ impl Metrics {
 struct StoreMetrics {
     limiter: Limiter<Store>,
     receipts: Arc<Receipts>,
-    throttle: Arc<Throttle>,
 }
 
 impl Collector for StoreMetrics {
@@ -151,8 +143,14 @@ impl Collector for StoreMetrics {
         // Keys elsewhere are not ours to count.
         let Some(stats) = stats else { return Ok(()) };
         write("keys", "About how many keys are live.", None, &ConstGauge::new(stats.live_keys as u64))?;
-        let evictions = stats.evictions + self.throttle.evictions();
-        write("evictions", "Live keys that had to make room for others.", None, &ConstCounter::new(evictions))?;
+        let evictions = ConstCounter::new(stats.evictions);
+        write("evictions", "Live keys of rules that had to make room for others.", None, &evictions)?;
+        let evictions = ConstCounter::new(stats.caller_evictions);
+        write("caller_evictions", "Live keys of callers that had to make room for others.", None, &evictions)?;
+        let quotas = ConstGauge::new(stats.quotas as u64);
+        write("bucket_quotas", "Bucket quotas that the store tells apart, of 4096.", None, &quotas)?;
+        let quotas = ConstGauge::new(stats.quotas_used as u64);
+        write("bucket_quotas_used", "Those of them that a limit uses.", None, &quotas)?;
         write("store", "Memory of the store's tables.", Some(&Unit::Bytes), &ConstGauge::new(stats.bytes as u64))
     }
 }

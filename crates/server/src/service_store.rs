@@ -114,6 +114,18 @@ impl Store for ServiceStore {
         })
     }
 
+    fn caller_limit(
+        &self,
+        scope: &str,
+        quota: Quota,
+        options: LimitOptions,
+    ) -> Result<ServiceLimit, Box<dyn Error + Send + Sync>> {
+        Ok(match self {
+            ServiceStore::Memory(store) => ServiceLimit::Memory(Store::caller_limit(store, scope, quota, options)?),
+            ServiceStore::Redis(store) => ServiceLimit::Redis(store.caller_limit(scope, quota, options)?),
+        })
+    }
+
     async fn decide(&self, charges: &[KeyedCharge<'_, ServiceLimit>]) -> Outcome<ServiceReceipt> {
         match self {
             ServiceStore::Memory(store) => store.decide_as(charges, ServiceLimit::of_memory, ServiceReceipt::Memory),

@@ -17,8 +17,8 @@ pub(crate) enum Family {
     FixedWindow = 2,
     SlidingCounter = 4,
     SlidingLog = 8,
-    /// Permits have holders: nothing is carried over from or to them.
-    Concurrency = 0,
+    /// Nothing is carried over from or to these: permits, which have holders, and what callers bring.
+    Apart = 0,
 }
 
 impl Family {
@@ -32,7 +32,7 @@ impl Family {
             Rule::FixedWindow(_) => Family::FixedWindow,
             Rule::SlidingCounter(_) => Family::SlidingCounter,
             Rule::SlidingLog(_) => Family::SlidingLog,
-            Rule::Concurrency(_) => Family::Concurrency,
+            Rule::Concurrency(_) | Rule::Caller(_) => Family::Apart,
         }
     }
 }
@@ -44,7 +44,7 @@ pub(crate) struct Families(AtomicU8);
 impl Families {
     /// Those beside `own` that a key of `own` may have been counted by.
     pub(crate) fn others(&self, own: Family) -> u8 {
-        if own == Family::Concurrency { 0 } else { self.0.load(Ordering::Relaxed) & !(own as u8) }
+        if own == Family::Apart { 0 } else { self.0.load(Ordering::Relaxed) & !(own as u8) }
     }
 }
 
@@ -64,6 +64,11 @@ impl ScopeFamilies {
         let families = scopes.entry(scope.into()).or_insert_with(restored);
         families.0.fetch_or(family as u8, Ordering::Relaxed);
         Arc::clone(families)
+    }
+
+    /// For a limit that a caller brings: it counts apart from every family, whatever its scope.
+    pub(crate) fn of_caller() -> Arc<Families> {
+        Arc::new(Families(AtomicU8::new(Family::Apart as u8)))
     }
 
     /// Notes that a family has counted in scopes which are not known yet.

@@ -14,6 +14,7 @@
 
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+mod callers;
 mod cell;
 mod clock;
 mod entry;
@@ -23,12 +24,15 @@ mod key;
 mod limit;
 mod operation;
 mod options;
+mod quotas;
 mod sync;
 mod table;
 
 // The rest does not touch the primitives that loom replaces.
 #[cfg(not(loom))]
 mod board;
+#[cfg(not(loom))]
+mod caller_states;
 #[cfg(not(loom))]
 mod charge;
 #[cfg(not(loom))]

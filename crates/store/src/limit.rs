@@ -1,11 +1,14 @@
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use tollgate_core::{AlgorithmKind, Bucket, Concurrency, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick};
+use tollgate_core::{Bucket, Concurrency, FixedWindow, Quota, SlidingCounter, SlidingLog};
+
+use crate::callers::CallerRule;
 
 use crate::entry::{TAG_BITS, Tag};
 use crate::family::{Families, Family};
 use crate::key::{Key, ScopeHasher};
+use crate::quotas::TagUse;
 
 /// A quota under a name, ready to be checked in the store that made it. Cheap to clone.
 ///
@@ -18,6 +21,8 @@ pub struct Limit(pub(crate) Arc<Prepared>);
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) rule: Rule,
+    /// Keeps the tag of a bucket as long as anything can be charged under it.
+    pub(crate) _tag_use: Option<TagUse>,
     pub(crate) keys: ScopeHasher,
     /// The families of algorithms that have counted in this scope.
     pub(crate) families: Arc<Families>,
@@ -34,6 +39,8 @@ pub(crate) enum Rule {
     SlidingCounter(SlidingCounter),
     SlidingLog(SlidingLog),
     Concurrency(Concurrency),
+    /// A quota that a caller chose.
+    Caller(CallerRule),
 }
 
 /// A bucket quota and its number in the store.
@@ -71,8 +78,11 @@ impl Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitError {
-    /// A store tells at most 4,096 bucket quotas apart.
+    /// A store tells at most 4,096 bucket quotas apart: those of its limits, and those that live keys were counted
+    /// under.
     TooManyQuotas,
+    /// The keys of callers are counted by token buckets without debts and by fixed windows alone.
+    NotForCallers,
     /// One key's log or permits may need more bytes than the store has for one key.
     TooLarge {
         /// The bytes that they may need.
@@ -88,6 +98,9 @@ impl fmt::Display for LimitError {
             LimitError::TooManyQuotas => {
                 write!(f, "a store can tell at most {} different bucket quotas apart: use another store", 1 << TAG_BITS)
             }
+            LimitError::NotForCallers => {
+                f.write_str("a limit that callers bring must be a token bucket without a debt, or a fixed window")
+            }
             LimitError::TooLarge { needs, holds } => write!(
                 f,
                 "one key may take {needs} bytes, and a memory store of this capacity has {holds} for one key: raise the \
@@ -98,58 +111,3 @@ impl fmt::Display for LimitError {
 }
 
 impl std::error::Error for LimitError {}
-
-/// The bucket quotas of a store, by tag. They are never forgotten, because an
-/// entry may have been written under any of them.
-#[derive(Debug, Default)]
-pub(crate) struct Quotas(RwLock<Vec<Known>>);
-
-/// A bucket, and the first quota that compiled to it.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    bucket: Bucket,
-    quota: Quota,
-}
-
-impl Quotas {
-    pub(crate) fn prepare(&self, quota: &Quota) -> Result<Rule, LimitError> {
-        let tick = Tick::Nanosecond;
-        let compiled = match quota.kind() {
-            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
-                Bucket::new(quota, tick)
-                    .map(|bucket| Ok(Rule::Bucket(BucketRule { bucket, tag: self.tag(bucket, quota)? })))
-            }
-            AlgorithmKind::FixedWindow => FixedWindow::new(quota, tick).map(|window| Ok(Rule::FixedWindow(window))),
-            AlgorithmKind::SlidingWindowCounter => {
-                SlidingCounter::new(quota, tick).map(|counter| Ok(Rule::SlidingCounter(counter)))
-            }
-            AlgorithmKind::SlidingWindowLog => SlidingLog::new(quota, tick).map(|log| Ok(Rule::SlidingLog(log))),
-            AlgorithmKind::Concurrency => Concurrency::new(quota, tick).map(|permits| Ok(Rule::Concurrency(permits))),
-        };
-        compiled.unwrap_or_else(|| unreachable!("every kind compiles by its own constructor"))
-    }
-
-    fn tag(&self, bucket: Bucket, quota: &Quota) -> Result<Tag, LimitError> {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tag) = known.iter().position(|other| other.bucket == bucket) {
-            return Ok(tag as Tag);
-        }
-        if known.len() >= 1 << TAG_BITS {
-            return Err(LimitError::TooManyQuotas);
-        }
-        known.push(Known { bucket, quota: *quota });
-        Ok((known.len() - 1) as Tag)
-    }
-
-    pub(crate) fn with<R>(&self, tag: Tag, read: impl FnOnce(&Bucket) -> R) -> R {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        read(&known[usize::from(tag)].bucket)
-    }
-
-    /// The quota behind a tag.
-    #[cfg(not(loom))]
-    pub(crate) fn quota(&self, tag: Tag) -> Option<Quota> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(usize::from(tag)).map(|known| known.quota)
-    }
-}

@@ -34,8 +34,17 @@ pub(crate) trait Held {
         0
     }
 
+    /// The order in which live states make room, the least first. `free_at` is when it is as if untouched: who is
+    /// blocked longest stays blocked.
+    fn rank(&self, free_at: u64) -> (u64, u64) {
+        (free_at, self.counted())
+    }
+
     /// Whether it may be forgotten while it is live. Permits that are out may not.
     const EVICTABLE: bool = true;
+
+    /// Whether a part of the table begins small, and doubles when a key finds no free slot in it.
+    const GROWS: bool = false;
 
     /// Whether another quota could count what it holds although its time has passed.
     const OUTLIVES_ITS_TIME: bool = false;
@@ -81,6 +90,15 @@ pub(crate) enum Access {
     /// It takes no more memory after than before, so it needs no room: what gives back always succeeds.
     Shrink,
     Change,
+}
+
+/// What an operation does to a state.
+pub(crate) fn access_of<O: Operation>(operation: &O) -> Access {
+    match (O::WRITES, operation.may_grow()) {
+        (false, _) => Access::Look,
+        (true, false) => Access::Shrink,
+        (true, true) => Access::Change,
+    }
 }
 
 struct Shard<S> {
@@ -140,12 +158,7 @@ impl<S: Default + Held> LockedTable<S> {
         A: Algorithm<State = S>,
         O: Operation,
     {
-        let access = match (O::WRITES, operation.may_grow()) {
-            (false, _) => Access::Look,
-            (true, false) => Access::Shrink,
-            (true, true) => Access::Change,
-        };
-        self.visit(hash, clock, access, |state, now| {
+        self.visit(hash, clock, access_of(operation), |state, now| {
             let output = operation.run(algorithm, state, now);
             (output, algorithm.untouched_at(state))
         })
@@ -218,17 +231,21 @@ impl<S: Default + Held> LockedTable<S> {
 
     fn settle_down(&self, shard: &mut Shard<S>, new: Slot<S>, now: u64) -> Result<(), Full> {
         if shard.slots.is_empty() {
-            shard.slots.resize_with(self.slots_per_shard, Slot::default);
-            shard.marks.resize(self.slots_per_shard, 0);
+            let slots = if S::GROWS { SLOTS_PER_KEY.min(self.slots_per_shard) } else { self.slots_per_shard };
+            shard.resize(slots);
+        }
+        let mut free = shard.find_free(new.hash, now);
+        while S::GROWS && free.is_none() && shard.slots.len() < self.slots_per_shard {
+            shard.grow(self.slots_per_shard, now);
+            free = shard.find_free(new.hash, now);
         }
         let candidates = shard.candidates(new.hash);
-        let free = candidates.clone().find(|&at| shard.slots[at].free_at <= now);
         let at = match (free, self.when_full) {
             (Some(at), _) => at,
             (None, WhenFull::EvictFullest) if S::EVICTABLE => {
                 shard.evictions += 1;
-                let forgotten_soonest = |&at: &usize| (shard.slots[at].free_at, shard.slots[at].state.counted());
-                candidates.min_by_key(forgotten_soonest).unwrap_or(0)
+                let rank = |&at: &usize| shard.slots[at].state.rank(shard.slots[at].free_at);
+                candidates.min_by_key(rank).unwrap_or(0)
             }
             (None, _) => return Err(Full),
         };
@@ -289,6 +306,38 @@ impl<S: Default + Held> LockedTable<S> {
     }
 }
 
+impl<S: Default + Held> Shard<S> {
+    /// Makes so many empty slots.
+    fn resize(&mut self, slots: usize) {
+        self.slots = Vec::with_capacity(slots);
+        self.slots.resize_with(slots, Slot::default);
+        self.marks = vec![0; slots];
+    }
+
+    /// Makes twice as many slots, `most` at most, and puts every live state into the one that it has there.
+    fn grow(&mut self, most: usize, now: u64) {
+        let doubled = self.slots.len().saturating_mul(2).min(most);
+        let before = std::mem::take(&mut self.slots);
+        self.resize(doubled);
+        self.heap_bytes = 0;
+        for slot in before.into_iter().filter(|slot| slot.free_at > now) {
+            match self.find_free(slot.hash, now) {
+                Some(at) => {
+                    self.heap_bytes += slot.state.heap_bytes();
+                    self.marks[at] = mark(slot.hash);
+                    self.slots[at] = slot;
+                }
+                // Keys stand less densely than before, but nothing says that they do so everywhere.
+                None => self.evictions += 1,
+            }
+        }
+    }
+
+    fn find_free(&self, hash: u64, now: u64) -> Option<usize> {
+        self.candidates(hash).find(|&at| self.slots[at].free_at <= now)
+    }
+}
+
 impl<S> Shard<S> {
     /// The slot of a key. Its time may have passed: then the state counts for
     /// nothing, but it must not get a second slot, lest the clock go back.
@@ -296,14 +345,23 @@ impl<S> Shard<S> {
         if self.slots.is_empty() {
             return None;
         }
+        // Most keys live in the first of their slots: seen there without a look at the marks.
+        let first = self.first(hash);
+        if self.slots[first].hash == hash && self.slots[first].free_at > 0 {
+            return Some(first);
+        }
         let mark = mark(hash);
         self.candidates(hash).find(|&at| self.marks[at] == mark && self.slots[at].hash == hash)
     }
 
     fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> + Clone + use<S> {
-        let len = self.slots.len();
-        let home = ((u64::from(hash as u32) * len as u64) >> 32) as usize;
-        (0..SLOTS_PER_KEY.min(len)).map(move |step| (home + step) % len)
+        let (len, first) = (self.slots.len(), self.first(hash));
+        // Both are below `len`, so no division is needed to stay within it.
+        (0..SLOTS_PER_KEY.min(len)).map(move |step| if first + step < len { first + step } else { first + step - len })
+    }
+
+    fn first(&self, hash: u64) -> usize {
+        ((u64::from(hash as u32) * self.slots.len() as u64) >> 32) as usize
     }
 }
 

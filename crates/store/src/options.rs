@@ -4,10 +4,11 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
     /// So many live keys, for each kind of algorithm that is in use. The log or the permits of one key may take
-    /// as many bytes as there are entries, and 43,520 at least from 43 entries on.
+    /// as many bytes as there are entries, and 43,520 at least from 43 entries on. For keys whose limits callers bring
+    /// there is room for half as many.
     Entries(usize),
-    /// So many bytes in all. Half go to buckets, the rest in equal parts to
-    /// windows, counters, logs and concurrency.
+    /// So many bytes in all. Half go to windows, counters, logs and concurrency in equal parts, a sixteenth to keys
+    /// whose limits callers bring, the rest to buckets.
     Bytes(usize),
 }
 

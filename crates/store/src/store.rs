@@ -55,6 +55,17 @@ pub trait Store: Send + Sync + 'static {
         options: LimitOptions,
     ) -> Result<Self::Limit, Box<dyn Error + Send + Sync>>;
 
+    /// Prepares a quota that a caller chose, whose keys must not push out those of [`limit`](Store::limit). The scope
+    /// is none of theirs. A store whose keys do not make room for each other takes it as any other.
+    fn caller_limit(
+        &self,
+        scope: &str,
+        quota: Quota,
+        options: LimitOptions,
+    ) -> Result<Self::Limit, Box<dyn Error + Send + Sync>> {
+        self.limit(scope, quota, options)
+    }
+
     /// Makes charges, all or none.
     fn decide(&self, charges: &[KeyedCharge<'_, Self::Limit>]) -> impl Future<Output = Outcome<Self::Receipt>> + Send;
 
@@ -260,6 +271,15 @@ impl<S: Store> Store for Arc<S> {
         options: LimitOptions,
     ) -> Result<S::Limit, Box<dyn Error + Send + Sync>> {
         (**self).limit(scope, quota, options)
+    }
+
+    fn caller_limit(
+        &self,
+        scope: &str,
+        quota: Quota,
+        options: LimitOptions,
+    ) -> Result<S::Limit, Box<dyn Error + Send + Sync>> {
+        (**self).caller_limit(scope, quota, options)
     }
 
     fn decide(&self, charges: &[KeyedCharge<'_, S::Limit>]) -> impl Future<Output = Outcome<S::Receipt>> + Send {

@@ -1,16 +1,20 @@
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tollgate_core::{Algorithm, Concurrency, CounterState, Leases, Log, WindowState};
+use tollgate_core::{Algorithm, Concurrency, CounterState, Leases, Log, Quota, WindowState};
 
+use crate::caller_states::CallerState;
+use crate::callers::CallerRule;
 use crate::clock::Clock;
 use crate::entry::Entry;
 use crate::family::{Family, ScopeFamilies};
 use crate::full::Full;
-use crate::limit::{Limit, LimitError, Quotas, Rule};
+use crate::limit::{Limit, LimitError, Rule};
 use crate::locked_table::{Access, Held, LockedTable};
 use crate::operation::{Carry, Force, Operation};
 use crate::options::{Capacity, MemoryOptions};
+use crate::quotas::{Quotas, TagUse};
 use crate::table::{Place, Table};
 
 /// A table for each kind of state, made when the first limit of that kind is.
@@ -27,6 +31,10 @@ pub(crate) struct Tables {
     counters: OnceLock<LockedTable<CounterState>>,
     logs: OnceLock<LockedTable<Log>>,
     leases: OnceLock<LockedTable<Leases>>,
+    callers: OnceLock<LockedTable<CallerState>>,
+    /// Whether keys of callers may stand among those of the policy, because a program from before there were two
+    /// tables has written them down.
+    callers_among_others: AtomicBool,
 }
 
 /// Writes down what a walk shows. All but `pause` may be called under a lock, and must be quick.
@@ -36,6 +44,9 @@ pub(crate) trait Scribe {
     fn counter(&mut self, hash: u64, free_at: u64, state: &CounterState);
     fn log(&mut self, hash: u64, free_at: u64, log: &Log);
     fn leases(&mut self, hash: u64, free_at: u64, leases: &Leases);
+    fn caller(&mut self, hash: u64, free_at: u64, state: &CallerState);
+    /// From here on every key of a caller is shown as one.
+    fn callers_apart(&mut self);
     /// Time to do what may take long.
     fn pause(&mut self) -> io::Result<()>;
 }
@@ -60,7 +71,18 @@ impl Tables {
             counters: OnceLock::new(),
             logs: OnceLock::new(),
             leases: OnceLock::new(),
+            callers: OnceLock::new(),
+            callers_among_others: AtomicBool::new(false),
         }
+    }
+
+    /// Compiles a quota of the policy. A bucket gets a tag, for which others that nothing uses are given up.
+    pub(crate) fn rule(&self, quota: &Quota, now: u64) -> Result<(Rule, Option<TagUse>), LimitError> {
+        self.quotas.prepare(quota, |unused| {
+            if let Some(buckets) = self.buckets.get() {
+                buckets.leave_unused(unused, now);
+            }
+        })
     }
 
     /// Makes the table that a rule needs, so that no check has to.
@@ -71,6 +93,7 @@ impl Tables {
             Rule::SlidingCounter(_) => _ = self.counters(),
             Rule::SlidingLog(_) => _ = self.logs(),
             Rule::Concurrency(_) => _ = self.leases(),
+            Rule::Caller(_) => _ = self.callers(),
         }
     }
 
@@ -79,7 +102,7 @@ impl Tables {
         let (needs, holds) = match rule {
             Rule::SlidingLog(log) => (log.most_heap_bytes(), self.logs().heap_bytes_of_one()),
             Rule::Concurrency(permits) => (permits.most_heap_bytes(), self.leases().heap_bytes_of_one()),
-            Rule::Bucket(_) | Rule::FixedWindow(_) | Rule::SlidingCounter(_) => return None,
+            Rule::Bucket(_) | Rule::FixedWindow(_) | Rule::SlidingCounter(_) | Rule::Caller(_) => return None,
         };
         let holds = holds as u64;
         (needs >= holds).then_some(LimitError::TooLarge { needs, holds })
@@ -91,7 +114,7 @@ impl Tables {
             let more = if self.can_be_walked { Table::WALKING_BYTES } else { 0 };
             let keys = match self.options.capacity {
                 Capacity::Entries(keys) => keys,
-                Capacity::Bytes(bytes) => Table::keys_in(bytes / 2, more),
+                Capacity::Bytes(bytes) => Table::keys_in(bytes / 2 - bytes / 16, more),
             };
             let table = Table::new(keys, Arc::clone(&self.quotas), self.options.when_full);
             if self.can_be_walked { table.that_can_be_walked() } else { table }
@@ -112,6 +135,18 @@ impl Tables {
 
     pub(crate) fn leases(&self) -> &LockedTable<Leases> {
         self.leases.get_or_init(|| self.locked())
+    }
+
+    /// Half as many keys as the policy has room for, because an entry takes four times as much as a bucket's.
+    pub(crate) fn callers(&self) -> &LockedTable<CallerState> {
+        self.callers.get_or_init(|| {
+            let keys = match self.options.capacity {
+                Capacity::Entries(keys) => keys.div_ceil(2),
+                Capacity::Bytes(bytes) => LockedTable::<CallerState>::keys_in(bytes / 16),
+            };
+            // Their states hold nothing on the heap, of which there must be room for more than they hold.
+            LockedTable::new(keys, usize::MAX, self.options.when_full)
+        })
     }
 
     fn locked<S: Default + Held>(&self) -> LockedTable<S> {
@@ -179,7 +214,7 @@ impl Tables {
             Family::FixedWindow => self.windows.get()?.read(hash, clock, WindowState::used_at),
             Family::SlidingCounter => self.counters.get()?.read(hash, clock, CounterState::used_at),
             Family::SlidingLog => self.logs.get()?.read(hash, clock, |log, _| log.used()),
-            Family::Concurrency => None,
+            Family::Apart => None,
         }
     }
 
@@ -190,7 +225,7 @@ impl Tables {
             Family::FixedWindow => self.windows.get()?.forget(hash, clock, WindowState::used_at),
             Family::SlidingCounter => self.counters.get()?.forget(hash, clock, CounterState::used_at),
             Family::SlidingLog => self.logs.get()?.forget(hash, clock, |log, _| log.used()),
-            Family::Concurrency => None,
+            Family::Apart => None,
         }
     }
 
@@ -220,7 +255,54 @@ impl Tables {
             Rule::SlidingCounter(counter) => self.counters().apply(hash, counter, clock, operation),
             Rule::SlidingLog(log) => self.logs().apply(hash, log, clock, operation),
             Rule::Concurrency(permits) => self.leases().apply(hash, permits, clock, operation),
+            Rule::Caller(rule) => self.apply_for_caller(limit, rule, hash, clock, operation),
         }
+    }
+
+    fn apply_for_caller<O: Operation>(
+        &self,
+        limit: &Limit,
+        rule: &CallerRule,
+        hash: u64,
+        clock: &impl Clock,
+        operation: &O,
+    ) -> Result<O::Output, Full> {
+        if self.callers_among_others.load(Ordering::Relaxed) && operation.carries() {
+            return self.apply_for_caller_anywhere(limit, rule, hash, clock, operation);
+        }
+        self.callers().apply_for_caller(hash, rule, clock, operation)
+    }
+
+    /// The same where the key may stand among those of the policy. It is read there and stays until its time: a
+    /// caller changes nothing in those tables.
+    #[cold]
+    fn apply_for_caller_anywhere<O: Operation>(
+        &self,
+        limit: &Limit,
+        rule: &CallerRule,
+        hash: u64,
+        clock: &impl Clock,
+        operation: &O,
+    ) -> Result<O::Output, Full> {
+        let callers = self.callers();
+        let lock = &self.moving[(hash % MOVES_AT_ONCE) as usize];
+        let _moving = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if callers.read(hash, clock, |_, _| ()).is_none() {
+            let families = [Family::Bucket, Family::FixedWindow].into_iter();
+            let used: u64 = families.filter_map(|family| self.used(family, hash, clock)).sum();
+            if used > 0 && !O::WRITES {
+                return Ok(run_on_carried(limit, used, clock.now_ns(), operation));
+            }
+            if used > 0 {
+                callers.apply_for_caller(hash, rule, clock, &Carry { used })?;
+            }
+        }
+        callers.apply_for_caller(hash, rule, clock, operation)
+    }
+
+    /// Notes that keys of callers may stand among those of the policy.
+    pub(crate) fn note_callers_among_others(&self) {
+        self.callers_among_others.store(true, Ordering::Relaxed);
     }
 
     /// Extends a lease; `false` if it was lost.
@@ -258,6 +340,12 @@ impl Tables {
         if let Some(leases) = self.leases.get() {
             leases.walk(now, scribe, Scribe::leases, Scribe::pause)?;
         }
+        if let Some(callers) = self.callers.get() {
+            if !self.callers_among_others.load(Ordering::Relaxed) {
+                scribe.callers_apart();
+            }
+            callers.walk(now, scribe, Scribe::caller, Scribe::pause)?;
+        }
         Ok(())
     }
 
@@ -273,12 +361,18 @@ impl Tables {
             + self.leases.get().map_or(0, LockedTable::evictions)
     }
 
+    /// The same among the keys of callers.
+    pub(crate) fn caller_evictions(&self) -> u64 {
+        self.callers.get().map_or(0, LockedTable::evictions)
+    }
+
     pub(crate) fn live_keys(&self, now: u64) -> usize {
         self.buckets.get().map_or(0, |table| table.live_keys(now))
             + self.windows.get().map_or(0, |table| table.live_keys(now))
             + self.counters.get().map_or(0, |table| table.live_keys(now))
             + self.logs.get().map_or(0, |table| table.live_keys(now))
             + self.leases.get().map_or(0, |table| table.live_keys(now))
+            + self.callers.get().map_or(0, |table| table.live_keys(now))
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -287,6 +381,7 @@ impl Tables {
             + self.counters.get().map_or(0, LockedTable::bytes)
             + self.logs.get().map_or(0, LockedTable::bytes)
             + self.leases.get().map_or(0, LockedTable::bytes)
+            + self.callers.get().map_or(0, LockedTable::bytes)
     }
 }
 
@@ -301,5 +396,7 @@ fn run_on_carried<O: Operation>(limit: &Limit, used: u64, now: u64, operation: &
         Rule::SlidingCounter(counter) => run(counter, used, now, operation),
         Rule::SlidingLog(log) => run(log, used, now, operation),
         Rule::Concurrency(permits) => run(permits, used, now, operation),
+        Rule::Caller(CallerRule::Bucket { bucket, .. }) => run(bucket, used, now, operation),
+        Rule::Caller(CallerRule::Window(window)) => run(window, used, now, operation),
     }
 }

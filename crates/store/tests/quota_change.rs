@@ -122,9 +122,8 @@ fn a_store_tells_4096_bucket_quotas_apart_and_says_where_it_ends() {
     let store = store_at(&ManualClock::at(START_NS));
     let quota =
         |count: u64| Quota::token_bucket(Rate::new(count, std::time::Duration::from_secs(60)).unwrap()).unwrap();
-    for count in 1..=4096 {
-        store.limit("plan", quota(count)).unwrap();
-    }
+    let _used: Vec<Limit> = (1..=4096).map(|count| store.limit("plan", quota(count)).unwrap()).collect();
+    assert_eq!((store.stats().quotas, store.stats().quotas_used), (4096, 4096));
     assert_eq!(store.limit("plan", quota(4097)).unwrap_err(), LimitError::TooManyQuotas);
     assert!(LimitError::TooManyQuotas.to_string().contains("4096"));
     // One of those known, under any scope, and quotas of other kinds are still taken.
@@ -134,6 +133,45 @@ fn a_store_tells_4096_bucket_quotas_apart_and_says_where_it_ends() {
     assert!(store.check(&last, "ann", 4000).is_allowed());
     let first = store.limit("plan", quota(1)).unwrap();
     assert_eq!(store.peek(&first, "ann").remaining, 0, "the last tag is read by the first");
+}
+
+#[test]
+fn quotas_that_nothing_uses_make_room_for_others() {
+    let clock = ManualClock::at(START_NS);
+    let store = store_at(&clock);
+    let stays = bucket(&store, "7/s burst 7");
+    assert!(store.check(&stays, "bea", 7).is_allowed());
+    for count in 1..=20_000_u64 {
+        let rate = Rate::new(count, std::time::Duration::from_secs(3600)).unwrap().with_burst(30_000).unwrap();
+        let limit = store.limit("plan", Quota::token_bucket(rate).unwrap()).unwrap();
+        assert_eq!(store.check(&limit, "ann", 1).remaining, 30_000 - count, "what was used stays used");
+    }
+    let stats = store.stats();
+    assert!(stats.quotas <= 1_024, "{stats:?}");
+    assert_eq!(stats.quotas_used, 1);
+    assert_eq!(store.peek(&stays, "bea").remaining, 0);
+}
+
+#[test]
+fn a_quota_that_a_live_key_was_counted_under_is_told_apart_until_the_key_is_full_again() {
+    let clock = ManualClock::at(START_NS);
+    let store = store_at(&clock);
+    let quota =
+        |count: u64| Quota::token_bucket(Rate::new(count, std::time::Duration::from_secs(60)).unwrap()).unwrap();
+    // Each leaves a key behind that it alone has counted, and is used by no limit any more.
+    for count in 1..=4096 {
+        assert!(store.check(&store.limit("plan", quota(count)).unwrap(), &count, 1).is_allowed());
+    }
+    assert_eq!(store.limit("plan", quota(4097)).unwrap_err(), LimitError::TooManyQuotas);
+    let last = store.limit("plan", quota(4096)).unwrap();
+    for count in 2..=4096_u64 {
+        assert_eq!(store.peek(&last, &count).remaining, 4095, "one of {count} was used");
+    }
+    clock.advance(60 * SECOND_NS);
+    let next = store.limit("plan", quota(4097)).unwrap();
+    assert_eq!(store.stats().quotas_used, 2);
+    assert!(store.stats().quotas <= 3, "{:?}", store.stats());
+    assert!(store.check(&next, &1_u64, 4097).is_allowed());
 }
 
 #[test]

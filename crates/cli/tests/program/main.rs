@@ -3,6 +3,7 @@
 
 mod access;
 mod admin_token;
+mod callers;
 #[path = "../../../server/tests/service/client.rs"]
 mod client;
 mod hostile;

@@ -86,6 +86,11 @@ impl Debts {
         is_kept
     }
 
+    /// Whether no more than half of the room is taken.
+    pub(crate) fn has_half_its_room(&self) -> bool {
+        self.count.load(Ordering::Relaxed) <= self.most / 2
+    }
+
     /// Takes a key's debt in order to charge it: who takes it, charges it once.
     pub(crate) fn take(&self, key: &[u8], now: Instant) -> Option<Debt> {
         if self.is_empty() {

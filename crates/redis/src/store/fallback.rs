@@ -9,7 +9,7 @@ use tollgate_store::{KeyedCharge, Limit, Mode, OnFailure, Outcome, Source, Store
 
 use super::Inner;
 use super::decide::{Answers, Charges, asked_only, is_closed, keep, passed, refuse};
-use super::limit::RedisLimit;
+use super::limit::{Origin, RedisLimit};
 use super::receipt::{MadeWhere, RedisReceipt};
 use crate::call::Target;
 use crate::transport::Transport;
@@ -125,7 +125,9 @@ impl<T: Transport> Inner<T> {
     }
 
     fn note_debt(&self, limit: &RedisLimit, target: &Target, cost: u64) {
-        if !self.debts.add(&target.key, cost, limit.remembers_for(), Instant::now()) {
+        // The keys of callers leave half of the room to those of the policy.
+        let has_room = limit.0.origin == Origin::Policy || self.debts.has_half_its_room();
+        if !(has_room && self.debts.add(&target.key, cost, limit.remembers_for(), Instant::now())) {
             self.counters.dropped_debts.add(1);
         }
     }

@@ -18,8 +18,17 @@ pub(super) struct Prepared {
     pub(super) prefix_and_scope: Box<[u8]>,
     pub(super) terms: Arc<Terms>,
     pub(super) options: LimitOptions,
+    pub(super) origin: Origin,
     /// The share that this instance counts alone when the store fails.
     pub(super) fallback: Option<Limit>,
+}
+
+/// Who chose a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Policy,
+    /// A caller, who may choose any number of keys as well.
+    Caller,
 }
 
 impl Prepared {

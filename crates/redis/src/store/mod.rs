@@ -50,7 +50,7 @@ use self::breakers::Breakers;
 use self::debts::Debts;
 use self::key_names::prefix_and_scope;
 use self::lanes::Lanes;
-use self::limit::Prepared;
+use self::limit::{Origin, Prepared};
 use self::payments::Payments;
 use self::planted::Planted;
 use self::receipt::MadeWhere;
@@ -175,24 +175,25 @@ impl<T: Transport> Clone for SharedStore<T> {
     }
 }
 
-impl<T: Transport> Store for SharedStore<T> {
-    type Limit = RedisLimit;
-    type Receipt = RedisReceipt;
-
-    fn limit(
+impl<T: Transport> SharedStore<T> {
+    fn prepare(
         &self,
         scope: &str,
         quota: Quota,
         options: LimitOptions,
+        origin: Origin,
     ) -> Result<RedisLimit, Box<dyn Error + Send + Sync>> {
         let quota = with_lease(quota, self.inner.settings.default_lease)?;
         let terms = Terms::new(quota)?;
+        let fallback = |quota: Quota| match origin {
+            Origin::Policy => self.inner.fallback.limit(scope, quota),
+            // What callers bring counts apart here too, and pushes out nothing of the policy's.
+            Origin::Caller => self.inner.fallback.caller_limit(scope, quota),
+        };
         let fallback = match options.on_failure {
             OnFailure::Open | OnFailure::Closed => None,
-            OnFailure::Local { .. } if self.inner.is_planted(Planted::WholeLimitInFallback) => {
-                Some(self.inner.fallback.limit(scope, quota)?)
-            }
-            OnFailure::Local { share } => Some(self.inner.fallback.limit(scope, quota.share(share))?),
+            OnFailure::Local { .. } if self.inner.is_planted(Planted::WholeLimitInFallback) => Some(fallback(quota)?),
+            OnFailure::Local { share } => Some(fallback(quota.share(share))?),
         };
         let prefix_and_scope = prefix_and_scope(&self.inner.settings.prefix, scope);
         if let Some(limit) = &fallback {
@@ -203,8 +204,32 @@ impl<T: Transport> Store for SharedStore<T> {
             prefix_and_scope,
             terms: Arc::new(terms),
             options,
+            origin,
             fallback,
         })))
+    }
+}
+
+impl<T: Transport> Store for SharedStore<T> {
+    type Limit = RedisLimit;
+    type Receipt = RedisReceipt;
+
+    fn limit(
+        &self,
+        scope: &str,
+        quota: Quota,
+        options: LimitOptions,
+    ) -> Result<RedisLimit, Box<dyn Error + Send + Sync>> {
+        self.prepare(scope, quota, options, Origin::Policy)
+    }
+
+    fn caller_limit(
+        &self,
+        scope: &str,
+        quota: Quota,
+        options: LimitOptions,
+    ) -> Result<RedisLimit, Box<dyn Error + Send + Sync>> {
+        self.prepare(scope, quota, options, Origin::Caller)
     }
 
     async fn decide(&self, charges: &[KeyedCharge<'_, RedisLimit>]) -> Outcome<RedisReceipt> {

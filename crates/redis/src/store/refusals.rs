@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::call::{SlotCharge, Target, View};
     use crate::script::standings;
-    use crate::store::limit::Prepared;
+    use crate::store::limit::{Origin, Prepared};
 
     /// Long ago, and a whole number of seconds.
     const AT_US: u64 = 1_700_000_000_000_000;
@@ -190,6 +190,7 @@ mod tests {
             prefix_and_scope: scope.as_bytes().into(),
             terms: Arc::new(Terms::new(quota).unwrap()),
             options: LimitOptions { on_failure: OnFailure::Open, refusals },
+            origin: Origin::Policy,
             fallback: None,
         }))
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod bad_values;
+mod callers;
 mod joining;
 mod many_keys;
 mod operator;

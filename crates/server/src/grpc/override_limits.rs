@@ -32,7 +32,6 @@ impl OverrideLimits {
 }
 
 /// So many in each unit of the clock, as whoever writes such a limit expects.
-/// (Windows also need no tag in the store, of which a caller could use up all.)
 fn prepare(engine: &Engine, asked: RateLimitOverride) -> Option<ServiceLimit> {
     let unit = Unit::try_from(asked.unit).ok()?;
     let count = u64::from(asked.requests_per_unit).max(1);
@@ -41,5 +40,5 @@ fn prepare(engine: &Engine, asked: RateLimitOverride) -> Option<ServiceLimit> {
     // No rule's name has a colon. Limits of one unit share their counters, so that a change of the limit is no refill.
     let scope = format!(":override/{unit_s}s");
     // Nothing of it is ever settled.
-    engine.limit(&scope, Quota::fixed_window(rate).ok()?.with_max_debt(0).ok()?)
+    engine.caller_limit(&scope, Quota::fixed_window(rate).ok()?.with_max_debt(0).ok()?)
 }

@@ -14,7 +14,6 @@ use super::parser::{Found, Parser};
 use super::reply::Reply;
 use super::session::Session;
 use crate::engine::Engine;
-use crate::throttle::ThrottleBatch;
 
 /// Read at once, where that much has come: some fifty commands.
 const READ_BYTES: usize = 4 << 10;
@@ -95,7 +94,7 @@ impl Connection {
     async fn answer_all(&mut self, engine: &Engine, io: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         let mut answered = 0;
         let mut begun_ns = engine.now_ns();
-        let mut batch = engine.throttle_batch();
+        let throttle = engine.throttle_local();
         while !self.session.is_over {
             let rest = &self.input[answered..];
             match self.parser.parse(rest) {
@@ -103,10 +102,9 @@ impl Connection {
                 Ok(Found::Nothing(length)) => answered += length,
                 Ok(Found::Command(length)) => {
                     let arguments = self.parser.arguments(rest);
-                    match commands::answer(engine, batch.as_mut(), &mut self.session, arguments, &mut self.output) {
+                    match commands::answer(engine, throttle.as_ref(), &mut self.session, arguments, &mut self.output) {
                         Left::Nothing => {}
                         Left::Check => {
-                            batch.iter_mut().for_each(ThrottleBatch::let_go);
                             note_throttled(engine, &mut self.session, begun_ns);
                             commands::check(engine, &self.session, arguments, &mut self.output).await;
                             begun_ns = engine.now_ns();
@@ -123,13 +121,11 @@ impl Connection {
                 }
             }
             if self.output.len() >= KEEP_BYTES {
-                batch.iter_mut().for_each(ThrottleBatch::let_go);
                 note_throttled(engine, &mut self.session, begun_ns);
                 self.send(io).await?;
                 begun_ns = engine.now_ns();
             }
         }
-        drop(batch);
         note_throttled(engine, &mut self.session, begun_ns);
         // What is left came with the last command and is shorter than what was just read.
         self.input.drain(..answered);

@@ -16,16 +16,6 @@ pub(crate) struct Opened {
     pub(super) beginning: Beginning,
 }
 
-impl Opened {
-    /// How many quotas of the past the store has to know.
-    pub(crate) fn quotas(&self) -> usize {
-        match &self.beginning {
-            Beginning::Restored { restored, .. } => restored.quotas,
-            Beginning::New { .. } | Beginning::SetAside { .. } => 0,
-        }
-    }
-}
-
 /// The store that settings describe, as the file has it.
 pub(crate) fn open(
     settings: &MemorySettings,

@@ -11,29 +11,21 @@ use tollgate::{
 
 use super::THROTTLE_SCOPE;
 
-/// This instance counts alone under so many quotas at most while the store
-/// fails. What counts here tells 4,096 apart and forgets none.
-const MOST_COUNTED_ALONE: usize = 2_000;
-
-/// The others that are kept ready. Beyond them it begins anew: to prepare one takes no time beside a call.
+/// So many are kept ready. Beyond them it begins anew: to prepare one takes no time beside a call.
 const MOST_KEPT: usize = 2_000;
 
 /// The quotas of callers, ready for a shared store. There a value says itself
-/// which quota wrote it, so there may be any number of them.
+/// which quota wrote it, and so it does where this instance counts alone: there
+/// may be any number of them.
 pub(crate) struct SharedQuotas<L> {
     on_failure: OnFailure,
-    limits: Mutex<Limits<L>>,
-}
-
-struct Limits<L> {
-    counted_alone: HashMap<Quota, L, RandomState>,
-    others: HashMap<Quota, L, RandomState>,
+    limits: Mutex<HashMap<Quota, L, RandomState>>,
 }
 
 /// Why a limit that a caller brought along was not asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotThrottled {
-    /// The store fails, and this instance does not count alone under this quota.
+    /// The store fails, and this instance does not count alone.
     NoAnswer,
     /// The store does not take the quota.
     NotTaken,
@@ -50,8 +42,7 @@ impl<L: Clone> SharedQuotas<L> {
                 model::OnFailure::Local => OnFailure::Local { share: settings.fallback_share },
             },
         };
-        let limits = Limits { counted_alone: HashMap::default(), others: HashMap::default() };
-        SharedQuotas { on_failure, limits: Mutex::new(limits) }
+        SharedQuotas { on_failure, limits: Mutex::default() }
     }
 
     /// Decides whether `cost` may pass for `key`, and charges it if so. A cost of 0 only looks.
@@ -71,24 +62,15 @@ impl<L: Clone> SharedQuotas<L> {
 
     fn prepared<S: Store<Limit = L>>(&self, store: &S, quota: &Quota) -> Option<L> {
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(limit) = limits.counted_alone.get(quota).or_else(|| limits.others.get(quota)) {
+        if let Some(limit) = limits.get(quota) {
             return Some(limit.clone());
         }
-        let counts_alone = limits.counted_alone.len() < MOST_COUNTED_ALONE;
-        let on_failure = match self.on_failure {
-            OnFailure::Local { .. } if !counts_alone => OnFailure::Closed,
-            on_failure => on_failure,
-        };
-        let options = LimitOptions { on_failure, refusals: Refusals::Brief };
-        let limit = store.limit(THROTTLE_SCOPE, *quota, options).ok()?;
-        if matches!(on_failure, OnFailure::Local { .. }) {
-            limits.counted_alone.insert(*quota, limit.clone());
-        } else {
-            if limits.others.len() >= MOST_KEPT {
-                limits.others.clear();
-            }
-            limits.others.insert(*quota, limit.clone());
+        let options = LimitOptions { on_failure: self.on_failure, refusals: Refusals::Brief };
+        let limit = store.caller_limit(THROTTLE_SCOPE, *quota, options).ok()?;
+        if limits.len() >= MOST_KEPT {
+            limits.clear();
         }
+        limits.insert(*quota, limit.clone());
         Some(limit)
     }
 }
@@ -106,15 +88,16 @@ mod tests {
     #[test]
     fn any_number_of_quotas_takes_a_bounded_place() {
         let store = MemoryStore::with(MemoryOptions::default(), ManualClock::at(1)).unwrap();
-        let limits = Limits { counted_alone: HashMap::default(), others: HashMap::default() };
         let shared: SharedQuotas<tollgate::Limit> =
-            SharedQuotas { on_failure: OnFailure::Local { share: (1, 2) }, limits: Mutex::new(limits) };
-        let quota = |count: u64| Quota::token_bucket(Rate::new(count, Duration::from_secs(1)).unwrap()).unwrap();
-        for count in 1..=4_000 {
+            SharedQuotas { on_failure: OnFailure::Local { share: (1, 2) }, limits: Mutex::default() };
+        let quota = |count: u64| {
+            let rate = Rate::new(count, Duration::from_secs(1)).unwrap();
+            Quota::token_bucket(rate).unwrap().with_max_debt(0).unwrap()
+        };
+        for count in 1..=5_000 {
             assert!(shared.prepared(&store, &quota(count)).is_some(), "{count}");
         }
-        let limits = shared.limits.lock().unwrap();
-        assert_eq!((limits.counted_alone.len(), limits.others.len()), (MOST_COUNTED_ALONE, MOST_KEPT));
-        assert!(limits.counted_alone.contains_key(&quota(1)));
+        assert!(shared.limits.lock().unwrap().len() <= MOST_KEPT);
+        assert_eq!(store.stats().quotas, 0, "a caller uses up no quota of the policy's");
     }
 }

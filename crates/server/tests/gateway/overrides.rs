@@ -75,3 +75,23 @@ fn limits_without_end_are_all_held() {
     }
     assert_eq!(service.answer(&ask(&[limited(10_000, MINUTE, "new")])).remaining(), [9_999]);
 }
+
+/// The keys of such limits may last for a year, and there may be any number of them.
+#[test]
+fn limits_that_gateways_bring_along_free_no_client_of_a_rule() {
+    const YEAR: i32 = 6;
+    let service = Running::under(
+        "version: 1
+store: { memory: { entries: 500 } }
+identity: { user: { given: true } }
+rules: [ { name: per-user, key: user, limit: 1/day, algorithm: fixed-window } ]
+",
+    );
+    let victim = ask(&[descriptor(&[("user", "victim")])]);
+    assert_eq!((service.answer(&victim).overall_code, service.answer(&victim).overall_code), (OK, OVER_LIMIT));
+    for first in (0..5_000).step_by(50) {
+        let keys: Vec<Described> = (first..first + 50).map(|key| limited(9, YEAR, &format!("k{key}"))).collect();
+        assert_eq!(service.answer(&ask(&keys)).overall_code, OK);
+    }
+    assert_eq!(service.answer(&victim).overall_code, OVER_LIMIT);
+}

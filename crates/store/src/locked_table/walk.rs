@@ -18,14 +18,22 @@ impl<S: Default + Held> LockedTable<S> {
         pause: impl Fn(&mut V) -> io::Result<()>,
     ) -> io::Result<()> {
         for shard in &self.shards {
-            let slots = lock(shard).slots.len();
-            for first in (0..slots).step_by(SLOTS_PER_KEY) {
+            let (mut first, mut slots) = (0, 0);
+            loop {
                 let shard = lock(shard);
+                // In a part that has grown everything stands elsewhere: some of it is shown once more.
+                if shard.slots.len() != slots {
+                    (first, slots) = (0, shard.slots.len());
+                }
+                if first >= slots {
+                    break;
+                }
                 let few = shard.slots.iter().skip(first).take(SLOTS_PER_KEY);
                 few.filter(|slot| slot.free_at > now)
                     .for_each(|slot| visit(visitor, slot.hash, slot.free_at, &slot.state));
                 drop(shard);
                 pause(visitor)?;
+                first += SLOTS_PER_KEY;
             }
         }
         Ok(())

@@ -26,6 +26,10 @@ impl<C: Clock + 'static> Store for MemoryStore<C> {
         self.tables.too_large(&limit.0.rule).map_or(Ok(limit), |error| Err(error.into()))
     }
 
+    fn caller_limit(&self, scope: &str, quota: Quota, _: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        Ok(MemoryStore::caller_limit(self, scope, quota)?)
+    }
+
     async fn decide(&self, charges: &[KeyedCharge<'_, Limit>]) -> Outcome<Receipt> {
         self.decide_as(charges, |limit| limit, |receipt| receipt)
     }

@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_core::{Algorithm, Bucket, BucketState, Charged, Decision, Quota, Settled, Tick, Verdict};
 
 use crate::board::Board;
+use crate::callers::CallerRule;
 use crate::cell::Cell;
 use crate::charge::{Charge, Mode};
 use crate::clock::{Clock, RealClock};
-use crate::family::Family;
+use crate::family::{Families, Family, ScopeFamilies};
 use crate::full::Full;
 use crate::key::{HashSecret, Key, ScopeHasher};
 use crate::limit::{Limit, LimitError, Prepared, Rule};
 use crate::operation::{ChargeNoted, Check, Credit, Force, GiveBack, Look, Operation, Refuse, Reserve, Reset, Settle};
 use crate::options::{BuildError, Capacity, MemoryOptions};
+use crate::quotas::TagUse;
 use crate::receipt::Receipt;
 use crate::table::Place;
 use crate::tables::Tables;
@@ -56,6 +58,12 @@ pub struct Stats {
     pub evictions: u64,
     /// Checks refused because there was no room for a new key.
     pub refused_full: u64,
+    /// Live keys of callers that had to make room for others of them: see [`MemoryStore::caller_limit`].
+    pub caller_evictions: u64,
+    /// Bucket quotas that are told apart, of 4,096 at most. Those that nothing uses make room for others.
+    pub quotas: usize,
+    /// How many of them limits use now.
+    pub quotas_used: usize,
 }
 
 impl MemoryStore {
@@ -124,11 +132,35 @@ impl<C: Clock> MemoryStore<C> {
     /// One key's log, or its permits, take at most a shard's share of the store ([`LimitError::TooLarge`]): a larger
     /// one is refused before its limit. [`Store::limit`](crate::Store::limit) does not prepare such a quota.
     pub fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
-        let rule = self.tables.quotas.prepare(&quota)?;
+        let (rule, tag_use) = self.tables.rule(&quota, self.clock.now_ns())?;
+        let families = self.tables.families.note(scope, Family::of(&rule));
+        Ok(self.prepared(scope, quota, rule, tag_use, families))
+    }
+
+    /// Prepares a quota that a caller chose. Its keys are counted apart from
+    /// those of [`limit`](MemoryStore::limit), also under the same scope, in a
+    /// table of their own: however many callers bring, no other key makes room
+    /// for them, and any number of quotas may be prepared.
+    ///
+    /// Among these keys the one that was asked about longest ago makes room.
+    /// Token buckets without debts and fixed windows can be had.
+    pub fn caller_limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
+        let rule = Rule::Caller(CallerRule::new(&quota)?);
+        Ok(self.prepared(scope, quota, rule, None, ScopeFamilies::of_caller()))
+    }
+
+    fn prepared(
+        &self,
+        scope: &str,
+        quota: Quota,
+        rule: Rule,
+        tag_use: Option<TagUse>,
+        families: Arc<Families>,
+    ) -> Limit {
         self.tables.prepare(&rule);
         let keys = ScopeHasher::new(scope, &self.secret);
-        let families = self.tables.families.note(scope, Family::of(&rule));
-        Ok(Limit(Arc::new(Prepared { rule, keys, families, store: self.id, quota, scope: scope.into() })))
+        let store = self.id;
+        Limit(Arc::new(Prepared { rule, _tag_use: tag_use, keys, families, store, quota, scope: scope.into() }))
     }
 
     /// The clock of this store.
@@ -262,11 +294,15 @@ impl<C: Clock> MemoryStore<C> {
 
     /// What the store holds. Reads a sample of it: cheap enough to ask every second.
     pub fn stats(&self) -> Stats {
+        let tags = self.tables.quotas.count();
         Stats {
             live_keys: self.tables.live_keys(self.clock.now_ns()),
             bytes: self.tables.bytes(),
             evictions: self.tables.evictions(),
             refused_full: self.refused_full.load(Ordering::Relaxed),
+            caller_evictions: self.tables.caller_evictions(),
+            quotas: tags.given,
+            quotas_used: tags.used,
         }
     }
 

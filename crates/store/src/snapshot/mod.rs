@@ -23,6 +23,10 @@
 //! the quotas themselves are written before their first entry, and whoever
 //! reads them gives them numbers of its own.
 //!
+//! Keys whose quotas callers chose have records of their own, with the quota in
+//! each. Programs from before wrote them among the others. A store that goes on
+//! from such a file looks for a caller's key there too, and changes nothing there.
+//!
 //! Whoever has the secret could choose keys that meet. Keep it from others.
 
 mod checksum;

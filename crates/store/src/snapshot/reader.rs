@@ -1,21 +1,24 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use tollgate_core::{BucketState, CounterState, Leases, Log, MAX_AMOUNT, MAX_SPAN_NS, WindowState};
+use tollgate_core::{Bucket, BucketState, CounterState, Leases, Log, MAX_AMOUNT, MAX_SPAN_NS, WindowState};
 
 use super::decoder::Decoder;
 use super::header::Header;
 use super::time_shift::{Moment, TimeShift};
 use super::{RestoreError, Restored, quota_record, records};
+use crate::caller_states::{CallerState, Kept};
+use crate::callers::PlainQuota;
 use crate::full::Full;
 use crate::key::HashSecret;
 use crate::limit::{BucketRule, Rule};
 use crate::locked_table::{Held, LockedTable};
+use crate::quotas::TagUse;
 use crate::table::Place;
 use crate::tables::Tables;
 
-/// A store tells 4,096 bucket quotas apart and forgets none. So many may come
-/// from the past, and the rest is for what the policies to come will say.
+/// A store tells 4,096 bucket quotas apart. So many may come from the past, as long as keys live that were counted
+/// under them, and the rest is for what the policies to come will say.
 const MOST_QUOTAS: usize = 3_000;
 
 const ODD_WINDOW: &str = "a window in it has no length, or too much";
@@ -40,8 +43,15 @@ impl Filler<'_> {
     pub(crate) fn fill(self, tables: &Tables, (store_ns, wall_ns): (u64, u64)) -> Result<Restored, RestoreError> {
         let shift = TimeShift::between(self.begun, Moment { store_ns, wall_ns });
         let restored = Restored { written_at_ns: self.begun.wall_ns, ..Restored::default() };
-        let mut filling =
-            Filling { decoder: self.decoder, tables, shift, now: store_ns, rules: HashMap::new(), restored };
+        let mut filling = Filling {
+            decoder: self.decoder,
+            tables,
+            shift,
+            now: store_ns,
+            rules: HashMap::new(),
+            has_callers_apart: false,
+            restored,
+        };
         let mut records = 0;
         loop {
             let begun_at = filling.decoder.len();
@@ -61,7 +71,9 @@ struct Filling<'r, 't> {
     shift: TimeShift,
     now: u64,
     /// The quotas so far by the tags they had; `None` for one that there is no room for.
-    rules: HashMap<u64, Option<BucketRule>>,
+    rules: HashMap<u64, Option<(BucketRule, TagUse)>>,
+    /// Whether the keys of callers stand in records of their own.
+    has_callers_apart: bool,
     restored: Restored,
 }
 
@@ -74,6 +86,12 @@ impl Filling<'_, '_> {
             records::COUNTER | records::COUNTER_OWING => self.counter(kind == records::COUNTER_OWING),
             records::LOG | records::LOG_OWING => self.log(kind == records::LOG_OWING),
             records::LEASES => self.leases(),
+            records::CALLERS_APART => {
+                self.has_callers_apart = true;
+                Ok(())
+            }
+            records::CALLER_BUCKET => self.caller_bucket(),
+            records::CALLER_WINDOW => self.caller_window(),
             _ => Err(RestoreError::Damaged("a record in it is none")),
         }
     }
@@ -83,6 +101,9 @@ impl Filling<'_, '_> {
             return Err(RestoreError::Damaged("a part of it is missing"));
         }
         self.decoder.end()?;
+        if !self.has_callers_apart {
+            self.tables.note_callers_among_others();
+        }
         self.restored.quotas = self.rules.values().flatten().count();
         Ok(self.restored)
     }
@@ -91,8 +112,8 @@ impl Filling<'_, '_> {
         let tag = self.decoder.number()?;
         let quota = quota_record::read(&mut self.decoder)?;
         let room = self.rules.len() < MOST_QUOTAS;
-        let rule = match room.then(|| self.tables.quotas.prepare(&quota)) {
-            Some(Ok(Rule::Bucket(rule))) => Some(rule),
+        let rule = match room.then(|| self.tables.rule(&quota, self.now)) {
+            Some(Ok((Rule::Bucket(rule), Some(tag_use)))) => Some((rule, tag_use)),
             _ => None,
         };
         self.rules.insert(tag, rule);
@@ -104,9 +125,8 @@ impl Filling<'_, '_> {
         let tat = self.shift.apply(self.decoder.word()?);
         let part = self.decoder.number()?;
         let rule = self.rules.get(&tag).ok_or(NO_SUCH_QUOTA)?;
-        let put = rule.as_ref().map_or(Ok(Err(Full)), |rule| {
-            let part = u32::try_from(part).ok().filter(|part| *part < rule.bucket.shape().denominator);
-            let state = BucketState { tat, part: part.ok_or(RestoreError::Damaged("a fraction in it is none"))? };
+        let put = rule.as_ref().map_or(Ok(Err(Full)), |(rule, _)| {
+            let state = BucketState { tat, part: fraction(part, &rule.bucket)? };
             if tat < self.now {
                 return Ok(Ok(false));
             }
@@ -173,6 +193,29 @@ impl Filling<'_, '_> {
         Ok(())
     }
 
+    fn caller_bucket(&mut self) -> Result<(), RestoreError> {
+        let hash = self.decoder.word()?;
+        let (amount, period_ns, burst) = (self.decoder.number()?, self.decoder.number()?, self.decoder.number()?);
+        let quota = PlainQuota { amount, period_ns, burst };
+        let bucket = quota.bucket().ok_or(RestoreError::Damaged("a quota in it cannot be"))?;
+        let tat = self.shift.apply(self.decoder.word()?);
+        let state = BucketState { tat, part: fraction(self.decoder.number()?, &bucket)? };
+        self.put_caller(hash, Bucket::full_at(state), Kept::bucket(quota, state));
+        Ok(())
+    }
+
+    fn caller_window(&mut self) -> Result<(), RestoreError> {
+        let (hash, free_at, start) = (self.decoder.word()?, self.decoder.word()?, self.decoder.word()?);
+        let (window, used, debt) = (self.window_length()?, self.count()?, self.count()?);
+        self.put_caller(hash, free_at, Kept::Window(WindowState { start, window, used, debt }));
+        Ok(())
+    }
+
+    /// When it was last asked about is not known: before all that are asked about from now on.
+    fn put_caller(&mut self, hash: u64, free_at: u64, kept: Kept) {
+        self.put(self.tables.callers(), hash, free_at, CallerState { asked_at: 0, kept });
+    }
+
     fn window_length(&mut self) -> Result<u64, RestoreError> {
         let length = self.decoder.number_to(MAX_SPAN_NS, ODD_WINDOW)?;
         if length > 0 { Ok(length) } else { Err(RestoreError::Damaged(ODD_WINDOW)) }
@@ -199,4 +242,10 @@ impl Filling<'_, '_> {
             Err(Full) => self.restored.lost += 1,
         }
     }
+}
+
+/// A fraction of a tick under the bucket that wrote it.
+fn fraction(part: u64, bucket: &Bucket) -> Result<u32, RestoreError> {
+    let part = u32::try_from(part).ok().filter(|part| *part < bucket.shape().denominator);
+    part.ok_or(RestoreError::Damaged("a fraction in it is none"))
 }

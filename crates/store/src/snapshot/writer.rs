@@ -6,9 +6,10 @@ use super::encoder::Encoder;
 use super::header::Header;
 use super::time_shift::Moment;
 use super::{Written, quota_record, records};
+use crate::caller_states::{CallerState, Kept};
 use crate::entry::{Entry, TAG_BITS};
 use crate::key::HashSecret;
-use crate::limit::Quotas;
+use crate::quotas::Quotas;
 use crate::tables::{Scribe, Tables};
 
 /// Writes everything that lives at `store_ns`, which is `wall_ns` by the time of day.
@@ -21,7 +22,7 @@ pub(crate) fn write(
     let mut encoder = Encoder::new(to);
     Header { secret: secret.clone(), begun: Moment { store_ns, wall_ns } }.write(&mut encoder);
     let mut writer = Writer { encoder, quotas: &tables.quotas, named: vec![false; 1 << TAG_BITS], records: 0, keys: 0 };
-    tables.walk(store_ns, &mut writer)?;
+    tables.quotas.held_still(|| tables.walk(store_ns, &mut writer))?;
     let Writer { mut encoder, records, keys, .. } = writer;
     let len = encoder.len();
     encoder.byte(records::END);
@@ -118,6 +119,32 @@ impl Scribe for Writer<'_> {
             self.encoder.word(until);
         }
         self.encoder.number(0);
+    }
+
+    fn caller(&mut self, hash: u64, free_at: u64, known: &CallerState) {
+        match known.kept {
+            Kept::Nothing => {}
+            Kept::Bucket { quota, tat, part } => {
+                self.begin(records::CALLER_BUCKET, hash);
+                self.encoder.number(quota.amount);
+                self.encoder.number(quota.period_ns);
+                self.encoder.number(quota.burst);
+                self.encoder.word(tat);
+                self.encoder.number(u64::from(part));
+            }
+            Kept::Window(state) => {
+                self.begin_until(records::CALLER_WINDOW, hash, free_at);
+                self.encoder.word(state.start);
+                self.encoder.number(state.window);
+                self.encoder.number(state.used);
+                self.encoder.number(state.debt);
+            }
+        }
+    }
+
+    fn callers_apart(&mut self) {
+        self.encoder.byte(records::CALLERS_APART);
+        self.records += 1;
     }
 
     fn pause(&mut self) -> io::Result<()> {

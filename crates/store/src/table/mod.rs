@@ -29,15 +29,16 @@ mod walk;
 
 use std::sync::Arc;
 
-use tollgate_core::BucketState;
+use tollgate_core::{Bucket, BucketState};
 
 use crate::cell::Cell;
 use crate::clock::{Clock, read_after_loads};
 use crate::entry::Entry;
 use crate::full::Full;
-use crate::limit::{BucketRule, Quotas};
+use crate::limit::BucketRule;
 use crate::operation::Operation;
 use crate::options::WhenFull;
+use crate::quotas::Quotas;
 use crate::sync::{AtomicU8, Mutex, Ordering, lock};
 
 #[cfg(not(loom))]
@@ -190,21 +191,23 @@ impl Table {
             let output = operation.run(&place.rule.bucket, &mut state, now);
             (output, entry.with(state))
         } else {
-            self.run_on_foreign(place, entry, now, operation)
+            self.run_on_foreign(cell, place, entry, now, operation)?
         };
         (new == entry || cell.swap_if(entry, new)).then_some(output)
     }
 
-    /// Runs an operation on a state that another quota wrote. `now` was read after the entry.
+    /// Runs an operation on a state that another quota wrote. `now` was read
+    /// after the entry. `None` if the slot has changed since.
     #[cold]
     fn run_on_foreign<O: Operation>(
         &self,
+        cell: &Cell,
         place: Place<'_>,
         entry: Entry,
         now: u64,
         operation: &O,
-    ) -> (O::Output, Entry) {
-        self.quotas.with(entry.tag(), |writer| {
+    ) -> Option<(O::Output, Entry)> {
+        self.with_writer(cell, entry, |writer| {
             let mut state = entry.state();
             if let Some(output) = operation.run_as_writer(&place.rule.bucket, writer, &mut state, now) {
                 return (output, entry.with(state));
@@ -213,6 +216,12 @@ impl Table {
             let output = operation.run(&place.rule.bucket, &mut state, now);
             (output, if O::WRITES { place.entry(state) } else { entry })
         })
+    }
+
+    /// Shows the quota that wrote an entry; `None` if the slot has changed
+    /// since. As long as the slot carries the tag, the tag is that quota's.
+    fn with_writer<R>(&self, cell: &Cell, entry: Entry, look: impl FnOnce(&Bucket) -> R) -> Option<R> {
+        self.quotas.with(entry.tag(), |writer| (cell.load() == entry).then_some(writer?).map(look))
     }
 
     #[inline(never)]
@@ -247,8 +256,13 @@ impl Table {
 
     /// How many tokens a live key has used, whichever quota wrote it.
     pub(crate) fn used(&self, hash: u64, clock: &impl Clock) -> Option<u64> {
-        let entry = self.find(hash)?.load();
-        self.used_of(entry, hash, read_after_loads(clock))
+        loop {
+            let cell = self.find(hash)?;
+            let entry = cell.load();
+            if let Some(used) = self.used_of(cell, entry, hash, read_after_loads(clock)) {
+                return used;
+            }
+        }
     }
 
     /// Takes a key out of the table, live or not: a slot that still bears its
@@ -257,18 +271,42 @@ impl Table {
         loop {
             let cell = self.find(hash)?;
             let entry = cell.load();
-            let used = self.used_of(entry, hash, read_after_loads(clock));
-            if cell.swap_if(entry, Entry::default()) {
+            let used = self.used_of(cell, entry, hash, read_after_loads(clock));
+            if let Some(used) = used
+                && cell.swap_if(entry, Entry::default())
+            {
                 return used;
             }
         }
     }
 
-    fn used_of(&self, entry: Entry, hash: u64, now: u64) -> Option<u64> {
+    /// What an entry says of a key, if it is live; `None` if the slot has changed since.
+    fn used_of(&self, cell: &Cell, entry: Entry, hash: u64, now: u64) -> Option<Option<u64>> {
         if Entry::fingerprint_of(entry.meta) != hash as u32 || entry.is_full_again(now) {
-            return None;
+            return Some(None);
         }
-        Some(self.quotas.with(entry.tag(), |writer| writer.used_tokens(entry.state(), now)))
+        self.with_writer(cell, entry, |writer| writer.used_tokens(entry.state(), now)).map(Some)
+    }
+
+    /// Leaves those of the tags that no entry carries. None of them may be in
+    /// use. Entries of theirs that are full again at `now` are removed.
+    pub(crate) fn leave_unused(&self, tags: &mut [bool], now: u64) {
+        for cell in self.lines.iter().flat_map(|line| &line.0) {
+            loop {
+                let entry = cell.load();
+                let Some(is_unused) = tags.get_mut(usize::from(entry.tag())).filter(|is_unused| **is_unused) else {
+                    break;
+                };
+                if !entry.is_full_again(now) {
+                    *is_unused = false;
+                    break;
+                }
+                // Whoever finds it gone reads a later time than `now`, at which it is full as well.
+                if cell.swap_if(entry, Entry::default()) {
+                    break;
+                }
+            }
+        }
     }
 
     /// Puts a new entry into the nearest free slot. `false` if somebody else took that slot first.

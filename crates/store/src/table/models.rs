@@ -4,17 +4,20 @@
 //! once and the whole protocol (hit, miss, claim, reuse, eviction) is walked in
 //! a few steps. `scripts/loom` runs these.
 
+mod tags;
+
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use tollgate_core::{Bucket, Quota, Tick};
+use tollgate_core::Quota;
 
 use super::{Place, Table};
 use crate::clock::Clock;
 use crate::full::Full;
-use crate::limit::{BucketRule, Quotas, Rule};
+use crate::limit::{BucketRule, Rule};
 use crate::operation::{ChargeNoted, Check, GiveBack};
 use crate::options::WhenFull;
+use crate::quotas::{Quotas, TagUse};
 
 const MS: u64 = 1_000_000;
 const START: u64 = 1_000 * MS;
@@ -37,24 +40,18 @@ struct World {
     clock: SharedClock,
     rule: BucketRule,
     other_rule: BucketRule,
+    _tag_uses: [TagUse; 2],
 }
 
 impl World {
     /// A table of two slots, and buckets of one token that refills in 50 ms.
     fn new(when_full: WhenFull) -> Arc<World> {
         let quotas = std::sync::Arc::new(Quotas::default());
-        let rule = |rate: &str| {
-            let quota = Quota::token_bucket(rate.parse().unwrap()).unwrap();
-            assert!(Bucket::new(&quota, Tick::Nanosecond).is_some());
-            match quotas.prepare(&quota).unwrap() {
-                Rule::Bucket(rule) => rule,
-                _ => unreachable!(),
-            }
-        };
-        let (rule, other_rule) = (rule("20/s burst 1"), rule("10/s burst 1"));
+        let (rule, tag_use) = prepared(&quotas, "20/s burst 1", |_| ());
+        let (other_rule, other_use) = prepared(&quotas, "10/s burst 1", |_| ());
         let table = Table::new(1, quotas, when_full);
         let clock = SharedClock(Arc::new(AtomicU64::new(START)));
-        Arc::new(World { table, clock, rule, other_rule })
+        Arc::new(World { table, clock, rule, other_rule, _tag_uses: [tag_use, other_use] })
     }
 
     fn set_clock(&self, ms_after_start: u64) {
@@ -77,6 +74,15 @@ impl World {
             Ok(decision) => u64::from(decision.is_allowed()),
             Err(Full) => 0,
         }
+    }
+}
+
+/// A bucket quota with its tag.
+fn prepared(quotas: &Quotas, rate: &str, leave_unused: impl FnOnce(&mut Vec<bool>)) -> (BucketRule, TagUse) {
+    let quota = Quota::token_bucket(rate.parse().unwrap()).unwrap();
+    match quotas.prepare(&quota, leave_unused).unwrap() {
+        (Rule::Bucket(rule), Some(tag_use)) => (rule, tag_use),
+        _ => unreachable!(),
     }
 }
 

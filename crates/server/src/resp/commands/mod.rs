@@ -13,7 +13,7 @@ use super::reply::Reply;
 use super::session::Session;
 use crate::engine::Engine;
 use crate::observe::WhyRefused;
-use crate::throttle::ThrottleBatch;
+use crate::throttle::LocalThrottle;
 use table::{COMMANDS, Command, Name};
 
 pub(super) use throttle::QuotaMemo;
@@ -37,7 +37,7 @@ pub(super) enum Left {
 /// even that would show.
 pub(super) fn answer(
     engine: &Engine,
-    batch: Option<&mut ThrottleBatch<'_>>,
+    local: Option<&LocalThrottle<'_>>,
     session: &mut Session,
     arguments: Arguments<'_>,
     out: &mut Vec<u8>,
@@ -63,7 +63,7 @@ pub(super) fn answer(
         return Left::Nothing;
     }
     match command.which {
-        Name::Throttle => return throttle::throttle(engine, batch, session, arguments, &mut reply),
+        Name::Throttle => return throttle::throttle(engine, local, session, arguments, &mut reply),
         Name::Check => return Left::Check,
         Name::Ping => connection::ping(arguments, &mut reply),
         Name::Echo => reply.bulk(arguments.get(1).unwrap_or_default()),

@@ -10,7 +10,7 @@ use crate::resp::arguments::Arguments;
 use crate::resp::integer::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::session::Session;
-use crate::throttle::{AskedQuota, NotThrottled, ThrottleBatch};
+use crate::throttle::{AskedQuota, LocalThrottle, NotThrottled};
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -31,15 +31,15 @@ struct Numbers {
 /// Answers it where the counters are in this process.
 pub(super) fn throttle(
     engine: &Engine,
-    batch: Option<&mut ThrottleBatch<'_>>,
+    local: Option<&LocalThrottle<'_>>,
     session: &mut Session,
     arguments: Arguments<'_>,
     reply: &mut Reply<'_>,
 ) -> Left {
-    let Some(batch) = batch else { return Left::Throttle };
+    let Some(local) = local else { return Left::Throttle };
     match parse(session, arguments) {
         Ok((key, asked, quantity)) => {
-            let decision = batch.check(key, asked, quantity);
+            let decision = local.check(key, asked, quantity);
             engine.count_throttled(quantity, &decision);
             session.throttled += 1;
             tell(&decision, reply);

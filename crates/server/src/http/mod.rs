@@ -26,22 +26,22 @@ mod strict_json;
 mod text;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, any, get, post};
-use axum::{Extension, Json, Router};
+use axum::{Extension, Router};
 
 use crate::engine::Engine;
 pub(crate) use admin::{Admin, admin_routes};
 pub use admin::{AdminToken, ReloadRequest, TokenError};
 #[cfg(fuzzing)]
 pub(crate) use check_body::assert_both_roads_agree;
-pub(crate) use connection::Caller;
-#[cfg(fuzzing)]
-pub(crate) use connection::ConnectionShare;
 pub(crate) use connection::serve_connection;
+pub(crate) use connection::{Caller, ConnectionShare};
+use held_answer::HeldAnswer;
 pub use limits_body::LimitsBody;
 use problem::Problem;
 pub use promise_body::PromiseBody;
@@ -78,8 +78,13 @@ fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {
     routes.fallback(no_such_path).method_not_allowed_fallback(wrong_method).with_state(Arc::clone(engine))
 }
 
-async fn metrics(State(engine): State<Arc<Engine>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], engine.metrics_text())
+async fn metrics(
+    State(engine): State<Arc<Engine>>,
+    Extension(connection): Extension<Arc<ConnectionShare>>,
+) -> impl IntoResponse {
+    static LONGEST: AtomicUsize = AtomicUsize::new(0);
+    let text = HeldAnswer::made_by(&connection, &LONGEST, || engine.metrics_text().into_bytes()).await;
+    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text)
 }
 
 /// `GET /readyz`: whether new requests should be sent here.
@@ -88,8 +93,16 @@ async fn ready(Extension(caller): Extension<Caller>) -> (StatusCode, &'static st
 }
 
 /// `GET /v1/limits`: what clients may know.
-async fn limits(State(engine): State<Arc<Engine>>) -> Json<LimitsBody> {
-    Json(engine.with_published(|published| LimitsBody::from(published)))
+async fn limits(
+    State(engine): State<Arc<Engine>>,
+    Extension(connection): Extension<Arc<ConnectionShare>>,
+) -> impl IntoResponse {
+    static LONGEST: AtomicUsize = AtomicUsize::new(0);
+    let body = || engine.with_published(|published| LimitsBody::from(published));
+    // What is published is plain text and numbers.
+    let json = || serde_json::to_vec(&body()).unwrap_or_default();
+    let json = HeldAnswer::made_by(&connection, &LONGEST, json).await;
+    ([(header::CONTENT_TYPE, "application/json")], json)
 }
 
 async fn no_such_path(uri: Uri) -> Problem {

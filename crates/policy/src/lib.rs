@@ -19,6 +19,7 @@ mod problem;
 pub mod promise;
 pub mod published;
 mod request;
+mod shown;
 #[cfg(feature = "yaml")]
 mod starter;
 #[cfg(feature = "yaml")]

@@ -9,16 +9,15 @@ mod bound;
 mod costs;
 mod debt;
 mod display;
-mod shown;
 mod when;
 pub(crate) mod words;
 
 use tollgate_core::Quota;
 
 use crate::model::{Allowance, Cost, CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
+use crate::shown::shown;
 
 use costs::Costs;
-use shown::shown;
 
 pub use bound::{Bound, Most};
 pub use debt::Debt;

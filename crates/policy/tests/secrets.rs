@@ -122,6 +122,26 @@ fn promises_show_no_value_of_an_override() {
 }
 
 #[test]
+fn conditions_show_no_value() {
+    let policy = "version: 1
+identity: { api_key: { header: X-API-Key, secret: true, trusted: true } }
+rules:
+  - name: a
+    key: client_ip
+    when: { identity: { api_key: { is: sekret-1, not: sekret-2 } }, headers: { authorization: Basic sekret-3 } }
+    limit: 3/h
+";
+    let policy = parse(policy, "policy", None).unwrap().policy;
+    let told = format!("{:?}", promises(&policy));
+    let plan = Plan::compile(&policy).unwrap();
+    let peer = Some("203.0.113.9".parse().unwrap());
+    let explained =
+        format!("{:?}", plan.explain(&Request { headers: &[("X-API-Key", "x")], ..Request::from_peer(peer) }));
+    assert!(!told.contains("sekret") && !explained.contains("sekret"), "{told} {explained}");
+    assert!(told.contains("authorization hmac:"), "{told}");
+}
+
+#[test]
 fn explanations_show_hashes() {
     let plan = plan();
     let headers = [("X-API-Key", "k-81b0"), ("Authorization", "Basic czNjcjN0")];

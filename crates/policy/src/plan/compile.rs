@@ -16,6 +16,7 @@ use super::words::Words;
 use super::{CompileError, Plan, PlannedRule};
 use crate::checked::CheckedPolicy;
 use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings};
+use crate::shown::shown;
 
 /// What happens once the conditions of a rule hold.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ impl Plan {
             matcher,
             conditions,
             bodies,
-            words: policy.rules.iter().map(|rule| Words::of(&rule.when)).collect(),
+            words: policy.rules.iter().map(|rule| Words::of(&shown(rule, policy).when)).collect(),
             companion: Companion::default(),
         })
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::limits::{CALLS_OF_EACH_CONNECTION, MAX_REFUSED_HEADS, WATCHES_PER_CONNECTION};
+use super::limits::{CALLS_OF_EACH_CONNECTION, MAX_HEADER_FIELDS, MAX_REFUSED_HEADS, WATCHES_PER_CONNECTION};
 use crate::listen::{Activity, Reservation, Room, Share, Turn};
 
 /// Into how many periods calls are sorted by when they began.
@@ -18,6 +18,8 @@ pub(super) struct Calls {
     share: Arc<Share>,
     in_flight: AtomicUsize,
     watches: AtomicUsize,
+    /// How many fields all calls had.
+    fields: AtomicUsize,
     /// How many calls had too many fields.
     refused_heads: AtomicUsize,
     /// The period in which calls begin now.
@@ -54,6 +56,7 @@ impl Calls {
             share,
             in_flight: AtomicUsize::new(0),
             watches: AtomicUsize::new(0),
+            fields: AtomicUsize::new(0),
             refused_heads: AtomicUsize::new(0),
             period: AtomicUsize::new(0),
             by_period: Default::default(),
@@ -77,9 +80,19 @@ impl Calls {
         self.share.take_call().or_else(|| lock(&self.spare).take()).unwrap_or_default()
     }
 
-    /// Notes a call with too many fields. They take long to understand, also those that are refused.
-    pub(super) fn note_refused_head(&self) {
-        self.refused_heads.fetch_add(1, Relaxed);
+    /// Notes the fields of a call, and returns whether these are too many.
+    pub(super) fn has_too_many_fields(&self, fields: usize) -> bool {
+        self.fields.fetch_add(fields, Relaxed);
+        let too_many = fields > MAX_HEADER_FIELDS;
+        if too_many {
+            self.refused_heads.fetch_add(1, Relaxed);
+        }
+        too_many
+    }
+
+    /// The fields of all calls so far.
+    pub(super) fn fields(&self) -> usize {
+        self.fields.load(Relaxed)
     }
 
     /// Whether nothing more should be read.

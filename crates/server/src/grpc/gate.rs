@@ -14,8 +14,13 @@ use crate::listen::{Room, Turn};
 /// How much is read at once while there is little room: the fields of a few calls.
 const FEW_BYTES: usize = 64;
 
-/// How much is read in one turn. A few bytes may stand for many fields, which take long to understand.
-const TURN_BYTES: usize = 4 << 10;
+/// How much is read in one turn: more in each, as long as it does not stand for many fields.
+const FIRST_TURN_BYTES: usize = 512;
+const LONGEST_TURN_BYTES: usize = 8 << 10;
+
+/// A field takes long to understand. Gateways send one in some twenty bytes, messages included, but HPACK can write
+/// one in a byte.
+const BYTES_OF_A_FIELD: usize = 8;
 
 /// How much is read at once for one place: the fields of two calls at most.
 const FEWEST_BYTES: usize = 16;
@@ -33,13 +38,26 @@ pub(super) struct Gate<S> {
     /// The turn in which something is read.
     turn: Option<Turn>,
     next_turn: Option<Pin<Box<dyn Future<Output = Turn> + Send>>>,
-    /// How much may be read before the next turn.
+    /// How much may be read in this turn, and how much of it is left.
+    turn_bytes: usize,
     left_bytes: usize,
+    /// The fields that had been understood when this turn began.
+    fields: usize,
 }
 
 impl<S> Gate<S> {
     pub(super) fn new(stream: S, calls: Arc<Calls>) -> Gate<S> {
-        Gate { stream, calls, has_read_a_little: false, place: None, turn: None, next_turn: None, left_bytes: 0 }
+        Gate {
+            stream,
+            calls,
+            has_read_a_little: false,
+            place: None,
+            turn: None,
+            next_turn: None,
+            turn_bytes: FIRST_TURN_BYTES / 2,
+            left_bytes: 0,
+            fields: 0,
+        }
     }
 }
 
@@ -60,9 +78,17 @@ impl<S: AsyncRead + Unpin> Gate<S> {
                 }
             });
             self.next_turn = None;
-            self.left_bytes = TURN_BYTES;
+            self.begin_turn();
         }
         Poll::Ready(())
+    }
+
+    fn begin_turn(&mut self) {
+        let fields = self.calls.fields();
+        let is_dense = fields.wrapping_sub(self.fields) * BYTES_OF_A_FIELD > self.turn_bytes;
+        self.fields = fields;
+        self.turn_bytes = if is_dense { FIRST_TURN_BYTES } else { (2 * self.turn_bytes).min(LONGEST_TURN_BYTES) };
+        self.left_bytes = self.turn_bytes;
     }
 
     fn poll_read_with_room(&mut self, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

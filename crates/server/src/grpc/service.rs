@@ -20,7 +20,7 @@ use tonic_prost::ProstCodec;
 use super::calls::{Call, Calls};
 use super::health::{self, Watch};
 use super::held_body::HeldBody;
-use super::limits::{CONVERSATION_WITHIN, MAX_HEADER_FIELDS, MAX_MESSAGE_BYTES};
+use super::limits::{CONVERSATION_WITHIN, MAX_MESSAGE_BYTES};
 use super::override_limits::OverrideLimits;
 use super::rate_limit::ShouldRateLimit;
 use super::reflection::Reflection;
@@ -169,8 +169,7 @@ impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
         let call = calls.begin();
         // The fields are let go of before anything is waited for: they take many times what was sent of them.
         let (mut head, body) = request.into_parts();
-        if head.headers.len() > MAX_HEADER_FIELDS {
-            calls.note_refused_head();
+        if calls.has_too_many_fields(head.headers.len()) {
             return Box::pin(async { Ok(Status::resource_exhausted("there are too many fields").into_http()) });
         }
         if let Err(status) = services.admit(&head) {

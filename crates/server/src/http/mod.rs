@@ -27,12 +27,13 @@ mod strict_json;
 mod text;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, any, get, post};
-use axum::{Extension, Json, Router};
+use axum::{Extension, Router};
 
 use crate::access::CallerAccess;
 use crate::engine::Engine;
@@ -40,10 +41,9 @@ pub use admin::ReloadRequest;
 pub(crate) use admin::{Admin, admin_routes};
 #[cfg(fuzzing)]
 pub(crate) use check_body::assert_both_roads_agree;
-pub(crate) use connection::Caller;
-#[cfg(fuzzing)]
-pub(crate) use connection::ConnectionShare;
 pub(crate) use connection::serve_connection;
+pub(crate) use connection::{Caller, ConnectionShare};
+use held_answer::HeldAnswer;
 pub use limits_body::LimitsBody;
 use problem::Problem;
 pub use promise_body::PromiseBody;
@@ -86,12 +86,22 @@ fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {
 }
 
 /// `GET /metrics` for callers, who are not told of rules that the policy does not publish.
-async fn public_metrics(State(engine): State<Arc<Engine>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], engine.public_metrics_text())
+async fn public_metrics(
+    State(engine): State<Arc<Engine>>,
+    Extension(connection): Extension<Arc<ConnectionShare>>,
+) -> impl IntoResponse {
+    static LONGEST: AtomicUsize = AtomicUsize::new(0);
+    let text = HeldAnswer::made_by(&connection, &LONGEST, || engine.public_metrics_text().into_bytes()).await;
+    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text)
 }
 
-async fn metrics(State(engine): State<Arc<Engine>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], engine.metrics_text())
+async fn metrics(
+    State(engine): State<Arc<Engine>>,
+    Extension(connection): Extension<Arc<ConnectionShare>>,
+) -> impl IntoResponse {
+    static LONGEST: AtomicUsize = AtomicUsize::new(0);
+    let text = HeldAnswer::made_by(&connection, &LONGEST, || engine.metrics_text().into_bytes()).await;
+    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text)
 }
 
 /// `GET /readyz`: whether new requests should be sent here.
@@ -106,8 +116,16 @@ async fn ready(State(engine): State<Arc<Engine>>, Extension(caller): Extension<C
 }
 
 /// `GET /v1/limits`: what clients may know.
-async fn limits(State(engine): State<Arc<Engine>>) -> Json<LimitsBody> {
-    Json(engine.with_published(|published| LimitsBody::from(published)))
+async fn limits(
+    State(engine): State<Arc<Engine>>,
+    Extension(connection): Extension<Arc<ConnectionShare>>,
+) -> impl IntoResponse {
+    static LONGEST: AtomicUsize = AtomicUsize::new(0);
+    let body = || engine.with_published(|published| LimitsBody::from(published));
+    // What is published is plain text and numbers.
+    let json = || serde_json::to_vec(&body()).unwrap_or_default();
+    let json = HeldAnswer::made_by(&connection, &LONGEST, json).await;
+    ([(header::CONTENT_TYPE, "application/json")], json)
 }
 
 async fn no_such_path(uri: Uri) -> Problem {

@@ -7,7 +7,7 @@ use crate::plan::Secrets;
 
 /// A rule whose overrides and conditions show no credentials: those are hashed, as in keys. Patterns with stars are no
 /// values.
-pub(super) fn shown<'r>(rule: &'r Rule, policy: &Policy) -> Cow<'r, Rule> {
+pub(crate) fn shown<'r>(rule: &'r Rule, policy: &Policy) -> Cow<'r, Rule> {
     let is_secret_header = |name: &str| is_secret_header(name, policy);
     let has_secret_key = !rule.overrides.is_empty() && rule.key.iter().any(|name| may_be_secret(name, policy));
     let asks_for_secret = rule.when.identities.iter().any(|(name, _)| may_be_secret(name, policy))

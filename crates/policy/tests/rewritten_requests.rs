@@ -318,11 +318,13 @@ fn the_plain_requests_meet_the_rules() {
         forwarded_for: Some("203.0.113.9".into()),
     };
     let (_, keys) = meets(&plan, &plain.written());
-    let token = keys.iter().find(|key| key.starts_with("per-token ")).unwrap().clone();
+    // Credentials are hashed.
+    let hashed = |rule: &str| keys.iter().find(|key| key.starts_with(&format!("{rule} hmac:"))).unwrap().clone();
+    let (session, token) = (hashed("per-session"), hashed("per-token"));
     let expected = [
         "per-ip 203.0.113.9",
         "per-key k1",
-        "per-session s1",
+        &session,
         "per-app a1",
         &token,
         "per-user ann",

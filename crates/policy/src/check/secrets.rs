@@ -11,7 +11,7 @@ use crate::problem::Place;
 /// The key of a deployment is made for it, so it may as well be beyond all trying.
 const SHORTEST_SECRET_KEY: usize = 32;
 
-/// Below this a shared secret can be found by whoever has one token.
+/// A shorter shared secret can be found from one token, by trying.
 const SHORTEST_JWT_SECRET: usize = 16;
 
 pub(super) fn check(policy: &Policy, problems: &mut Problems) {

@@ -12,7 +12,7 @@ const MARK: &str = "hmac:";
 const KEPT_BYTES: usize = 16;
 
 /// What stands for a key where a deployment has none: the same on every
-/// instance, so that these count together. Whoever has a hash can then try values out.
+/// instance, so that these count together. Values can then be found by trying.
 const NO_KEY: &[u8] = b"tollgate: a deployment without a key for secrets";
 
 /// What is hashed in order to tell keys apart, and says nothing about them. No value of a header has a zero byte.

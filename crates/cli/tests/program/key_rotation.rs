@@ -14,7 +14,7 @@ const NEW: &[u8] = b"the new secret, thirty-two bytes!";
 
 fn policy(jwt: &str) -> String {
     format!(
-        "version: 1\njwt: {jwt}\nidentity:\n  user: {{ jwt: sub }}\nrules:\n  - {{ name: per-user, key: user, limit: \
+        "version: 1\njwt: {jwt}\nidentity:\n  user: {{ jwt: sub, on_invalid: absent }}\nrules:\n  - {{ name: per-user, key: user, limit: \
          1000000/h }}\n  - {{ name: per-ip, key: client_ip, limit: 1000000/h }}\n"
     )
 }

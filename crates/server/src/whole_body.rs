@@ -37,7 +37,7 @@ pub(crate) enum NoBody {
 #[derive(Debug)]
 pub(crate) struct WholeBody {
     bytes: Bytes,
-    _reserved: Option<Reservation>,
+    reserved: Option<Reservation>,
 }
 
 impl Deref for WholeBody {
@@ -49,6 +49,11 @@ impl Deref for WholeBody {
 }
 
 impl WholeBody {
+    /// Whether it had to ask for room.
+    pub(crate) fn is_large(&self) -> bool {
+        self.reserved.is_some()
+    }
+
     pub(crate) fn into_bytes(self) -> Bytes {
         self.bytes
     }
@@ -77,7 +82,7 @@ where
     let mut collected = Collected { first: Bytes::new(), all: Vec::new(), max_bytes };
     let read = within(at_most, pin!(collected.read(body.as_mut(), limits.free_bytes.min(max_bytes)))).await;
     if read.ok_or(NoBody::TooSlow)?? {
-        return Ok(WholeBody { bytes: collected.into_bytes(), _reserved: None });
+        return Ok(WholeBody { bytes: collected.into_bytes(), reserved: None });
     }
     let announced = announced.upper().and_then(|bytes| usize::try_from(bytes).ok());
     collected.let_go_of_the_buffer();
@@ -86,7 +91,7 @@ where
     collected.all.reserve_exact(expected.saturating_sub(collected.all.len()));
     let read = within(at_most, pin!(collected.read(body, max_bytes))).await;
     read.ok_or(NoBody::TooSlow)??;
-    Ok(WholeBody { bytes: collected.into_bytes(), _reserved: Some(reserved) })
+    Ok(WholeBody { bytes: collected.into_bytes(), reserved: Some(reserved) })
 }
 
 /// What was read of a body.

@@ -92,6 +92,24 @@ fn commands_that_one_address_does_not_finish_take_bounded_memory() {
 }
 
 #[test]
+fn one_address_that_does_all_of_it_takes_bounded_memory() {
+    let tollgate = serve();
+    let idle_kb = tollgate.resident_kb();
+    let batch = batch_of_a_thousand(r#"{"ip":"1.2.3.4"}"#);
+    let long = format!("${}\r\n{}\r\n", 15_000, "x".repeat(15_000)).repeat(4);
+    let mut attacks = [
+        Senders::open(tollgate.grpc.unwrap(), 700, header_bomb("/grpc.health.v1.Health/Watch", 128, 90)),
+        Senders::open(tollgate.http, 300, post("/v1/check/batch", batch.len(), batch.as_bytes())),
+        Senders::open(tollgate.http, 600, post("/v1/check/batch", 1_000_000, &[b' '; 900_000])),
+        Senders::open(tollgate.resp.unwrap(), 700, format!("*6\r\n$11\r\nCL.THROTTLE\r\n{long}").into_bytes()),
+    ];
+    for _ in 0..4 {
+        attacks.iter_mut().for_each(|attack| attack.send_for(TIME / 10));
+    }
+    assert_others_are_served(&tollgate, idle_kb);
+}
+
+#[test]
 fn idle_connections_of_one_address_leave_descriptors_to_others() {
     let tollgate = Running::serve_with_files(1_024);
     let mut idle: Vec<TcpStream> = (0..990).map(|_| connect(tollgate.http)).collect();

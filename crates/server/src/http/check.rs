@@ -55,7 +55,10 @@ where
     B: HttpBody<Data = Bytes, Error: Display>,
 {
     let body = body::read_large(body, MAX_CHECK_BYTES, caller, &connection.share).await?;
+    // A large one takes long to understand, so that others of the same address wait for it and nobody else.
+    let turn = if body.is_large() { Some(connection.share.turn().await) } else { None };
     let check = CheckBody::parse(&body)?;
+    drop(turn);
     let mut json = Vec::with_capacity(ANSWER_BYTES);
     answer(engine, caller, &check, &mut json).await;
     Ok(json)

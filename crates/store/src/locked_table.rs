@@ -314,23 +314,34 @@ impl<S: Default + Held> Shard<S> {
         self.marks = vec![0; slots];
     }
 
-    /// Makes twice as many slots, `most` at most, and puts every live state into the one that it has there.
+    /// Makes at least twice as many slots, `most` at most, and puts every live state into the one that it has there.
+    ///
+    /// Keys that come from a snapshot come in the order of their hashes, and stand closer together in one place than
+    /// anywhere else: then twice as many may not be enough.
     fn grow(&mut self, most: usize, now: u64) {
-        let doubled = self.slots.len().saturating_mul(2).min(most);
-        let before = std::mem::take(&mut self.slots);
-        self.resize(doubled);
-        self.heap_bytes = 0;
-        for slot in before.into_iter().filter(|slot| slot.free_at > now) {
-            match self.find_free(slot.hash, now) {
-                Some(at) => {
-                    self.heap_bytes += slot.state.heap_bytes();
-                    self.marks[at] = mark(slot.hash);
-                    self.slots[at] = slot;
-                }
-                // Keys stand less densely than before, but nothing says that they do so everywhere.
-                None => self.evictions += 1,
+        let mut slots = self.slots.len();
+        let mut without = Vec::new();
+        loop {
+            slots = slots.saturating_mul(2).min(most);
+            let known = std::mem::take(&mut self.slots).into_iter().chain(without);
+            let live: Vec<Slot<S>> = known.filter(|slot| slot.free_at > now).collect();
+            self.resize(slots);
+            self.heap_bytes = 0;
+            without = live.into_iter().filter_map(|slot| self.place(slot, now)).collect();
+            if without.is_empty() || slots == most {
+                self.evictions += without.len() as u64;
+                return;
             }
         }
+    }
+
+    /// Puts a state into a free slot of its key, or gives it back.
+    fn place(&mut self, slot: Slot<S>, now: u64) -> Option<Slot<S>> {
+        let Some(at) = self.find_free(slot.hash, now) else { return Some(slot) };
+        self.heap_bytes += slot.state.heap_bytes();
+        self.marks[at] = mark(slot.hash);
+        self.slots[at] = slot;
+        None
     }
 
     fn find_free(&self, hash: u64, now: u64) -> Option<usize> {

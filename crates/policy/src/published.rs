@@ -231,11 +231,14 @@ fn fields(policy: &Policy, any_warns: bool) -> Vec<PublishedField> {
 
 fn advice(policy: &Policy, any_at_once: bool) -> Vec<String> {
     let mut advice = vec![
-        "A refused request has status 429 and counts against no limit.".to_owned(),
+        "A request beyond a limit has status 429 and counts against no limit.".to_owned(),
         "Wait as long as `Retry-After` says before you try again; earlier attempts are refused as well.".to_owned(),
-        "A refusal without `Retry-After` is of a request that costs more than the limit ever lets pass: ask for less at once."
+        "A 429 without `Retry-After` is of a request that costs more than the limit ever lets pass: ask for less at once."
             .to_owned(),
     ];
+    if policy.rules.iter().any(|rule| rule.denies() && rule.publish && !rule.shadow) {
+        advice.push("A request that is denied has status 403: to try again does not help.".to_owned());
+    }
     if any_at_once {
         advice.push("Where a limit is on requests at once, `Retry-After` is an estimate.".to_owned());
     }

@@ -185,7 +185,9 @@ fn denial_is_explained_with_its_rule() {
 fn denial_is_promised_and_published_without_a_limit() {
     let policy = policy(POLICY);
     let told: Vec<String> = promises(&policy).iter().map(ToString::to_string).collect();
-    assert_eq!(told[0], "admin-only-inside: denied with 403, and nothing is charged");
+    let expected = "admin-only-inside: denied with 403, and nothing is charged\n  \
+                    when path /admin/*; client_ip not in 10.0.0.0/8";
+    assert_eq!(told[0], expected);
     assert!(told[1].ends_with("\n  refuses nobody: a shadow, counted and reported"), "{}", told[1]);
     let published = Published::of(&policy);
     let names: Vec<(&str, bool, &str)> =

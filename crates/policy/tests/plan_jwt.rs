@@ -120,7 +120,10 @@ fn what_is_not_signed_as_it_should_be_says_nothing() {
     ] {
         assert_eq!(meets(&plan, &bad), UNUSABLE, "{bad}");
     }
-    assert_eq!(meets(&plan, ""), STRANGERS);
+    assert_eq!(meets(&plan, ""), UNUSABLE);
+    let header = Header { crit: Some(vec!["x".to_owned()]), ..Header::new(Algorithm::HS256) };
+    let critical = encode(&header, &json!({"sub": "alice"}), &EncodingKey::from_secret(SECRET)).unwrap();
+    assert_eq!(meets(&plan, &critical), UNUSABLE);
     // What a gateway has joined are two tokens, of which the first counts.
     assert_eq!(meets(&plan, &format!("{good}, Bearer {forged}")), ["per-user alice"]);
 }

@@ -135,7 +135,7 @@ impl Dice {
             let between = [" ", "\t", "  ", " \t "][usize::try_from(self.roll(4)).unwrap()];
             let mut value = format!("{}{between}{token}{}", self.case(scheme), self.space());
             if self.one_in(4) {
-                value = format!("{value}, Bearer {}", self.fresh());
+                value = format!("{value}, {} {}", self.case(scheme), self.fresh());
             }
             let first = (self.case("Authorization"), value);
             // A token behind another scheme is another test.
@@ -289,17 +289,18 @@ proptest! {
     /// Lines before the value of the plain request: what a backend makes of them differs, so it is the key of
     /// the address or one that the plain request has, and no fresh one; and no rule is lost.
     #[test]
-    fn a_value_behind_an_empty_one_mints_no_key(name in 0_usize..4, fresh in "[a-z]{1,20}") {
+    fn a_value_behind_an_empty_one_mints_no_key(name in 0_usize..5, fresh in "[a-z]{1,20}") {
         thread_local!(static PLAN: Plan = plan());
         let (target, lines) = match name {
             0 => ("/a".to_owned(), vec![("X-API-Key", String::new()), ("x-api-key", fresh)]),
             1 => ("/a".to_owned(), vec![("Cookie", "sid=".to_owned()), ("Cookie", format!("sid={fresh}"))]),
             2 => (format!("/a?app=&app={fresh}"), Vec::new()),
-            _ => ("/a".to_owned(), vec![("Authorization", "Basic a".to_owned()), ("Authorization", format!("Bearer {fresh}"))]),
+            3 => ("/a".to_owned(), vec![("Authorization", "Basic a".to_owned()), ("Authorization", format!("Bearer {fresh}"))]),
+            _ => ("/a".to_owned(), vec![("Authorization", format!("Basic a, Bearer {fresh}"))]),
         };
         let lines = lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let (_, keys) = PLAN.with(|plan| meets(plan, &Written { target, lines }));
-        let rule = ["per-key", "per-session", "per-app", "per-token"][name];
+        let rule = ["per-key", "per-session", "per-app", "per-token", "per-token"][name];
         let expected = format!(r"{rule} \unusable:10.0.0.1");
         prop_assert!(keys.contains(&expected), "{keys:?}");
         prop_assert!(keys.iter().any(|key| key.starts_with("per-client ") && key.contains(r"=\unusable:10.0.0.1|/a")), "{keys:?}");

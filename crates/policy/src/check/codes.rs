@@ -83,6 +83,7 @@ codes! {
         UNKNOWN_METHOD = "unknown-method",
         UNLIMITED_FOR_ALL = "unlimited-for-all",
         DENIES_EVERYTHING = "denies-everything",
+        ABSENT_NOT_DENIED = "absent-not-denied",
         COST_ABOVE_LIMIT = "cost-above-limit",
         COST_FROM_CLIENT = "cost-from-client",
         COST_WITHOUT_MAX = "cost-without-max",

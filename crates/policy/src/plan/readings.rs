@@ -54,7 +54,8 @@ impl<'a> Readings<'a> {
         !self.others.is_empty()
     }
 
-    /// No more than 18: four ways with escaped slashes, with each combination of habits, and two that resolve nothing.
+    /// No more than 24: six ways, with each combination of habits, and two that resolve nothing; of four of the six
+    /// there are any only with escaped slashes.
     #[cold]
     fn of_odd(sent: &[u8], paths: Paths) -> Readings<'a> {
         let decoded = decode(sent);
@@ -64,7 +65,11 @@ impl<'a> Readings<'a> {
         for habits in habits[1..].iter().copied() {
             readings.add(resolve(&decoded, Escapes::Read, habits), paths);
         }
+        // A gateway without a habit resolves what it passes on to a server that has it.
+        let strict = resolve(&decoded, Escapes::Read, Habits::default());
+        readings.add_each(&strict, &habits, paths);
         if has_escaped_slash(sent) {
+            readings.add_each(&resolve(sent, Escapes::ReadWithin, Habits::default()), &habits, paths);
             for habits in habits.iter().copied() {
                 let passed_on = resolve(sent, Escapes::ReadWithin, habits);
                 readings.add(resolve(&passed_on, Escapes::Read, habits), paths);
@@ -75,6 +80,13 @@ impl<'a> Readings<'a> {
         readings.add(decoded, paths);
         readings.add(decode_but(sent, may_be_sent), paths);
         readings
+    }
+
+    /// What servers with these habits make of a path that was resolved before.
+    fn add_each(&mut self, resolved: &[u8], habits: &[Habits], paths: Paths) {
+        for habits in habits.iter().copied().filter(|habits| *habits != Habits::default()) {
+            self.add(resolve(resolved, Escapes::Read, habits), paths);
+        }
     }
 
     fn add(&mut self, path: Vec<u8>, paths: Paths) {
@@ -168,6 +180,14 @@ mod tests {
             let readings = Readings::of(target, Paths::default()).unwrap();
             assert!(!readings.are_several(), "{target}");
             assert!(matches!(readings.first().bytes, Cow::Borrowed(_)), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_gateway_may_resolve_before_a_server_that_cuts_more() {
+        for target in ["/app/c/..;/../..;/login", "/app/c/..%20/../..%20/login", "/app/c/..;/%2e%2e/..;/login"] {
+            let readings = texts(target, Paths::default());
+            assert!(readings.contains(&"/app/login".to_owned()), "{target}: {readings:?}");
         }
     }
 

@@ -8,22 +8,21 @@ use crate::model::OnFailure;
 
 const S_NS: u64 = 1_000_000_000;
 
+/// What is said of a rule that is only watched.
+const SHADOW: &str = "\n  refuses nobody: a shadow, counted and reported";
+
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.deny {
-            let what = if self.shadow {
-                "would be denied with 403\n  refuses nobody: a shadow, counted and reported"
-            } else {
-                "denied with 403, and nothing is charged"
-            };
-            return write!(f, "{}: {what}", self.rule);
+            let what = if self.shadow { "would be denied with 403" } else { "denied with 403, and nothing is charged" };
+            write!(f, "{}: {what}", self.rule)?;
+            self.write_when(f)?;
+            return if self.shadow { f.write_str(SHADOW) } else { Ok(()) };
         }
         write!(f, "{}: {}", self.rule, self.counted())?;
-        if !self.when.is_empty() {
-            write!(f, "\n  when {}", self.when.join("; "))?;
-        }
+        self.write_when(f)?;
         if self.shadow {
-            f.write_str("\n  refuses nobody: a shadow, counted and reported")?;
+            f.write_str(SHADOW)?;
         }
         for grant in &self.grants {
             self.write_grant(f, grant)?;
@@ -62,6 +61,14 @@ fn owed(debt: Debt, period_ns: u64) -> String {
 }
 
 impl Promise {
+    /// Which requests it is for, unless it is for all.
+    fn write_when(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.when.is_empty() {
+            return Ok(());
+        }
+        write!(f, "\n  when {}", self.when.join("; "))
+    }
+
     fn counted(&self) -> String {
         if self.key.is_empty() { "for everybody together".to_owned() } else { format!("for each {}", list(&self.key)) }
     }

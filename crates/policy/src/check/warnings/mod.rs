@@ -1,6 +1,7 @@
 //! What is legal but likely not what was meant. Only what is certain is said:
 //! a warning that is often wrong is not read when it is right.
 
+mod absent;
 mod applies;
 mod avoid;
 mod cost;
@@ -32,6 +33,7 @@ pub(super) fn check(policy: &Policy, problems: &mut Problems) {
         let place = Place::top().member("rules").item(at);
         applies::check(rule, tiers.as_ref(), &names, &access, &place, problems);
         rule::check(rule, tiers.as_ref(), &place, problems);
+        absent::check(rule, policy, &place, problems);
         cost::check(rule, &place, problems);
         if problems.is_full() {
             return;

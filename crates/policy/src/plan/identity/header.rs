@@ -8,6 +8,9 @@ use crate::request::Headers;
 /// Longer than any token a server accepts in a header; what is beyond is not read.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
+/// The scheme of tokens.
+const SCHEME: &[u8] = b"bearer";
+
 /// Where the first line says nothing, no more lines than these are read: to find a line may take a walk over all.
 const MAX_LINES: usize = 16;
 
@@ -40,7 +43,11 @@ pub(crate) fn bearer(headers: &dyn Headers) -> Read<'_> {
     match token(first) {
         Some(token) if token.len() > MAX_TOKEN_BYTES => Err(Unusable::TooLong),
         Some(token) => Ok(Some(Cow::Borrowed(token))),
-        None if more && any_further(headers, NAME, |line| token(line).is_some()) => Err(Unusable::Hidden),
+        None if is_bearer(first) => Err(Unusable::Malformed),
+        None if joined_token(first) => Err(Unusable::Hidden),
+        None if more && any_further(headers, NAME, |line| is_bearer(line) || joined_token(line)) => {
+            Err(Unusable::Hidden)
+        }
         None => Ok(None),
     }
 }
@@ -48,7 +55,6 @@ pub(crate) fn bearer(headers: &dyn Headers) -> Read<'_> {
 /// No token has a comma or a space in it (RFC 6750): what follows one was
 /// another line before a gateway joined them.
 fn token(line: &[u8]) -> Option<&[u8]> {
-    const SCHEME: &[u8] = b"bearer";
     let (scheme, rest) = line.trim_ascii().split_at_checked(SCHEME.len())?;
     if !scheme.eq_ignore_ascii_case(SCHEME) || !rest.first()?.is_ascii_whitespace() {
         return None;
@@ -56,6 +62,18 @@ fn token(line: &[u8]) -> Option<&[u8]> {
     let rest = rest.trim_ascii_start();
     let end = rest.iter().position(|byte| *byte == b',' || byte.is_ascii_whitespace()).unwrap_or(rest.len());
     (end > 0).then_some(&rest[..end])
+}
+
+/// Whether a line has the scheme of tokens, with or without one.
+fn is_bearer(line: &[u8]) -> bool {
+    let Some((scheme, rest)) = line.trim_ascii().split_at_checked(SCHEME.len()) else { return false };
+    let ends = rest.first().is_none_or(|byte| byte.is_ascii_whitespace() || *byte == b',');
+    scheme.eq_ignore_ascii_case(SCHEME) && ends
+}
+
+/// Whether a token stands behind another scheme in one line: a gateway may have joined two.
+fn joined_token(line: &[u8]) -> bool {
+    line.split(|byte| *byte == b',').skip(1).any(|part| token(part).is_some())
 }
 
 /// Whether any line but the first is such. Of too many lines one is.
@@ -96,7 +114,12 @@ mod tests {
             assert_eq!(read(&[line, "Bearer def"]), Ok(Some("abc".to_owned())), "{line}");
             assert_eq!(read(&["Basic abc", line]), Err(Unusable::Hidden), "{line}");
         }
-        for other in ["", "Bearer", "Bearer ", "Bearerabc", "Basic abc", "abc", "Bearer ,abc", "Bearé abc"] {
+        for bare in ["Bearer", "bearer ", "Bearer ,abc", "Bearer,"] {
+            assert_eq!(read(&[bare]), Err(Unusable::Malformed), "{bare}");
+            assert_eq!(read(&["Basic abc", bare]), Err(Unusable::Hidden), "{bare}");
+        }
+        assert_eq!(read(&["Basic abc, Bearer def"]), Err(Unusable::Hidden));
+        for other in ["", "Bearerabc", "Basic abc", "abc", "Bearé abc", "Digest a=\"b\", bearer=\"c\""] {
             assert_eq!(read(&[other]), Ok(None), "{other}");
             assert_eq!(read(&[other, other]), Ok(None), "{other}");
         }

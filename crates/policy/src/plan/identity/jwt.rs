@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::errors::{Error, ErrorKind};
-use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
+use jsonwebtoken::{Algorithm, DecodingKey, Header, TokenData, Validation};
 use serde_json::{Map, Value};
 
 use super::unusable::Unusable;
@@ -117,7 +117,7 @@ impl Verifying {
     /// The claims of a token that is signed with this key.
     fn claims(&self, token: &[u8]) -> Result<Map<String, Value>, Unusable> {
         let decoded = jsonwebtoken::decode(token, &self.key, &self.validation);
-        decoded.map(|token| token.claims).map_err(|error| reason(&error))
+        understood(decoded.map_err(|error| reason(&error))?)
     }
 }
 
@@ -131,7 +131,12 @@ impl std::fmt::Debug for Verifying {
 /// The claims of a token that somebody in front has verified. One that says it is not signed at all has none.
 pub(crate) fn unverified(token: &[u8]) -> Result<Claims, Unusable> {
     let decoded = jsonwebtoken::dangerous::insecure_decode(token);
-    decoded.map(|token| Claims(token.claims)).map_err(|error| reason(&error))
+    understood(decoded.map_err(|error| reason(&error))?).map(Claims)
+}
+
+/// A token with an extension that it calls critical is not accepted (RFC 7515): none of them is understood here.
+fn understood(token: TokenData<Map<String, Value>>) -> Result<Map<String, Value>, Unusable> {
+    if token.header.crit.is_some() { Err(Unusable::Critical) } else { Ok(token.claims) }
 }
 
 impl Claims {

@@ -19,6 +19,8 @@ pub(crate) enum Unusable {
     UnknownKey,
     /// Of another issuer, or for another audience.
     NotForUs,
+    /// It has an extension that must be understood, and is not.
+    Critical,
     Expired,
     NotYetValid,
     /// An empty line, cookie or parameter of the same name stands before it, or another scheme: most backends do
@@ -36,6 +38,7 @@ impl Unusable {
             Unusable::BadSignature => "unusable token: bad signature; counted under the client's address",
             Unusable::UnknownKey => "unusable token: unknown signing key; counted under the client's address",
             Unusable::NotForUs => "unusable token: another issuer or audience; counted under the client's address",
+            Unusable::Critical => "unusable token: a critical extension; counted under the client's address",
             Unusable::Expired => "unusable token: expired; counted under the client's address",
             Unusable::NotYetValid => "unusable token: not yet valid; counted under the client's address",
             Unusable::Hidden => {

@@ -1,4 +1,5 @@
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::Reader;
 use super::members::Members;
@@ -71,25 +72,31 @@ impl Reader<'_> {
             self.error(codes::UNREADABLE_FILE, node.span, message, "");
             return None;
         };
-        let mut known = HashSet::new();
+        let mut known = HashMap::new();
         let mut tiers = Vec::new();
         for (at, line) in Source::new(&text).lines().enumerate() {
             match tier_line(line) {
                 Ok(None) => {}
-                Ok(Some((value, _))) if !known.insert(value.to_owned()) => {
-                    self.bad_line(&file, at, line, format!("{} is there twice", quoted(value)), "keep one of the two");
-                }
-                Ok(Some((value, tier))) => tiers.push((value.to_owned(), tier.to_owned())),
-                Err(message) => self.bad_line(&file, at, line, message, "a line is a value and its tier: `alice pro`"),
+                Ok(Some((value, tier))) => match known.entry(value.to_owned()) {
+                    Entry::Occupied(first) => {
+                        let message = format!("the value of this line has a tier already, in line {}", first.get());
+                        self.bad_line(&file, at, message, "keep one of the two");
+                    }
+                    Entry::Vacant(free) => {
+                        free.insert(at + 1);
+                        tiers.push((value.to_owned(), tier.to_owned()));
+                    }
+                },
+                Err(message) => self.bad_line(&file, at, message, "a line is a value and its tier: `alice pro`"),
             }
         }
         Some(tiers)
     }
 
-    fn bad_line(&mut self, file: &str, at: usize, line: &str, message: impl Into<String>, hint: &str) {
-        let before = line.chars().take_while(|c| c.is_whitespace()).count();
-        let span = Span { line: at + 1, column: before + 1, width: line.trim().chars().count() };
-        let other = OtherLine { file: file.to_owned(), text: line.chars().take(1_000).collect() };
+    /// The line itself is not shown: it may have an API key in it, and messages go to logs and over HTTP.
+    fn bad_line(&mut self, file: &str, at: usize, message: impl Into<String>, hint: &str) {
+        let span = Span { line: at + 1, column: 1, width: 1 };
+        let other = OtherLine { file: file.to_owned(), text: "…".to_owned() };
         self.findings.error_in(other, codes::BAD_TIER_FILE, span, message, hint);
     }
 }

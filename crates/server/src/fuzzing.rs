@@ -25,7 +25,7 @@ pub fn http(engine: &Arc<Engine>, request: Request<Vec<u8>>) -> (u16, Vec<u8>) {
     let connection = Arc::new(ConnectionShare { share: Share::alone(), activity: Activity::new() });
     let caller = Caller { address, body_at_most: Duration::from_secs(1), is_stopping: false };
     run(async {
-        let routes = http::public(engine);
+        let routes = http::public(engine, crate::access::CallerAccess::default());
         let response = routes.answer(routes.find(request.map(Body::from)), caller, &connection).await;
         let status = response.status().as_u16();
         let body = axum::body::to_bytes(response.into_body().into(), usize::MAX).await.unwrap_or_default();

@@ -60,9 +60,14 @@ where
 pub(super) async fn read_message(call: &Call, body: Incoming) -> Result<WholeBody, Status> {
     read_whole(body, LIMITS, |bytes| call.reserve(bytes)).await.map_err(|error| match error {
         NoBody::TooLarge => Status::out_of_range(format!("a message has at most {MAX_MESSAGE_BYTES} bytes")),
+        NoBody::LongerThanItSays => wrong_length(),
         NoBody::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),
         NoBody::Broken(why) => Status::cancelled(why),
     })
+}
+
+fn wrong_length() -> Status {
+    Status::invalid_argument("the call must have one message of the length that it says")
 }
 
 fn decode<Q: Message + Default>(bytes: &[u8]) -> Result<Q, Status> {
@@ -73,7 +78,7 @@ fn decode<Q: Message + Default>(bytes: &[u8]) -> Result<Q, Status> {
         return Err(Status::unimplemented("compressed messages are not understood"));
     }
     if u32::from_be_bytes(length) as usize != message.len() {
-        return Err(Status::invalid_argument("the call must have one message of the length that it says"));
+        return Err(wrong_length());
     }
     Q::decode(message).map_err(|error| Status::invalid_argument(error.to_string()))
 }

@@ -50,6 +50,7 @@ fn limits(max_bytes: usize, caller: Caller) -> BodyLimits {
 fn problem(error: NoBody, max_bytes: usize, caller: Caller) -> Problem {
     match error {
         NoBody::TooLarge => Problem::body_too_large(max_bytes),
+        NoBody::LongerThanItSays => Problem::bad_body("it is longer than it says"),
         NoBody::TooSlow => Problem::body_too_slow(caller.body_at_most),
         NoBody::Broken(why) => Problem::bad_body(&why),
     }

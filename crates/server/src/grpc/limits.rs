@@ -9,6 +9,8 @@ pub(super) const MAX_CALLS_PER_CONNECTION: u32 = 256;
 pub(super) const CALLS_OF_EACH_CONNECTION: usize = 8;
 /// A client watches a service once on each connection.
 pub(super) const WATCHES_PER_CONNECTION: usize = 8;
+/// So many messages of a connection may wait for room while others of it, which have room, are still read.
+pub(super) const WAITING_BESIDE_ARRIVING: usize = 2;
 pub(super) const MAX_HEADER_BYTES: u32 = 16 << 10;
 pub(super) const MAX_HEADER_FIELDS: usize = 100;
 /// Whoever calls so often with more fields is not read any further.

@@ -68,7 +68,15 @@ where
 
 /// A message with what stands before it, which came in time.
 pub(super) async fn read_message(call: &Call, limits: BodyLimits, body: Incoming) -> Result<WholeBody, Status> {
-    read_whole(body, limits, |bytes| call.reserve(bytes)).await.map_err(|error| match error {
+    let mut arriving = None;
+    let reserve = async |bytes| {
+        let (reserved, begun) = call.reserve(bytes).await;
+        arriving = Some(begun);
+        reserved
+    };
+    let read = read_whole(body, limits, reserve).await;
+    drop(arriving);
+    read.map_err(|error| match error {
         NoBody::TooLarge => {
             Status::out_of_range(format!("a message has at most {} bytes", limits.max_bytes - PREFIX_BYTES))
         }

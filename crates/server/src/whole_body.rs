@@ -29,6 +29,8 @@ pub(crate) enum NoBody {
     TooLarge,
     /// There is more of it than its own beginning says.
     LongerThanItSays,
+    /// Others hold what there is room for.
+    NoRoom,
     /// It did not come in time.
     TooSlow,
     /// It broke off, for this reason.
@@ -63,8 +65,8 @@ impl WholeBody {
 
 /// Reads a body to its end, unless it is too large or too slow.
 ///
-/// Where it is large, `reserve` waits for room before the rest is read. That wait is ours and not the other end's,
-/// so the time begins anew after it.
+/// Where it is large, `reserve` waits for room before the rest is read, or finds that there is none. That wait is
+/// ours and not the other end's, so the time begins anew after it.
 pub(crate) async fn read_whole<B, F>(
     body: B,
     limits: BodyLimits,
@@ -72,7 +74,7 @@ pub(crate) async fn read_whole<B, F>(
 ) -> Result<WholeBody, NoBody>
 where
     B: Body<Data = Bytes, Error: Display>,
-    F: Future<Output = Reservation>,
+    F: Future<Output = Option<Reservation>>,
 {
     let BodyLimits { max_bytes, at_most, .. } = limits;
     let announced = body.size_hint();
@@ -95,7 +97,7 @@ where
     if collected.len() > expected {
         return Err(too_long);
     }
-    let reserved = reserve(limits.lengths_held * expected).await;
+    let reserved = reserve(limits.lengths_held * expected).await.ok_or(NoBody::NoRoom)?;
     collected.all.reserve_exact(expected.saturating_sub(collected.all.len()));
     let read = within(at_most, pin!(collected.read(body, max_bytes))).await;
     match read.ok_or(NoBody::TooSlow)? {
@@ -219,7 +221,7 @@ mod tests {
         let mut asked = None;
         let reserve = |bytes| {
             asked = Some(bytes);
-            async { Reservation::default() }
+            async { Some(Reservation::default()) }
         };
         let limits = BodyLimits {
             max_bytes,

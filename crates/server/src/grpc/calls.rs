@@ -1,15 +1,18 @@
 //! The calls of one connection: how many there are, and how long they take.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::limits::{
-    CALLS_OF_EACH_CONNECTION, MAX_HEADER_FIELDS, MAX_REFUSED_HEADS, WAITING_BESIDE_ARRIVING, WATCHES_PER_CONNECTION,
+    CALLS_OF_EACH_CONNECTION, MAX_HEADER_FIELDS, MAX_REFUSED_HEADS, ROOM_WITHIN, WAITING_BESIDE_ARRIVING,
+    WATCHES_PER_CONNECTION,
 };
 use crate::listen::{Activity, Reservation, Room, Share, Turn};
+use crate::within::within;
 
 /// Into how many periods calls are sorted by when they began.
 const PERIODS: usize = 4;
@@ -125,13 +128,14 @@ impl Calls {
     }
 
     /// Waits for room for a message. Meanwhile nothing is read from the connection, unless for messages that have it.
-    pub(super) async fn reserve(&self, bytes: usize) -> (Reservation, Arriving<'_>) {
+    /// It waits only briefly: the wait is ours, and must not make a call of its client overdue.
+    pub(super) async fn reserve(&self, bytes: usize) -> Option<(Reservation, Arriving<'_>)> {
         self.waiting.fetch_add(1, Relaxed);
         // Dropped last: who is woken then must see that this one arrives.
         let _waiting = Waiting(self);
-        let reserved = self.share.reserve_request(bytes).await;
+        let reserved = within(ROOM_WITHIN, pin!(self.share.reserve_request(bytes))).await?;
         self.arriving.fetch_add(1, Relaxed);
-        (reserved, Arriving(self))
+        Some((reserved, Arriving(self)))
     }
 
     /// How much may be read now. `Pending` while messages wait that nothing more may be read beside.
@@ -199,7 +203,7 @@ impl Calls {
 }
 
 impl Call {
-    pub(super) async fn reserve(&self, bytes: usize) -> (Reservation, Arriving<'_>) {
+    pub(super) async fn reserve(&self, bytes: usize) -> Option<(Reservation, Arriving<'_>)> {
         self.calls.reserve(bytes).await
     }
 }
@@ -296,7 +300,7 @@ mod tests {
         let calls = Calls::new(Arc::clone(&share));
         let mut context = Context::from_waker(Waker::noop());
         let room = || calls.poll_room(&mut Context::from_waker(Waker::noop()));
-        let (first, arriving) = calls.reserve(1 << 20).await;
+        let (first, arriving) = calls.reserve(1 << 20).await.unwrap();
         let others = share.reserve_request(47 << 20).await;
         let mut waiting: Vec<_> = (0..=WAITING_BESIDE_ARRIVING).map(|_| Box::pin(calls.reserve(1 << 20))).collect();
         for message in &mut waiting {
@@ -313,6 +317,18 @@ mod tests {
         assert!(waiting[0].as_mut().poll(&mut context).is_ready());
         drop((waiting, others));
         assert_eq!(room(), Poll::Ready(Room::Plenty));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_does_not_wait_for_room_until_its_call_is_overdue() {
+        let share = Share::alone();
+        let _all = share.reserve_request(usize::MAX).await;
+        let calls = Calls::new(share);
+        let begun = Instant::now();
+        assert!(calls.reserve(1).await.is_none());
+        assert!(begun.elapsed() < PERIOD, "{:?}", begun.elapsed());
+        let room = calls.poll_room(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(room, Poll::Ready(Room::Plenty));
     }
 
     #[test]

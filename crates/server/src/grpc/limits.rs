@@ -22,6 +22,8 @@ pub(super) const MAX_DESCRIPTORS: usize = 128;
 pub(super) const MAX_ENTRIES: usize = 64;
 /// Whoever is still sending a message of this size after so long does not mean it.
 pub(super) const CALL_WITHIN: Duration = Duration::from_secs(10);
+/// A gateway has long given up by then, and while a message waits little else is read from its connection.
+pub(super) const ROOM_WITHIN: Duration = Duration::from_secs(2);
 /// Whoever asks what can be asked here has asked all of it after so long.
 pub(super) const CONVERSATION_WITHIN: Duration = Duration::from_secs(60);
 pub(super) const GREETED_WITHIN: Duration = Duration::from_secs(10);

@@ -70,9 +70,9 @@ where
 pub(super) async fn read_message(call: &Call, limits: BodyLimits, body: Incoming) -> Result<WholeBody, Status> {
     let mut arriving = None;
     let reserve = async |bytes| {
-        let (reserved, begun) = call.reserve(bytes).await;
+        let (reserved, begun) = call.reserve(bytes).await?;
         arriving = Some(begun);
-        reserved
+        Some(reserved)
     };
     let read = read_whole(body, limits, reserve).await;
     drop(arriving);
@@ -81,6 +81,7 @@ pub(super) async fn read_message(call: &Call, limits: BodyLimits, body: Incoming
             Status::out_of_range(format!("a message has at most {} bytes", limits.max_bytes - PREFIX_BYTES))
         }
         NoBody::LongerThanItSays => wrong_length(),
+        NoBody::NoRoom => Status::resource_exhausted("there is no room for the message now"),
         NoBody::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),
         NoBody::Broken(why) => Status::cancelled(why),
     })

@@ -35,10 +35,11 @@ pub(super) struct Gate<S> {
     /// Whether the last that was read may not have been understood.
     has_read_a_little: bool,
     place: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// The turn in which something is read.
+    /// The turn in which something is read. It ends where there is nothing to read.
     turn: Option<Turn>,
     next_turn: Option<Pin<Box<dyn Future<Output = Turn> + Send>>>,
-    /// How much may be read in this turn, and how much of it is left.
+    /// How much may be read for this turn, and how much of it is left. What is left when the turn ends is read
+    /// without another: gateways send little at a time, and would need a turn for every read.
     turn_bytes: usize,
     left_bytes: usize,
     /// The fields that had been understood when this turn began.
@@ -75,7 +76,7 @@ impl<S> Gate<S> {
 }
 
 impl<S: AsyncRead + Unpin> Gate<S> {
-    /// Waits for a turn once what was read in the last is used up. What was read before has been understood then.
+    /// Waits for a turn once what may be read for the last is used up. What was read before has been understood then.
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.left_bytes == 0 {
             if self.turn.take().is_some() {
@@ -154,7 +155,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
         let polled = self.poll_read_with_room(context, into);
         self.left_bytes = self.left_bytes.saturating_sub(into.filled().len() - before);
         if polled.is_pending() {
-            // There is nothing to do in this turn.
+            // There is nothing to do in this turn, and others of the address may have it.
             self.turn = None;
         }
         polled

@@ -90,13 +90,13 @@ impl Services {
         if matches!(Method::of(head.uri.path()), Method::HealthCheck | Method::HealthWatch) {
             return Ok(());
         }
-        let why = match bearer_token(&head.headers) {
+        let (why, message) = match bearer_token(&head.headers) {
             Some(sent) if token.is(sent) => return Ok(()),
-            Some(_) => WhyRefused::WrongToken,
-            None => WhyRefused::NoToken,
+            Some(_) => (WhyRefused::WrongToken, "this is not the access token"),
+            None => (WhyRefused::NoToken, "this needs the access token as metadata: `authorization: Bearer TOKEN`"),
         };
         self.engine.observer().note_refused_call(Listener::Grpc.name(), why, head.method.as_str(), self.caller);
-        Err(Status::unauthenticated("this needs the access token as metadata: `authorization: Bearer TOKEN`"))
+        Err(Status::unauthenticated(message))
     }
 
     pub(super) fn on(self, calls: Arc<Calls>) -> ConnectionServices {

@@ -27,6 +27,10 @@ pub(crate) struct BodyLimits {
 #[derive(Debug)]
 pub(crate) enum NoBody {
     TooLarge,
+    /// There is more of it than its own beginning says.
+    LongerThanItSays,
+    /// Others hold what there is room for.
+    NoRoom,
     /// It did not come in time.
     TooSlow,
     /// It broke off, for this reason.
@@ -61,8 +65,8 @@ impl WholeBody {
 
 /// Reads a body to its end, unless it is too large or too slow.
 ///
-/// Where it is large, `reserve` waits for room before the rest is read. That wait is ours and not the other end's,
-/// so the time begins anew after it.
+/// Where it is large, `reserve` waits for room before the rest is read, or finds that there is none. That wait is
+/// ours and not the other end's, so the time begins anew after it.
 pub(crate) async fn read_whole<B, F>(
     body: B,
     limits: BodyLimits,
@@ -70,7 +74,7 @@ pub(crate) async fn read_whole<B, F>(
 ) -> Result<WholeBody, NoBody>
 where
     B: Body<Data = Bytes, Error: Display>,
-    F: Future<Output = Reservation>,
+    F: Future<Output = Option<Reservation>>,
 {
     let BodyLimits { max_bytes, at_most, .. } = limits;
     let announced = body.size_hint();
@@ -87,11 +91,20 @@ where
     let announced = announced.upper().and_then(|bytes| usize::try_from(bytes).ok());
     collected.let_go_of_the_buffer();
     let expected = announced.or_else(|| (limits.length_by)(&collected.all)).unwrap_or(max_bytes).min(max_bytes);
-    let reserved = reserve(limits.lengths_held * expected).await;
+    // There is room for no more than it says, so no more of it is kept.
+    let too_long = if expected < max_bytes { NoBody::LongerThanItSays } else { NoBody::TooLarge };
+    collected.max_bytes = expected;
+    if collected.len() > expected {
+        return Err(too_long);
+    }
+    let reserved = reserve(limits.lengths_held * expected).await.ok_or(NoBody::NoRoom)?;
     collected.all.reserve_exact(expected.saturating_sub(collected.all.len()));
     let read = within(at_most, pin!(collected.read(body, max_bytes))).await;
-    read.ok_or(NoBody::TooSlow)??;
-    Ok(WholeBody { bytes: collected.into_bytes(), reserved: Some(reserved) })
+    match read.ok_or(NoBody::TooSlow)? {
+        Ok(_) => Ok(WholeBody { bytes: collected.into_bytes(), reserved: Some(reserved) }),
+        Err(NoBody::TooLarge) => Err(too_long),
+        Err(error) => Err(error),
+    }
 }
 
 /// What was read of a body.
@@ -196,17 +209,26 @@ mod tests {
 
     /// The length of a body, and for how much room it asked.
     async fn read(body: Pieces, max_bytes: usize) -> (Result<usize, NoBody>, Option<usize>) {
+        read_saying(body, max_bytes, |_| None).await
+    }
+
+    /// The same of a body whose beginning may say how long it is.
+    async fn read_saying(
+        body: Pieces,
+        max_bytes: usize,
+        length_by: fn(&[u8]) -> Option<usize>,
+    ) -> (Result<usize, NoBody>, Option<usize>) {
         let mut asked = None;
         let reserve = |bytes| {
             asked = Some(bytes);
-            async { Reservation::default() }
+            async { Some(Reservation::default()) }
         };
         let limits = BodyLimits {
             max_bytes,
             free_bytes: FREE_BYTES,
             lengths_held: 3,
             at_most: Duration::from_secs(1),
-            length_by: |_| None,
+            length_by,
         };
         let read = read_whole(body, limits, reserve).await.map(|body| body.len());
         (read, asked)
@@ -226,6 +248,20 @@ mod tests {
         assert!(matches!(read(body, 20_000).await, (Ok(_), Some(60_000))));
         let body = Pieces { announced: Some(17_000), ..pieces(&[10_000, 7_000]) };
         assert!(matches!(read(body, 20_000).await, (Ok(17_000), Some(51_000))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_hold_no_more_than_their_beginning_says() {
+        let says = |_: &[u8]| Some(17_000);
+        let exact = read_saying(pieces(&[16_500, 500]), 20_000, says).await;
+        assert!(matches!(exact, (Ok(17_000), Some(51_000))), "{exact:?}");
+        let longer = read_saying(pieces(&[16_500, 501]), 20_000, says).await;
+        assert!(matches!(longer, (Err(NoBody::LongerThanItSays), Some(51_000))), "{longer:?}");
+        // What is too long already asks for no room.
+        let far_longer = read_saying(pieces(&[16_500, 501]), 20_000, |_| Some(10)).await;
+        assert!(matches!(far_longer, (Err(NoBody::LongerThanItSays), None)), "{far_longer:?}");
+        let says_too_much = read_saying(pieces(&[16_500, 4_000]), 20_000, |_| Some(99_000)).await;
+        assert!(matches!(says_too_much, (Err(NoBody::TooLarge), Some(60_000))), "{says_too_much:?}");
     }
 
     #[tokio::test(start_paused = true)]

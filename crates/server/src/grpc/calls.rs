@@ -1,13 +1,18 @@
 //! The calls of one connection: how many there are, and how long they take.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::limits::{CALLS_OF_EACH_CONNECTION, MAX_HEADER_FIELDS, MAX_REFUSED_HEADS, WATCHES_PER_CONNECTION};
+use super::limits::{
+    CALLS_OF_EACH_CONNECTION, MAX_HEADER_FIELDS, MAX_REFUSED_HEADS, ROOM_WITHIN, WAITING_BESIDE_ARRIVING,
+    WATCHES_PER_CONNECTION,
+};
 use crate::listen::{Activity, Reservation, Room, Share, Turn};
+use crate::within::within;
 
 /// Into how many periods calls are sorted by when they began.
 const PERIODS: usize = 4;
@@ -27,8 +32,10 @@ pub(super) struct Calls {
     by_period: [AtomicUsize; PERIODS],
     /// A place that was waited for, for the next call.
     spare: Mutex<Option<Reservation>>,
-    /// How many messages of this connection wait for room. Until they have it, nothing more is read.
+    /// How many messages of this connection wait for room.
     waiting: AtomicUsize,
+    /// How many have room, and have not arrived whole.
+    arriving: AtomicUsize,
     reader: Mutex<Option<Waker>>,
 }
 
@@ -50,6 +57,10 @@ pub(super) struct OpenCall {
 /// A message that waits for room.
 struct Waiting<'a>(&'a Calls);
 
+/// A message that has room, until all of it is here.
+#[derive(Debug)]
+pub(super) struct Arriving<'a>(&'a Calls);
+
 impl Calls {
     pub(super) fn new(share: Arc<Share>) -> Arc<Calls> {
         Arc::new(Calls {
@@ -62,6 +73,7 @@ impl Calls {
             by_period: Default::default(),
             spare: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            arriving: AtomicUsize::new(0),
             reader: Mutex::default(),
         })
     }
@@ -115,19 +127,23 @@ impl Calls {
         (self.watches.fetch_add(1, Relaxed) < WATCHES_PER_CONNECTION).then_some(open)
     }
 
-    /// Waits for room for a message. Meanwhile nothing is read from the connection.
-    pub(super) async fn reserve(&self, bytes: usize) -> Reservation {
+    /// Waits for room for a message. Meanwhile nothing is read from the connection, unless for messages that have it.
+    /// It waits only briefly: the wait is ours, and must not make a call of its client overdue.
+    pub(super) async fn reserve(&self, bytes: usize) -> Option<(Reservation, Arriving<'_>)> {
         self.waiting.fetch_add(1, Relaxed);
+        // Dropped last: who is woken then must see that this one arrives.
         let _waiting = Waiting(self);
-        self.share.reserve_request(bytes).await
+        let reserved = within(ROOM_WITHIN, pin!(self.share.reserve_request(bytes))).await?;
+        self.arriving.fetch_add(1, Relaxed);
+        Some((reserved, Arriving(self)))
     }
 
-    /// How much may be read now. `Pending` until the messages that wait have room.
+    /// How much may be read now. `Pending` while messages wait that nothing more may be read beside.
     pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<Room> {
-        if self.waiting.load(Relaxed) > 0 {
+        if self.is_held_up() {
             *lock(&self.reader) = Some(context.waker().clone());
             // It may have had its room before the waker was there to be woken.
-            if self.waiting.load(Relaxed) > 0 {
+            if self.is_held_up() {
                 return Poll::Pending;
             }
         }
@@ -135,6 +151,18 @@ impl Calls {
             Room::None if self.in_flight.load(Relaxed) < CALLS_OF_EACH_CONNECTION => Room::Scarce,
             room => room,
         })
+    }
+
+    /// Whether nothing may be read until a message that waits has its room.
+    ///
+    /// Those that have room must get the rest of their bytes, or they would keep it from those that wait. But what
+    /// is read for them may be the beginnings of others, which then wait as well and which nobody counts: so there
+    /// may be only a few of these.
+    fn is_held_up(&self) -> bool {
+        match self.waiting.load(Relaxed) {
+            0 => false,
+            waiting => self.arriving.load(Relaxed) == 0 || waiting > WAITING_BESIDE_ARRIVING,
+        }
     }
 
     /// The address's turn to have more read and understood, where it need not be waited for.
@@ -175,7 +203,7 @@ impl Calls {
 }
 
 impl Call {
-    pub(super) async fn reserve(&self, bytes: usize) -> Reservation {
+    pub(super) async fn reserve(&self, bytes: usize) -> Option<(Reservation, Arriving<'_>)> {
         self.calls.reserve(bytes).await
     }
 }
@@ -195,11 +223,16 @@ impl Drop for OpenCall {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.0.waiting.fetch_sub(1, Relaxed) == 1
-            && let Some(reader) = lock(&self.0.reader).take()
-        {
+        self.0.waiting.fetch_sub(1, Relaxed);
+        if let Some(reader) = lock(&self.0.reader).take() {
             reader.wake();
         }
+    }
+}
+
+impl Drop for Arriving<'_> {
+    fn drop(&mut self) {
+        self.0.arriving.fetch_sub(1, Relaxed);
     }
 }
 
@@ -259,6 +292,43 @@ mod tests {
         assert_eq!(room(), Poll::Ready(Room::Scarce));
         drop(held);
         assert_eq!(room(), Poll::Ready(Room::Plenty));
+    }
+
+    #[tokio::test]
+    async fn messages_that_have_room_arrive_while_a_few_others_wait() {
+        let share = Share::alone();
+        let calls = Calls::new(Arc::clone(&share));
+        let mut context = Context::from_waker(Waker::noop());
+        let room = || calls.poll_room(&mut Context::from_waker(Waker::noop()));
+        let (first, arriving) = calls.reserve(1 << 20).await.unwrap();
+        let others = share.reserve_request(47 << 20).await;
+        let mut waiting: Vec<_> = (0..=WAITING_BESIDE_ARRIVING).map(|_| Box::pin(calls.reserve(1 << 20))).collect();
+        for message in &mut waiting {
+            assert_eq!(room(), Poll::Ready(Room::Plenty));
+            assert!(message.as_mut().poll(&mut context).is_pending());
+        }
+        assert_eq!(room(), Poll::Pending);
+        waiting.pop();
+        assert_eq!(room(), Poll::Ready(Room::Plenty));
+        // Once it is here, there is nothing left to read but what would have to wait.
+        drop(arriving);
+        assert_eq!(room(), Poll::Pending);
+        drop(first);
+        assert!(waiting[0].as_mut().poll(&mut context).is_ready());
+        drop((waiting, others));
+        assert_eq!(room(), Poll::Ready(Room::Plenty));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_does_not_wait_for_room_until_its_call_is_overdue() {
+        let share = Share::alone();
+        let _all = share.reserve_request(usize::MAX).await;
+        let calls = Calls::new(share);
+        let begun = Instant::now();
+        assert!(calls.reserve(1).await.is_none());
+        assert!(begun.elapsed() < PERIOD, "{:?}", begun.elapsed());
+        let room = calls.poll_room(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(room, Poll::Ready(Room::Plenty));
     }
 
     #[test]

@@ -35,10 +35,11 @@ pub(super) struct Gate<S> {
     /// Whether the last that was read may not have been understood.
     has_read_a_little: bool,
     place: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// The turn in which something is read.
+    /// The turn in which something is read. It ends where there is nothing to read.
     turn: Option<Turn>,
     next_turn: Option<Pin<Box<dyn Future<Output = Turn> + Send>>>,
-    /// How much may be read in this turn, and how much of it is left.
+    /// How much may be read for this turn, and how much of it is left. What is left when the turn ends is read
+    /// without another: gateways send little at a time, and would need a turn for every read.
     turn_bytes: usize,
     left_bytes: usize,
     /// The fields that had been understood when this turn began.
@@ -59,10 +60,23 @@ impl<S> Gate<S> {
             fields: 0,
         }
     }
+
+    /// Keeps no turn where nothing can be written: nothing is read then either, for as long as the other end likes.
+    fn note_written<T>(&mut self, context: &mut Context<'_>, polled: Poll<T>) -> Poll<T> {
+        if polled.is_pending() {
+            self.turn = None;
+            // One that has come meanwhile is given back as well. Who waits to read would not hear of it again.
+            if self.next_turn.as_mut().is_some_and(|next| next.as_mut().poll(context).is_ready()) {
+                self.next_turn = None;
+                context.waker().wake_by_ref();
+            }
+        }
+        polled
+    }
 }
 
 impl<S: AsyncRead + Unpin> Gate<S> {
-    /// Waits for a turn once what was read in the last is used up. What was read before has been understood then.
+    /// Waits for a turn once what may be read for the last is used up. What was read before has been understood then.
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.left_bytes == 0 {
             if self.turn.take().is_some() {
@@ -141,7 +155,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
         let polled = self.poll_read_with_room(context, into);
         self.left_bytes = self.left_bytes.saturating_sub(into.filled().len() - before);
         if polled.is_pending() {
-            // There is nothing to do in this turn.
+            // There is nothing to do in this turn, and others of the address may have it.
             self.turn = None;
         }
         polled
@@ -150,7 +164,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, from)
+        let polled = Pin::new(&mut self.stream).poll_write(context, from);
+        self.note_written(context, polled)
     }
 
     fn poll_write_vectored(
@@ -158,7 +173,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
         context: &mut Context<'_>,
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, from)
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, from);
+        self.note_written(context, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -166,10 +182,73 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        self.note_written(context, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::listen::Share;
+
+    /// A gate that has something to read and can write nothing, and the other end.
+    async fn gate_that_cannot_write(share: &Arc<Share>) -> (Gate<DuplexStream>, DuplexStream) {
+        let (stream, mut other_end) = duplex(64);
+        let mut gate = Gate::new(stream, Calls::new(Arc::clone(share)));
+        other_end.write_all(&[b'x'; 64]).await.unwrap();
+        gate.write_all(&[b'x'; 64]).await.unwrap();
+        (gate, other_end)
+    }
+
+    fn poll_read(gate: &mut Gate<DuplexStream>) -> Poll<io::Result<()>> {
+        let mut bytes = [0; 8];
+        let mut context = Context::from_waker(Waker::noop());
+        Pin::new(gate).poll_read(&mut context, &mut ReadBuf::new(&mut bytes))
+    }
+
+    fn poll_write(gate: &mut Gate<DuplexStream>) -> Poll<io::Result<usize>> {
+        Pin::new(gate).poll_write(&mut Context::from_waker(Waker::noop()), b"x")
+    }
+
+    fn all_turns(share: &Share) -> Vec<Turn> {
+        std::iter::from_fn(|| share.try_turn()).collect()
+    }
+
+    #[tokio::test]
+    async fn who_does_not_take_what_is_written_keeps_no_turn() {
+        let share = Share::alone();
+        let turns = all_turns(&share).len();
+        let (mut gate, _other_end) = gate_that_cannot_write(&share).await;
+        assert!(poll_read(&mut gate).is_ready());
+        assert_eq!(all_turns(&share).len(), turns - 1);
+        assert!(poll_write(&mut gate).is_pending());
+        assert_eq!(all_turns(&share).len(), turns);
+        assert!(poll_read(&mut gate).is_ready());
+    }
+
+    #[tokio::test]
+    async fn nor_one_that_comes_meanwhile() {
+        let share = Share::alone();
+        let (mut gate, _other_end) = gate_that_cannot_write(&share).await;
+        let held = all_turns(&share);
+        let turns = held.len();
+        assert!(poll_read(&mut gate).is_pending());
+        assert!(poll_write(&mut gate).is_pending());
+        // It still stands in line.
+        assert!(gate.next_turn.is_some());
+        drop(held);
+        assert_eq!(all_turns(&share).len(), turns - 1);
+        assert!(poll_write(&mut gate).is_pending());
+        assert_eq!(all_turns(&share).len(), turns);
+        assert!(poll_read(&mut gate).is_ready());
     }
 }

@@ -9,6 +9,8 @@ pub(super) const MAX_CALLS_PER_CONNECTION: u32 = 256;
 pub(super) const CALLS_OF_EACH_CONNECTION: usize = 8;
 /// A client watches a service once on each connection.
 pub(super) const WATCHES_PER_CONNECTION: usize = 8;
+/// So many messages of a connection may wait for room while others of it, which have room, are still read.
+pub(super) const WAITING_BESIDE_ARRIVING: usize = 2;
 pub(super) const MAX_HEADER_BYTES: u32 = 16 << 10;
 pub(super) const MAX_HEADER_FIELDS: usize = 100;
 /// Whoever calls so often with more fields is not read any further.
@@ -20,6 +22,8 @@ pub(super) const MAX_DESCRIPTORS: usize = 128;
 pub(super) const MAX_ENTRIES: usize = 64;
 /// Whoever is still sending a message of this size after so long does not mean it.
 pub(super) const CALL_WITHIN: Duration = Duration::from_secs(10);
+/// A gateway has long given up by then, and while a message waits little else is read from its connection.
+pub(super) const ROOM_WITHIN: Duration = Duration::from_secs(2);
 /// Whoever asks what can be asked here has asked all of it after so long.
 pub(super) const CONVERSATION_WITHIN: Duration = Duration::from_secs(60);
 pub(super) const GREETED_WITHIN: Duration = Duration::from_secs(10);

@@ -24,7 +24,7 @@ use super::limits::{CONVERSATION_WITHIN, MAX_MESSAGE_BYTES};
 use super::override_limits::OverrideLimits;
 use super::rate_limit::ShouldRateLimit;
 use super::reflection::Reflection;
-use super::unary::{read_message, unary};
+use super::unary::{LIMITS, SMALL_LIMITS, read_message, unary};
 use crate::access::{AccessToken, bearer_token};
 use crate::engine::Engine;
 use crate::observe::WhyRefused;
@@ -90,13 +90,13 @@ impl Services {
         if matches!(Method::of(head.uri.path()), Method::HealthCheck | Method::HealthWatch) {
             return Ok(());
         }
-        let why = match bearer_token(&head.headers) {
+        let (why, message) = match bearer_token(&head.headers) {
             Some(sent) if token.is(sent) => return Ok(()),
-            Some(_) => WhyRefused::WrongToken,
-            None => WhyRefused::NoToken,
+            Some(_) => (WhyRefused::WrongToken, "this is not the access token"),
+            None => (WhyRefused::NoToken, "this needs the access token as metadata: `authorization: Bearer TOKEN`"),
         };
         self.engine.observer().note_refused_call(Listener::Grpc.name(), why, head.method.as_str(), self.caller);
-        Err(Status::unauthenticated("this needs the access token as metadata: `authorization: Bearer TOKEN`"))
+        Err(Status::unauthenticated(message))
     }
 
     pub(super) fn on(self, calls: Arc<Calls>) -> ConnectionServices {
@@ -106,16 +106,16 @@ impl Services {
     /// What gateways ask for every request.
     async fn should_rate_limit(self, call: Call, body: Incoming) -> Response<Body> {
         let service = ShouldRateLimit { engine: self.engine, overrides: self.overrides };
-        unary(call, body, async |asked| service.answer(&asked).await).await
+        unary(call, LIMITS, body, async |asked| service.answer(&asked).await).await
     }
 
     async fn health_check(self, call: Call, body: Incoming) -> Response<Body> {
-        unary(call, body, async |asked| health::check(*self.stopped.borrow(), &asked)).await
+        unary(call, SMALL_LIMITS, body, async |asked| health::check(*self.stopped.borrow(), &asked)).await
     }
 
     /// A watch stays open, but its message must come in time like any other.
     async fn health_watch(self, calls: Arc<Calls>, call: Call, body: Incoming) -> Response<Body> {
-        let message = match read_message(&call, body).await {
+        let message = match read_message(&call, SMALL_LIMITS, body).await {
             Ok(message) => message.into_bytes(),
             Err(status) => return status.into_http(),
         };

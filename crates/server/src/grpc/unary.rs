@@ -21,14 +21,19 @@ use crate::whole_body::{BodyLimits, NoBody, WholeBody, read_whole};
 const PREFIX_BYTES: usize = 5;
 
 /// Most messages have some hundred bytes, and there are many calls: only so much is read of each without asking.
-const LIMITS: BodyLimits = BodyLimits {
+const FREE_BYTES: usize = 1 << 10;
+
+pub(super) const LIMITS: BodyLimits = BodyLimits {
     max_bytes: PREFIX_BYTES + MAX_MESSAGE_BYTES,
-    free_bytes: 1 << 10,
+    free_bytes: FREE_BYTES,
     // A descriptor's entry may have two bytes, and takes fifty once it is understood.
     lengths_held: 16,
     at_most: CALL_WITHIN,
     length_by: length_by_prefix,
 };
+
+/// For messages of callers without a token. They never ask for room, so that they take none from callers who have one.
+pub(super) const SMALL_LIMITS: BodyLimits = BodyLimits { max_bytes: FREE_BYTES, ..LIMITS };
 
 fn length_by_prefix(begun: &[u8]) -> Option<usize> {
     let [_, length @ ..] = *begun.first_chunk::<PREFIX_BYTES>()?;
@@ -36,13 +41,18 @@ fn length_by_prefix(begun: &[u8]) -> Option<usize> {
 }
 
 /// Answers a call, unless its message does not arrive.
-pub(super) async fn unary<Q, A, F>(call: Call, body: Incoming, answer: impl FnOnce(Q) -> F) -> Response<Body>
+pub(super) async fn unary<Q, A, F>(
+    call: Call,
+    limits: BodyLimits,
+    body: Incoming,
+    answer: impl FnOnce(Q) -> F,
+) -> Response<Body>
 where
     Q: Message + Default,
     A: Message,
     F: Future<Output = Result<A, Status>>,
 {
-    let message = match read_message(&call, body).await {
+    let message = match read_message(&call, limits, body).await {
         Ok(message) => message,
         Err(status) => return status.into_http(),
     };
@@ -57,12 +67,28 @@ where
 }
 
 /// A message with what stands before it, which came in time.
-pub(super) async fn read_message(call: &Call, body: Incoming) -> Result<WholeBody, Status> {
-    read_whole(body, LIMITS, |bytes| call.reserve(bytes)).await.map_err(|error| match error {
-        NoBody::TooLarge => Status::out_of_range(format!("a message has at most {MAX_MESSAGE_BYTES} bytes")),
+pub(super) async fn read_message(call: &Call, limits: BodyLimits, body: Incoming) -> Result<WholeBody, Status> {
+    let mut arriving = None;
+    let reserve = async |bytes| {
+        let (reserved, begun) = call.reserve(bytes).await?;
+        arriving = Some(begun);
+        Some(reserved)
+    };
+    let read = read_whole(body, limits, reserve).await;
+    drop(arriving);
+    read.map_err(|error| match error {
+        NoBody::TooLarge => {
+            Status::out_of_range(format!("a message has at most {} bytes", limits.max_bytes - PREFIX_BYTES))
+        }
+        NoBody::LongerThanItSays => wrong_length(),
+        NoBody::NoRoom => Status::resource_exhausted("there is no room for the message now"),
         NoBody::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),
         NoBody::Broken(why) => Status::cancelled(why),
     })
+}
+
+fn wrong_length() -> Status {
+    Status::invalid_argument("the call must have one message of the length that it says")
 }
 
 fn decode<Q: Message + Default>(bytes: &[u8]) -> Result<Q, Status> {
@@ -73,7 +99,7 @@ fn decode<Q: Message + Default>(bytes: &[u8]) -> Result<Q, Status> {
         return Err(Status::unimplemented("compressed messages are not understood"));
     }
     if u32::from_be_bytes(length) as usize != message.len() {
-        return Err(Status::invalid_argument("the call must have one message of the length that it says"));
+        return Err(wrong_length());
     }
     Q::decode(message).map_err(|error| Status::invalid_argument(error.to_string()))
 }

@@ -49,7 +49,9 @@ pub(super) async fn batch(
         // The wait takes no processor from anybody.
         turn = None;
     }
-    let mut json = Vec::with_capacity(LONGEST_ANSWER.load(Relaxed) * checks.len() + 2);
+    // Somebody else's answer may have been longer since there was room for this one.
+    let expected = LONGEST_ANSWER.load(Relaxed) * checks.len() + 2;
+    let mut json = Vec::with_capacity(expected.min(reserved.bytes()));
     json.push(b'[');
     for (at, check) in checks.iter().enumerate() {
         if at > 0 {

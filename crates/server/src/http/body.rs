@@ -19,7 +19,7 @@ where
     B: HttpBody<Data = Bytes, Error: Display>,
 {
     debug_assert!(max_bytes <= FREE_BYTES);
-    let read = read_whole(body, limits(max_bytes, caller), async |_| Reservation::default()).await;
+    let read = read_whole(body, limits(max_bytes, caller), async |_| Some(Reservation::default())).await;
     read.map_err(|error| problem(error, max_bytes, caller))
 }
 
@@ -33,7 +33,8 @@ pub(super) async fn read_large<B>(
 where
     B: HttpBody<Data = Bytes, Error: Display>,
 {
-    let read = read_whole(body, limits(max_bytes, caller), |bytes| share.reserve_request(bytes)).await;
+    let reserve = async |bytes| Some(share.reserve_request(bytes).await);
+    let read = read_whole(body, limits(max_bytes, caller), reserve).await;
     read.map_err(|error| problem(error, max_bytes, caller))
 }
 
@@ -50,6 +51,8 @@ fn limits(max_bytes: usize, caller: Caller) -> BodyLimits {
 fn problem(error: NoBody, max_bytes: usize, caller: Caller) -> Problem {
     match error {
         NoBody::TooLarge => Problem::body_too_large(max_bytes),
+        NoBody::LongerThanItSays => Problem::bad_body("it is longer than it says"),
+        NoBody::NoRoom => Problem::no_room(),
         NoBody::TooSlow => Problem::body_too_slow(caller.body_at_most),
         NoBody::Broken(why) => Problem::bad_body(&why),
     }

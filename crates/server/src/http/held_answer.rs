@@ -28,8 +28,9 @@ impl HeldAnswer {
         HeldAnswer::bytes(answer, reserved, connection.activity.begin_answer())
     }
 
-    pub(super) fn bytes(answer: Vec<u8>, mut reserved: Reservation, answering: Answering) -> Bytes {
-        // More was reserved than was needed, because nobody knew how long it would be.
+    pub(super) fn bytes(mut answer: Vec<u8>, mut reserved: Reservation, answering: Answering) -> Bytes {
+        // More was reserved than was needed, because nobody knew how long it would be. The client may take its time.
+        answer.shrink_to_fit();
         reserved.shrink_to(answer.capacity());
         Bytes::from_owner(HeldAnswer { answer, _reserved: reserved, _answering: answering })
     }
@@ -38,5 +39,30 @@ impl HeldAnswer {
 impl AsRef<[u8]> for HeldAnswer {
     fn as_ref(&self) -> &[u8] {
         &self.answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::listen::{Activity, Share};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_holds_no_more_than_its_length() {
+        let share = Share::alone();
+        let reserved = share.reserve_answer(usize::MAX).await;
+        let all = reserved.bytes();
+        let mut answer = Vec::with_capacity(1 << 20);
+        answer.extend_from_slice(b"short");
+        let held = HeldAnswer::bytes(answer, reserved, Activity::new().begin_answer());
+        let is_free = async |bytes| timeout(Duration::from_secs(1), share.reserve_answer(bytes)).await.is_ok();
+        assert!(is_free(all - 1024).await);
+        assert!(!is_free(all).await);
+        drop(held);
+        assert!(is_free(all).await);
     }
 }

@@ -85,6 +85,10 @@ impl Problem {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body must be at most {max_bytes} bytes"))
     }
 
+    pub(super) fn no_room() -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "there is no room for the body now".to_owned())
+    }
+
     pub(super) fn body_too_slow(at_most: Duration) -> Problem {
         let detail = format!("the body must arrive within {} seconds", at_most.as_secs());
         Problem::new(StatusCode::REQUEST_TIMEOUT, detail)

@@ -256,6 +256,11 @@ impl Reservation {
         Reservation { of_address, of_all }
     }
 
+    /// How many bytes it is for.
+    pub(crate) fn bytes(&self) -> usize {
+        self.of_all.as_ref().map_or(0, |permit| permit.num_permits() * UNIT_BYTES)
+    }
+
     /// Gives back what is beyond so many bytes.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         for permit in [&mut self.of_address, &mut self.of_all].into_iter().flatten() {
@@ -321,7 +326,9 @@ mod tests {
         let one = share(&shares, "192.0.2.1");
         let mut held = one.reserve_request(99 * MIB).await;
         assert!(waits(&one, 1).await);
+        assert_eq!(held.bytes(), 2 * MIB);
         held.shrink_to(MIB);
+        assert_eq!(held.bytes(), MIB);
         assert!(!waits(&one, MIB).await);
         assert!(waits(&one, MIB + 1).await);
     }

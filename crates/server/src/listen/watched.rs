@@ -11,11 +11,13 @@ use super::activity::Activity;
 pub(crate) struct Watched<S> {
     stream: S,
     activity: Activity,
+    /// Whether a flush could not be completed.
+    has_to_flush: bool,
 }
 
 impl<S> Watched<S> {
     pub(crate) fn new(stream: S, activity: Activity) -> Watched<S> {
-        Watched { stream, activity }
+        Watched { stream, activity, has_to_flush: false }
     }
 
     fn note<T>(&self, polled: &Poll<io::Result<T>>) {
@@ -62,16 +64,52 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         self.stream.is_write_vectored()
     }
 
-    // A flush is no sign of life: on a plain socket it is always done.
+    // A flush is no sign of life, because on a plain socket it is always done; but one that had to wait is. TLS takes
+    // bytes before they can go, and they have gone when it is flushed.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(context);
-        if polled.is_pending() {
-            self.activity.could_not_write();
+        match polled {
+            Poll::Pending => {
+                self.has_to_flush = true;
+                self.activity.could_not_write();
+            }
+            Poll::Ready(Ok(())) if std::mem::take(&mut self.has_to_flush) => self.activity.wrote(),
+            Poll::Ready(_) => {}
         }
         polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter, DuplexStream, duplex};
+
+    use super::*;
+
+    const SO_LONG: Duration = Duration::from_secs(5);
+
+    fn poll_flush(stream: &mut Watched<BufWriter<DuplexStream>>) -> Poll<io::Result<()>> {
+        Pin::new(stream).poll_flush(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flush_that_had_to_wait_and_is_done_is_a_sign_of_life() {
+        let (stream, mut other_end) = duplex(8);
+        let activity = Activity::new();
+        let mut stream = Watched::new(BufWriter::new(stream), activity.clone());
+        stream.write_all(&[b'x'; 16]).await.unwrap();
+        assert!(poll_flush(&mut stream).is_pending());
+        tokio::time::advance(2 * SO_LONG).await;
+        assert!(activity.is_stuck_for(SO_LONG));
+        other_end.read_exact(&mut [0; 8]).await.unwrap();
+        assert!(poll_flush(&mut stream).is_ready());
+        assert!(!activity.is_stuck_for(Duration::ZERO));
     }
 }

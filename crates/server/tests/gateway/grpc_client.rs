@@ -35,17 +35,16 @@ impl GrpcClient {
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        self.send(path, tonic::Request::new(question)).map_err(|status| (status.code(), status.message().to_owned()))
+        self.call_with(path, tonic::Request::new(question))
     }
 
     /// Asks with metadata.
-    #[allow(dead_code, reason = "only some of those who share this send any")]
-    pub(crate) fn call_with<Q, A>(&self, path: &'static str, request: tonic::Request<Q>) -> Result<A, Code>
+    pub(crate) fn call_with<Q, A>(&self, path: &'static str, request: tonic::Request<Q>) -> Result<A, (Code, String)>
     where
         Q: Message + Send + Sync + 'static,
         A: Message + Default + Send + Sync + 'static,
     {
-        self.send(path, request).map_err(|status| status.code())
+        self.send(path, request).map_err(|status| (status.code(), status.message().to_owned()))
     }
 
     fn send<Q, A>(&self, path: &'static str, request: tonic::Request<Q>) -> Result<A, tonic::Status>

@@ -43,6 +43,15 @@ fn it_says_that_it_serves() {
 }
 
 #[test]
+fn who_needs_no_token_may_send_only_a_little() {
+    let running = Running::under(POLICY);
+    for path in ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"] {
+        let called: Result<Health, _> = running.call(path, service(&"x".repeat(2_000)));
+        assert_eq!(called.unwrap_err().0, Code::OutOfRange, "{path}");
+    }
+}
+
+#[test]
 fn whoever_watches_is_told_the_end_and_does_not_hold_it_up() {
     let running = Running::under(POLICY);
     let mut client = Grpc::new(running.client.channel.clone());

@@ -4,12 +4,21 @@
 
 #![no_main]
 
+use std::time::Duration;
+
 use libfuzzer_sys::fuzz_target;
 use tollgate_server::resp::{Found, Parser, ProtocolError, RespLimits};
 
 /// Small, so that every limit is reached.
-const LIMITS: RespLimits =
-    RespLimits { frame_bytes: 128, argument_bytes: 48, arguments: 6, inline_bytes: 64, key_bytes: 16 };
+const LIMITS: RespLimits = RespLimits {
+    frame_bytes: 128,
+    argument_bytes: 48,
+    arguments: 6,
+    inline_bytes: 64,
+    key_bytes: 16,
+    command_at_most: Duration::from_secs(1),
+    answers_at_most: Duration::from_secs(1),
+};
 
 /// Commands in order, and what ended them: a mistake, or bytes that are no whole command.
 type Read = (Vec<Vec<Vec<u8>>>, Result<usize, ProtocolError>);

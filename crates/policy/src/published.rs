@@ -29,7 +29,7 @@ pub struct PublishedRule {
     pub name: String,
     /// Whether the requests that it applies to are denied. There are no grants then, and nothing is counted.
     pub denies: bool,
-    /// Whom it counts: `each user`; empty where it denies.
+    /// What it counts: `each user`; empty where it denies.
     pub counts: String,
     /// For which requests, in words: `POST requests to /auth/login`.
     pub applies_to: String,

@@ -39,7 +39,7 @@ struct Known {
     uses: Arc<AtomicUsize>,
 }
 
-/// Keeps a tag with its quota: held by whoever may write entries with it.
+/// Keeps a tag with its quota: held by what may write entries with it.
 pub(crate) struct TagUse(Arc<AtomicUsize>);
 
 impl TagUse {
@@ -51,7 +51,7 @@ impl TagUse {
 
 impl Drop for TagUse {
     fn drop(&mut self) {
-        // Entries that were written under it are seen by whoever sees that it is not used any more.
+        // Entries that were written under it are seen by a thread that sees that it is not used any more.
         self.0.fetch_sub(1, Ordering::Release);
     }
 }
@@ -169,7 +169,7 @@ impl Quotas {
                 self.0.fetch_sub(1, Ordering::Release);
             }
         }
-        // Under the lock, so that whoever takes tags back is either done or will see it.
+        // Under the lock, so that a thread that takes tags back is either done or will see it.
         let known = read(&self.known);
         self.readers.fetch_add(1, Ordering::AcqRel);
         drop(known);

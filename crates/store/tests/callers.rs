@@ -297,7 +297,7 @@ fn keys_of_callers_go_on_from_a_snapshot_that_has_them_among_the_others() {
     assert_eq!(store.check(&limit, "a", 1).remaining, 25);
     assert_eq!(store.check(&limit, "a", 1).remaining, 24);
     assert_eq!(store.check(&limit_of_window, "a", 1).remaining, 4);
-    // One that nobody asked about meanwhile goes on after another restart.
+    // One that was not asked about meanwhile goes on after another restart.
     let store = restarted(&store, &clock);
     let limit = of_caller(&store, bucket);
     assert_eq!(store.peek(&limit, "a").remaining, 24);

@@ -50,7 +50,7 @@ impl AccessToken {
         is_another
     }
 
-    /// Whether somebody brought it. The time it takes depends on what they
+    /// Whether this is it. The time it takes depends on what they
     /// brought, and not on how much of it is right.
     pub(crate) fn is(&self, brought: &[u8]) -> bool {
         let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner);

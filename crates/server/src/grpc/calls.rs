@@ -156,7 +156,7 @@ impl Calls {
     /// Whether nothing may be read until a message that waits has its room.
     ///
     /// Those that have room must get the rest of their bytes, or they would keep it from those that wait. But what
-    /// is read for them may be the beginnings of others, which then wait as well and which nobody counts: so there
+    /// is read for them may be the beginnings of others, which then wait as well and are not counted: so there
     /// may be only a few of these.
     fn is_held_up(&self) -> bool {
         match self.waiting.load(Relaxed) {

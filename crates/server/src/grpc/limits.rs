@@ -13,7 +13,7 @@ pub(super) const WATCHES_PER_CONNECTION: usize = 8;
 pub(super) const WAITING_BESIDE_ARRIVING: usize = 2;
 pub(super) const MAX_HEADER_BYTES: u32 = 16 << 10;
 pub(super) const MAX_HEADER_FIELDS: usize = 100;
-/// Whoever calls so often with more fields is not read any further.
+/// A client that calls so often with more fields is not read any further.
 pub(super) const MAX_REFUSED_HEADS: usize = 4;
 /// What may have come of messages, on one connection, that no call has taken yet.
 pub(super) const WINDOW_BYTES: u32 = 64 << 10;
@@ -24,7 +24,7 @@ pub(super) const MAX_ENTRIES: usize = 64;
 pub(super) const CALL_WITHIN: Duration = Duration::from_secs(10);
 /// A gateway has long given up by then, and while a message waits little else is read from its connection.
 pub(super) const ROOM_WITHIN: Duration = Duration::from_secs(2);
-/// Whoever asks what can be asked here has asked all of it after so long.
+/// A client has asked all that can be asked here after so long.
 pub(super) const CONVERSATION_WITHIN: Duration = Duration::from_secs(60);
 pub(super) const GREETED_WITHIN: Duration = Duration::from_secs(10);
 pub(super) const GREETED_WHILE_STOPPING: Duration = Duration::from_millis(500);

@@ -49,7 +49,7 @@ pub(super) async fn batch(
         // The wait takes no processor from anybody.
         turn = None;
     }
-    // Somebody else's answer may have been longer since there was room for this one.
+    // Another answer may have been longer since there was room for this one.
     let expected = LONGEST_ANSWER.load(Relaxed) * checks.len() + 2;
     let mut json = Vec::with_capacity(expected.min(reserved.bytes()));
     json.push(b'[');

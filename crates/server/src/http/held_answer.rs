@@ -29,7 +29,7 @@ impl HeldAnswer {
     }
 
     pub(super) fn bytes(mut answer: Vec<u8>, mut reserved: Reservation, answering: Answering) -> Bytes {
-        // More was reserved than was needed, because nobody knew how long it would be. The client may take its time.
+        // More was reserved than was needed, because its length was not known. The client may take its time.
         answer.shrink_to_fit();
         reserved.shrink_to(answer.capacity());
         Bytes::from_owner(HeldAnswer { answer, _reserved: reserved, _answering: answering })

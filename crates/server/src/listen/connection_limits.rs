@@ -16,7 +16,7 @@ pub struct ConnectionLimits {
     pub body_at_most: Duration,
     /// How long somebody may not take what is written to them.
     pub write_at_most: Duration,
-    /// How long somebody may take for all of a large answer.
+    /// How long a client may take for all of a large answer.
     pub answer_at_most: Duration,
     /// How many descriptors the system grants to the process, for the connections of all listeners and everything
     /// else. `None` is as many as it likes.

@@ -301,7 +301,7 @@ impl Table {
                     *is_unused = false;
                     break;
                 }
-                // Whoever finds it gone reads a later time than `now`, at which it is full as well.
+                // A thread that finds it gone reads a later time than `now`, at which it is full as well.
                 if cell.swap_if(entry, Entry::default()) {
                     break;
                 }

@@ -8,9 +8,7 @@
 
 mod access;
 mod decided;
-mod duration_histogram;
 mod engine;
-mod exposition;
 mod front_end;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -20,21 +18,13 @@ mod listen;
 mod metrics;
 pub mod observe;
 mod outcome;
-mod policy_info;
-mod public_names;
-mod receipt_metrics;
 mod receipts;
-mod reload_metrics;
 pub mod resp;
 mod rule_metrics;
 mod server;
 mod service_clock;
 mod service_store;
-mod sharded_counters;
-mod shared_store_metrics;
 mod snapshot;
-mod text_format;
-mod thread_slot;
 mod throttle;
 mod whole_body;
 mod within;

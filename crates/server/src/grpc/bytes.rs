@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use super::override_limits::OverrideLimits;
 use super::rate_limit::ShouldRateLimit;
-use super::rls_messages::{RateLimitRequest, RateLimitResponse};
 use crate::engine::Engine;
+use crate::grpc::rate_limit::messages::{RateLimitRequest, RateLimitResponse};
+use crate::grpc::rate_limit::override_limits::OverrideLimits;
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,22 +3,15 @@
 
 #[cfg(fuzzing)]
 mod bytes;
-mod call;
 mod calls;
 mod gate;
 mod health;
-mod health_messages;
 mod held_body;
 mod limits;
-mod override_limits;
 mod preface;
 mod rate_limit;
 mod reflection;
-mod reflection_files;
-mod reflection_messages;
-mod rls_messages;
 mod service;
-mod status;
 mod unary;
 
 use std::pin::pin;
@@ -38,7 +31,7 @@ pub use bytes::Answered;
 pub(crate) use bytes::answer_bytes;
 use calls::Calls;
 use gate::Gate;
-use override_limits::OverrideLimits;
+use rate_limit::override_limits::OverrideLimits;
 use service::Services;
 
 /// What gateways ask, over HTTP/2.

@@ -21,12 +21,12 @@ use super::calls::{Call, Calls};
 use super::health::{self, Watch};
 use super::held_body::HeldBody;
 use super::limits::{CONVERSATION_WITHIN, MAX_MESSAGE_BYTES};
-use super::override_limits::OverrideLimits;
 use super::rate_limit::ShouldRateLimit;
 use super::reflection::Reflection;
 use super::unary::{LIMITS, SMALL_LIMITS, read_message, unary};
 use crate::access::{AccessToken, bearer_token};
 use crate::engine::Engine;
+use crate::grpc::rate_limit::override_limits::OverrideLimits;
 use crate::observe::WhyRefused;
 use crate::server::Listener;
 

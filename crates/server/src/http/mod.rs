@@ -1,19 +1,13 @@
 //! The HTTP front end: the only part that knows HTTP and JSON.
 
 mod admin;
-mod answer_body;
-mod batch;
 mod body;
 mod check;
-mod check_body;
 mod connection;
-mod described;
 mod forward_auth;
-mod header_lines;
 mod held_answer;
 mod json;
 mod limits_body;
-mod members;
 mod openapi;
 mod problem;
 mod promise_body;
@@ -21,10 +15,6 @@ mod public_gate;
 mod receipt;
 mod response_body;
 mod routes;
-mod scanner;
-mod straight_body;
-mod strict_json;
-mod text;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -40,7 +30,7 @@ use crate::engine::Engine;
 pub use admin::ReloadRequest;
 pub(crate) use admin::{Admin, admin_routes};
 #[cfg(fuzzing)]
-pub(crate) use check_body::assert_both_roads_agree;
+pub(crate) use check::check_body::assert_both_roads_agree;
 pub(crate) use connection::serve_connection;
 pub(crate) use connection::{Caller, ConnectionShare};
 use held_answer::HeldAnswer;
@@ -69,7 +59,7 @@ fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
         ("/healthz", get(async || "ok\n")),
         ("/readyz", get(ready)),
         (check::CHECK_PATH, post(check::check)),
-        ("/v1/check/batch", post(batch::batch)),
+        ("/v1/check/batch", post(check::batch::batch)),
         ("/v1/refund", post(receipt::refund)),
         ("/v1/settle", post(receipt::settle)),
         ("/v1/release", post(receipt::release)),

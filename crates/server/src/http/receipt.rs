@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::body;
 use super::connection::Caller;
-use super::members::Members;
 use super::problem::Problem;
 use crate::engine::{Engine, NoReceipt};
+use crate::http::json::members::Members;
 use crate::receipts::ReceiptName;
 
 /// A receipt and a number.

@@ -8,12 +8,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::connection_limits::ConnectionLimits;
 use super::connection_metrics::ListenerMetrics;
-use super::descriptors::{Descriptor, Descriptors, For};
-use super::places::{NoPlace, Place, Places};
-use super::shares::{Share, Shares};
 use super::stream::{Encryption, Stream};
+use crate::listen::limits::connection_limits::ConnectionLimits;
+use crate::listen::limits::descriptors::{Descriptor, Descriptors, For};
+use crate::listen::limits::places::{NoPlace, Place, Places};
+use crate::listen::limits::shares::{Share, Shares};
 use crate::observe::Observer;
 
 /// How long nothing is accepted after an error that will not go away by itself,

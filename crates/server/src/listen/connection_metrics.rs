@@ -4,7 +4,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::places::NoPlace;
+use crate::listen::limits::places::NoPlace;
 
 /// What is counted about connections, for all listeners.
 #[derive(Clone, Debug, Default)]

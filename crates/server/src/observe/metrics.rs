@@ -7,7 +7,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 
 use super::observer::{Observer, RuleLabel};
-use super::tally::Tally;
+use crate::observe::clients::tally::Tally;
 
 /// Asks the observer when somebody asks for metrics. No client is named: only
 /// whether there is one that stands out.

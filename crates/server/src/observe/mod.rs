@@ -8,38 +8,25 @@
 //! (`line_budget`); a thread of its own writes it down (`log`). Nobody is told
 //! who a client is, only its name as the settings want it (`client_names`).
 
-mod bursts;
-mod client_names;
+mod clients;
 mod event;
-mod event_text;
 mod feed;
-mod few_a_second;
-mod frequent_clients;
-mod hmac;
-mod line_budget;
 mod log;
-mod log_key;
 mod metrics;
 mod observer;
 mod periodic;
 mod refused_call;
-mod rule_clients;
-mod sample;
 mod seeing;
-mod shards;
-mod tally;
 mod timestamp;
-mod uncounted_notices;
 mod violation;
-mod windows;
 
-pub use client_names::Identities;
+pub use clients::client_names::Identities;
+pub use clients::log_key::LogKeyError;
+pub use clients::tally::FrequentClient;
 pub use event::{Burst, Change, ChangeKind, Event, LeftOut, Level, Notice, RuleInForce, Violation};
 pub use feed::{Delivery, Subscription};
 pub use log::{Log, LogFormat};
-pub use log_key::LogKeyError;
 pub(crate) use metrics::ObserverMetrics;
 pub use observer::{Observer, ObserverSettings};
 pub use refused_call::{RefusedCall, WhyRefused};
-pub use tally::FrequentClient;
 pub use timestamp::Timestamp;

@@ -14,20 +14,20 @@ use prometheus_client::metrics::family::Family;
 use tollgate::Clock;
 use tollgate::policy::promise::{Promise, algorithm_words};
 
-use super::client_names::{ClientNames, Identities};
 use super::event::{Change, Event, Level, Notice, RuleInForce};
 use super::feed::{Feed, Subscription};
-use super::few_a_second::FewASecond;
-use super::line_budget::LineBudget;
 use super::log::Log;
-use super::log_key::LogKeyError;
 use super::periodic::Periodic;
 use super::refused_call::{RefusedCall, RefusedCalls, WhyRefused};
-use super::shards::{Shards, Which};
-use super::tally::{FrequentClient, Tally};
 use super::timestamp::Timestamp;
-use super::uncounted_notices::UncountedNotices;
 use super::violation;
+use crate::observe::clients::client_names::{ClientNames, Identities};
+use crate::observe::clients::log_key::LogKeyError;
+use crate::observe::clients::shards::{Shards, Which};
+use crate::observe::clients::tally::{FrequentClient, Tally};
+use crate::observe::log::few_a_second::FewASecond;
+use crate::observe::log::line_budget::LineBudget;
+use crate::observe::log::uncounted_notices::UncountedNotices;
 
 const S_NS: u64 = 1_000_000_000;
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::bursts::Bursts;
 use super::event::{Burst, Event, LeftOut};
 use super::observer::{Observer, RuleLabel};
-use super::rule_clients::TRAFFIC_WINDOW_NS;
 use super::timestamp::Timestamp;
+use crate::observe::clients::bursts::Bursts;
+use crate::observe::clients::rule_clients::TRAFFIC_WINDOW_NS;
 
 const S_NS: u64 = 1_000_000_000;
 

@@ -7,13 +7,13 @@ use tollgate::policy::Met;
 use tollgate::{Action, ChargeVerdict, Request, RuleState, Verdict};
 
 use super::event::Event;
-use super::line_budget::LineKind;
 use super::observer::Observer;
-use super::rule_clients::Sighting;
-use super::sample::is_drawn;
 use super::violation;
 use crate::decided::{Decided, SaidNo};
 use crate::front_end::FrontEnd;
+use crate::observe::clients::rule_clients::Sighting;
+use crate::observe::clients::sample::is_drawn;
+use crate::observe::log::line_budget::LineKind;
 
 const S_NS: u64 = 1_000_000_000;
 

@@ -25,8 +25,8 @@ use tollgate::{Action, Decision};
 
 use crate::decided::{Decided, SaidNo};
 use crate::front_end::FrontEnd;
+use crate::metrics::sharded_counters::ShardedCounters;
 use crate::outcome::Outcome;
-use crate::sharded_counters::ShardedCounters;
 use crate::throttle::THROTTLE_SCOPE;
 use cells::Cell;
 use policy_counters::PolicyCounters;

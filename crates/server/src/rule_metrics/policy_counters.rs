@@ -11,7 +11,7 @@ use super::headroom::{KnownLimit, STEPS};
 use super::tally::Tally;
 use super::totals::Totals;
 use crate::decided::{Decided, SaidNo};
-use crate::sharded_counters::{Mine, ShardedCounters};
+use crate::metrics::sharded_counters::{Mine, ShardedCounters};
 
 /// What was decided under one policy. It is found through the policy's plan,
 /// and so does not keep the plan.

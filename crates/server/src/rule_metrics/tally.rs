@@ -9,8 +9,8 @@ use super::endpoints::Passage;
 use super::headroom::{STEPS, step_and_share};
 use super::policy_counters::{PolicyCounters, QUOTA_ROW};
 use crate::decided::{Decided, SaidNo};
+use crate::metrics::sharded_counters::Adding;
 use crate::outcome::Outcome;
-use crate::sharded_counters::Adding;
 
 /// The thread that counts, with its copy of a policy's counters.
 pub(super) struct Tally<'a, A> {

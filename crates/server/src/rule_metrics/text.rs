@@ -6,8 +6,8 @@ use super::NO_RULE;
 use super::cells::{Cell, ROW};
 use super::endpoints::Passage;
 use super::totals::Totals;
-use crate::exposition::{Exposition, Kind, escaped};
 use crate::front_end::FrontEnd;
+use crate::metrics::exposition::{Exposition, Kind, escaped};
 use crate::outcome::Outcome;
 use crate::throttle::THROTTLE_SCOPE;
 

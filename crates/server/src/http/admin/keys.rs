@@ -16,7 +16,7 @@ use super::key_body::{KeyBody, OverrideBody};
 use super::key_name::KeyName;
 use crate::http::body;
 use crate::http::connection::Caller;
-use crate::http::members::Members;
+use crate::http::json::members::Members;
 use crate::http::problem::Problem;
 use crate::observe::{Change, ChangeKind};
 

@@ -1,0 +1,56 @@
+//! `grpc.health.v1`.
+
+pub(in crate::grpc) mod messages;
+
+use std::future::{Ready, ready};
+use std::pin::Pin;
+
+use tokio::sync::watch;
+use tokio_stream::wrappers::WatchStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::server::ServerStreamingService;
+use tonic::{Request, Response, Status};
+
+use super::service::SERVICES;
+use messages::{HealthCheckRequest, HealthCheckResponse, ServingStatus};
+
+/// `grpc.health.v1.Health/Watch`
+#[derive(Clone, Debug)]
+pub(super) struct Watch(pub(super) watch::Receiver<bool>);
+
+/// `grpc.health.v1.Health/Check`
+pub(super) fn check(stopped: bool, request: &HealthCheckRequest) -> Result<HealthCheckResponse, Status> {
+    match is_ours(&request.service) {
+        true => Ok(health(stopped)),
+        false => Err(Status::not_found("there is no such service")),
+    }
+}
+
+impl ServerStreamingService<HealthCheckRequest> for Watch {
+    type Response = HealthCheckResponse;
+    type ResponseStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+    type Future = Ready<Result<Response<Self::ResponseStream>, Status>>;
+
+    fn call(&mut self, request: Request<HealthCheckRequest>) -> Self::Future {
+        let is_ours = is_ours(&request.get_ref().service);
+        let status = move |stopped| match is_ours {
+            true => health(stopped),
+            // As the protocol has it: such a service may come to be.
+            false => HealthCheckResponse { status: ServingStatus::ServiceUnknown.into() },
+        };
+        // It ends with the service, or nobody could ever stop it.
+        let begun = *self.0.borrow();
+        let end = WatchStream::new(self.0.clone()).filter(|stopped| *stopped).take(usize::from(!begun));
+        let statuses = tokio_stream::once(begun).chain(end).map(move |stopped| Ok(status(stopped)));
+        ready(Ok(Response::new(Box::pin(statuses))))
+    }
+}
+
+fn is_ours(service: &str) -> bool {
+    service.is_empty() || SERVICES.contains(&service)
+}
+
+fn health(stopped: bool) -> HealthCheckResponse {
+    let status = if stopped { ServingStatus::NotServing } else { ServingStatus::Serving };
+    HealthCheckResponse { status: status.into() }
+}

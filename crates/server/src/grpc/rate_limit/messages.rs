@@ -1,0 +1,148 @@
+//! The messages of `envoy.service.ratelimit.v3`, with what they need of other packages.
+
+use prost::{Enumeration, Message};
+
+/// `envoy.service.ratelimit.v3.RateLimitRequest`
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::grpc) struct RateLimitRequest {
+    #[prost(string, tag = "1")]
+    pub(in crate::grpc) domain: String,
+    #[prost(message, repeated, tag = "2")]
+    pub(in crate::grpc) descriptors: Vec<RateLimitDescriptor>,
+    /// 0 means 1.
+    #[prost(uint32, tag = "3")]
+    pub(in crate::grpc) hits_addend: u32,
+}
+
+/// `envoy.extensions.common.ratelimit.v3.RateLimitDescriptor`
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::grpc) struct RateLimitDescriptor {
+    #[prost(message, repeated, tag = "1")]
+    pub(in crate::grpc) entries: Vec<Entry>,
+    #[prost(message, optional, tag = "2")]
+    pub(in crate::grpc) limit: Option<RateLimitOverride>,
+    /// Instead of the request's; 0 takes nothing.
+    #[prost(message, optional, tag = "3")]
+    pub(in crate::grpc) hits_addend: Option<UInt64Value>,
+    #[prost(bool, tag = "4")]
+    pub(in crate::grpc) is_negative_hits: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::grpc) struct Entry {
+    #[prost(string, tag = "1")]
+    pub(in crate::grpc) key: String,
+    #[prost(string, tag = "2")]
+    pub(in crate::grpc) value: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
+pub(in crate::grpc) struct RateLimitOverride {
+    #[prost(uint32, tag = "1")]
+    pub(in crate::grpc) requests_per_unit: u32,
+    #[prost(enumeration = "Unit", tag = "2")]
+    pub(in crate::grpc) unit: i32,
+}
+
+/// `google.protobuf.UInt64Value`
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(in crate::grpc) struct UInt64Value {
+    #[prost(uint64, tag = "1")]
+    pub(in crate::grpc) value: u64,
+}
+
+/// `envoy.service.ratelimit.v3.RateLimitResponse`
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::grpc) struct RateLimitResponse {
+    #[prost(enumeration = "Code", tag = "1")]
+    pub(in crate::grpc) overall_code: i32,
+    #[prost(message, repeated, tag = "2")]
+    pub(in crate::grpc) statuses: Vec<DescriptorStatus>,
+    #[prost(message, repeated, tag = "3")]
+    pub(in crate::grpc) response_headers_to_add: Vec<HeaderValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::grpc) struct DescriptorStatus {
+    #[prost(enumeration = "Code", tag = "1")]
+    pub(in crate::grpc) code: i32,
+    #[prost(message, optional, tag = "2")]
+    pub(in crate::grpc) current_limit: Option<RateLimit>,
+    #[prost(uint32, tag = "3")]
+    pub(in crate::grpc) limit_remaining: u32,
+    #[prost(message, optional, tag = "4")]
+    pub(in crate::grpc) duration_until_reset: Option<Duration>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::grpc) struct RateLimit {
+    #[prost(uint32, tag = "1")]
+    pub(in crate::grpc) requests_per_unit: u32,
+    #[prost(enumeration = "Unit", tag = "2")]
+    pub(in crate::grpc) unit: i32,
+    #[prost(string, tag = "3")]
+    pub(in crate::grpc) name: String,
+}
+
+/// `envoy.config.core.v3.HeaderValue`
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::grpc) struct HeaderValue {
+    #[prost(string, tag = "1")]
+    pub(in crate::grpc) key: String,
+    #[prost(string, tag = "2")]
+    pub(in crate::grpc) value: String,
+}
+
+/// `google.protobuf.Duration`, in whole seconds: gateways read no more of it.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(in crate::grpc) struct Duration {
+    #[prost(int64, tag = "1")]
+    pub(in crate::grpc) seconds: i64,
+}
+
+/// Never `UNKNOWN`, which a gateway takes for yes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub(in crate::grpc) enum Code {
+    Unknown = 0,
+    Ok = 1,
+    OverLimit = 2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub(in crate::grpc) enum Unit {
+    Unknown = 0,
+    Second = 1,
+    Minute = 2,
+    Hour = 3,
+    Day = 4,
+    Month = 5,
+    Year = 6,
+    Week = 7,
+}
+
+impl Unit {
+    const ALL: [Unit; 7] = [Unit::Second, Unit::Minute, Unit::Hour, Unit::Day, Unit::Month, Unit::Year, Unit::Week];
+
+    /// How long it is, in seconds; `None` if nobody knows. A month has 30 days and a year 365, as in policies.
+    pub(in crate::grpc) const fn seconds(self) -> Option<u64> {
+        const DAY: u64 = 86_400;
+        match self {
+            Unit::Unknown => None,
+            Unit::Second => Some(1),
+            Unit::Minute => Some(60),
+            Unit::Hour => Some(3_600),
+            Unit::Day => Some(DAY),
+            Unit::Month => Some(30 * DAY),
+            Unit::Year => Some(365 * DAY),
+            Unit::Week => Some(7 * DAY),
+        }
+    }
+
+    /// The unit of this length; unknown if there is none.
+    pub(in crate::grpc) fn lasting(ns: u64) -> Unit {
+        let is_it = |unit: &Unit| unit.seconds().is_some_and(|seconds| seconds.checked_mul(1_000_000_000) == Some(ns));
+        Unit::ALL.into_iter().find(is_it).unwrap_or(Unit::Unknown)
+    }
+}

@@ -1,0 +1,91 @@
+use std::collections::HashSet;
+
+use tollgate::CheckedPolicy;
+
+use super::exposition::escaped;
+
+/// What the public listener's metrics may name: rules that the policy publishes, and their paths.
+///
+/// Rules of policies that are no longer in force are not named either: whether they were published is not known any
+/// more. The admin listener's metrics name everything.
+pub(crate) struct PublicNames {
+    rules: HashSet<String>,
+    endpoints: HashSet<String>,
+}
+
+/// Label values that no policy chooses: no rule, and limits that callers bring along, of which there is one name.
+const NEUTRAL_RULES: [&str; 2] = ["", crate::throttle::THROTTLE_SCOPE];
+
+/// The endpoint of everything that no pattern names.
+const OTHER_ENDPOINTS: &str = "other";
+
+impl PublicNames {
+    pub(crate) fn of(policy: &CheckedPolicy) -> PublicNames {
+        let published = || policy.rules.iter().filter(|rule| rule.publish);
+        let names = published().map(|rule| rule.name.as_str()).chain(NEUTRAL_RULES);
+        let paths = published().flat_map(|rule| rule.when.paths.iter().map(String::as_str)).chain([OTHER_ENDPOINTS]);
+        PublicNames {
+            rules: names.map(|name| escaped(name).into_owned()).collect(),
+            endpoints: paths.map(|path| escaped(path).into_owned()).collect(),
+        }
+    }
+
+    /// The lines of a text in Prometheus' format that name nothing else.
+    pub(crate) fn visible_of(&self, text: &str) -> String {
+        let mut visible = String::with_capacity(text.len());
+        for line in text.split_inclusive('\n').filter(|line| self.is_visible(line)) {
+            visible.push_str(line);
+        }
+        visible
+    }
+
+    fn is_visible(&self, line: &str) -> bool {
+        let is_known = |name, known: &HashSet<String>| label(line, name).is_none_or(|value| known.contains(value));
+        line.starts_with('#') || is_known("rule", &self.rules) && is_known("endpoint", &self.endpoints)
+    }
+}
+
+/// The escaped value of a label. A quote within a value has a backslash before it, so that no value looks like a label.
+fn label<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let begin = ["{", ","].iter().find_map(|before| {
+        let label = format!("{before}{name}=\"");
+        Some(line.find(&label)? + label.len())
+    })?;
+    let rest = &line[begin..];
+    let mut is_escaped = false;
+    let end = rest.bytes().position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    })?;
+    Some(&rest[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(rules: &[&str], endpoints: &[&str]) -> PublicNames {
+        let set = |names: &[&str]| names.iter().map(|name| escaped(name).into_owned()).collect();
+        PublicNames { rules: set(rules), endpoints: set(endpoints) }
+    }
+
+    #[test]
+    fn lines_that_name_an_unpublished_rule_or_path_are_left_out() {
+        let text = "# HELP d How often.\n\
+            d{rule=\"api\",outcome=\"allow\"} 1\nd{rule=\"hidden\",outcome=\"allow\"} 2\n\
+            e{endpoint=\"/secret/*\",rule=\"api\"} 3\ne{endpoint=\"/api/*\",rule=\"api\"} 4\n\
+            f{why=\"x\",rule=\"hid\\\"den\"} 5\nkeys 6\n";
+        let visible = names(&["api"], &["/api/*"]).visible_of(text);
+        let expected = "# HELP d How often.\nd{rule=\"api\",outcome=\"allow\"} 1\n\
+            e{endpoint=\"/api/*\",rule=\"api\"} 4\nkeys 6\n";
+        assert_eq!(visible, expected);
+        assert!(names(&["hid\"den"], &[]).visible_of(text).contains("f{why"));
+    }
+
+    #[test]
+    fn a_value_that_looks_like_a_label_is_none() {
+        assert_eq!(label("a{b=\",rule=\\\"x\\\"\",rule=\"y\"} 1", "rule"), Some("y"));
+        assert_eq!(label("a{subrule=\"x\"} 1", "rule"), None);
+    }
+}

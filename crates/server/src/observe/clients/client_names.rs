@@ -1,0 +1,195 @@
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use super::log_key::{LogKey, LogKeyError};
+
+/// How clients are told of in logs, events and lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Identities {
+    /// As a keyed hash: the same client can be followed, and nobody knows who it is.
+    #[default]
+    Hashed,
+    /// As the network of an address (/24, or /48 of IPv6) and the first characters of anything else.
+    Truncated,
+    /// As they are.
+    Plain,
+}
+
+/// What stands for the key of a rule that counts everybody together.
+const EVERYBODY: &str = "*";
+
+/// The longest name. What is beyond is cut, and a hash behind it keeps names apart.
+const MAX_NAME_BYTES: usize = 192;
+
+/// The longest beginning of a value that is shown where identities are truncated.
+const SHOWN_CHARACTERS: usize = 4;
+
+/// Gives clients the names under which they are told of.
+#[derive(Debug)]
+pub(in crate::observe) struct ClientNames {
+    identities: Identities,
+    key_file: Option<PathBuf>,
+    key: ArcSwap<LogKey>,
+}
+
+impl ClientNames {
+    /// With the key of a file, or else with a random one.
+    pub(in crate::observe) fn new(
+        identities: Identities,
+        key_file: Option<PathBuf>,
+    ) -> Result<ClientNames, LogKeyError> {
+        let key = match &key_file {
+            Some(file) => LogKey::read(file)?,
+            None => LogKey::random()?,
+        };
+        Ok(ClientNames { identities, key_file, key: ArcSwap::from_pointee(key) })
+    }
+
+    /// Reads the key's file again. The id of the new key, if it is another.
+    pub(in crate::observe) fn reread_key(&self) -> Result<Option<String>, LogKeyError> {
+        let Some(file) = &self.key_file else { return Ok(None) };
+        let key = LogKey::read(file)?;
+        if key.is_same(&self.key.load()) {
+            return Ok(None);
+        }
+        let id = key.id().to_owned();
+        self.key.store(Arc::new(key));
+        Ok(Some(id))
+    }
+
+    /// The name of a client, given the key under which a rule counts it: text
+    /// in which parts stand between bars, and whatever could be mistaken for
+    /// something else is escaped. So no two clients of a rule have one name,
+    /// unless identities are truncated.
+    pub(in crate::observe) fn name(&self, key: &[u8]) -> Arc<str> {
+        if key.is_empty() {
+            return EVERYBODY.into();
+        }
+        match self.identities {
+            Identities::Hashed => self.key.load().name(key).into(),
+            Identities::Truncated => self.cut(truncated(&String::from_utf8_lossy(key)), key),
+            Identities::Plain => self.cut(printable(&String::from_utf8_lossy(key)), key),
+        }
+    }
+
+    fn cut(&self, name: String, key: &[u8]) -> Arc<str> {
+        if name.len() <= MAX_NAME_BYTES {
+            return name.into();
+        }
+        let hash = self.key.load().name(key);
+        // Keys are printable ASCII, so that every byte is a character.
+        let shown = name.get(..MAX_NAME_BYTES - hash.len() - 1).unwrap_or_default();
+        format!("{shown}#{hash}").into()
+    }
+}
+
+/// Keys have nothing else in them; this holds even if that should change.
+fn printable(key: &str) -> String {
+    key.chars().map(|character| if matches!(character, ' '..='~') { character } else { '?' }).collect()
+}
+
+fn truncated(key: &str) -> String {
+    key.split('|').map(truncated_part).collect::<Vec<_>>().join("|")
+}
+
+/// A part of a key: a value, with the name of its identity before it where several were possible.
+fn truncated_part(part: &str) -> String {
+    if let Some(network) = network(part) {
+        return network;
+    }
+    if let Some((identity, value)) = part.split_once('=')
+        && let Some(network) = network(value)
+    {
+        return format!("{identity}={network}");
+    }
+    // Of something short the beginning would be nearly all of it.
+    let shown = SHOWN_CHARACTERS.min(part.chars().count() / 2);
+    printable(&part.chars().take(shown).chain("..".chars()).collect::<String>())
+}
+
+/// The network of an address, or of what is written as a network already.
+fn network(text: &str) -> Option<String> {
+    let address = text.split_once('/').map_or(text, |(address, _)| address);
+    Some(match address.parse().ok()? {
+        IpAddr::V4(address) => {
+            let [a, b, c, _] = address.octets();
+            format!("{a}.{b}.{c}.0/24")
+        }
+        IpAddr::V6(address) => {
+            let [a, b, c, ..] = address.segments();
+            format!("{}/48", std::net::Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(identities: Identities) -> ClientNames {
+        ClientNames::new(identities, None).unwrap()
+    }
+
+    #[test]
+    fn a_hash_is_the_same_for_the_same_client_under_the_same_key() {
+        let (one, other) = (names(Identities::Hashed), names(Identities::Hashed));
+        let name = one.name(b"203.0.113.9");
+        assert_eq!(name, one.name(b"203.0.113.9"));
+        assert_ne!(name, one.name(b"203.0.113.8"));
+        assert_ne!(name, other.name(b"203.0.113.9"));
+        let (id, hash) = name.split_once(':').unwrap();
+        assert_eq!((id.len(), hash.len()), (6, 16));
+        assert!(!format!("{one:?}").contains("secret"));
+    }
+
+    #[test]
+    fn truncated_names_show_networks_and_beginnings() {
+        let names = names(Identities::Truncated);
+        for (key, name) in [
+            ("203.0.113.9", "203.0.113.0/24"),
+            ("2001:db8:1:2::/64", "2001:db8:1::/48"),
+            ("client_ip=203.0.113.9", "client_ip=203.0.113.0/24"),
+            ("alice.smith", "alic.."),
+            ("bob", "b.."),
+            ("x", ".."),
+            ("alice.smith|/account/settings", "alic..|/acc.."),
+            ("", "*"),
+        ] {
+            assert_eq!(&*names.name(key.as_bytes()), name, "{key}");
+        }
+    }
+
+    #[test]
+    fn plain_names_are_bounded_and_stay_apart() {
+        let names = names(Identities::Plain);
+        assert_eq!(&*names.name(b"a\\x7cb|c"), "a\\x7cb|c");
+        assert_eq!(&*names.name(b"a\r\nb"), "a??b");
+        let (one, other) = ([b"a".repeat(300), b"1".to_vec()].concat(), [b"a".repeat(300), b"2".to_vec()].concat());
+        assert_eq!(names.name(&one).len(), MAX_NAME_BYTES);
+        assert_ne!(names.name(&one), names.name(&other));
+    }
+
+    #[test]
+    fn a_key_that_changes_is_told_by_its_id() {
+        let file = std::env::temp_dir().join(format!("tollgate-log-key-{}", std::process::id()));
+        std::fs::write(&file, "sixteen bytes at least\n").unwrap();
+        let names = ClientNames::new(Identities::Hashed, Some(file.clone())).unwrap();
+        let before = names.name(b"alice");
+        // What any other tool says: printf alice | openssl dgst -sha256 -hmac 'sixteen bytes at least'
+        assert!(before.ends_with(":79518ce5addcf448"), "{before}");
+        std::fs::write(&file, "sixteen bytes at least").unwrap();
+        assert_eq!(names.reread_key().unwrap(), None);
+        std::fs::write(&file, "another one of sixteen bytes").unwrap();
+        let id = names.reread_key().unwrap().unwrap();
+        let after = names.name(b"alice");
+        assert!(after.starts_with(&format!("{id}:")) && !before.starts_with(&id));
+        std::fs::write(&file, "short").unwrap();
+        assert!(matches!(names.reread_key(), Err(LogKeyError::TooShort)));
+        assert_eq!(names.name(b"alice"), after);
+        std::fs::remove_file(&file).unwrap();
+        assert!(matches!(names.reread_key(), Err(LogKeyError::Unread(_))));
+    }
+}

@@ -1,0 +1,227 @@
+use std::sync::Arc;
+
+/// The most frequent clients of a stream, in bounded memory.
+///
+/// This is space-saving with evictions in batches. Each client that is tracked
+/// has a count and an error, such that
+///
+/// ```text
+/// count - error <= true count <= count
+/// ```
+///
+/// and each one that is not tracked has occurred at most `floor` times. When
+/// the table is full, the floor rises to the median of the counts, and who is
+/// not above it is forgotten; who comes in later begins at the floor, and does
+/// not know how much of that is his own. Every rise by `d` takes `d` from at
+/// least half of the counters, so that the floor is at most `2 * total / capacity`.
+#[derive(Clone, Debug)]
+pub(in crate::observe) struct FrequentClients {
+    /// Open addressing, at most half full. Empty until somebody is counted.
+    slots: Vec<Tracked>,
+    tracked: usize,
+    capacity: usize,
+    floor: u64,
+    total: u64,
+}
+
+/// One client.
+#[derive(Clone, Debug, Default)]
+pub(in crate::observe) struct Tracked {
+    /// 0 where there is nobody.
+    pub(in crate::observe) fingerprint: u64,
+    pub(in crate::observe) count: u64,
+    pub(in crate::observe) error: u64,
+    pub(in crate::observe) last_seen_ns: u64,
+    /// What he is called towards people, once somebody has had the time to say it.
+    pub(in crate::observe) name: Option<Arc<str>>,
+}
+
+/// The slots of a table that has counted somebody.
+const FIRST_SLOTS: usize = 16;
+
+impl FrequentClients {
+    /// Nobody yet; later at most `capacity` clients at once.
+    pub(in crate::observe) fn new(capacity: usize) -> FrequentClients {
+        let capacity = capacity.max(FIRST_SLOTS / 2).next_power_of_two();
+        FrequentClients { slots: Vec::new(), tracked: 0, capacity, floor: 0, total: 0 }
+    }
+
+    /// Counts a client, and says whether he was not there before.
+    #[inline]
+    pub(in crate::observe) fn count(&mut self, fingerprint: u64, weight: u64, now_ns: u64) -> (bool, &mut Tracked) {
+        // 0 means that nobody is there. Whoever has that fingerprint shares it with another.
+        let fingerprint = fingerprint.max(1);
+        self.total += weight;
+        let (mut at, is_new) = self.find(fingerprint);
+        if is_new {
+            at = self.begin(fingerprint, at);
+        }
+        let tracked = &mut self.slots[at];
+        tracked.count += weight;
+        tracked.last_seen_ns = now_ns;
+        (is_new, tracked)
+    }
+
+    /// Begins to track a client who would stand at that place, and says where he stands.
+    #[inline(never)]
+    fn begin(&mut self, fingerprint: u64, mut at: usize) -> usize {
+        if self.make_room() {
+            at = self.find(fingerprint).0;
+        }
+        self.tracked += 1;
+        self.slots[at] = Tracked { fingerprint, count: self.floor, error: self.floor, last_seen_ns: 0, name: None };
+        at
+    }
+
+    /// Everybody who is tracked.
+    pub(in crate::observe) fn tracked(&self) -> impl Iterator<Item = &Tracked> {
+        self.slots.iter().filter(|slot| slot.fingerprint != 0)
+    }
+
+    /// The most that somebody can have who is not tracked.
+    pub(in crate::observe) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// How many were counted, whoever they were.
+    pub(in crate::observe) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Forgets everybody, and keeps the memory.
+    pub(in crate::observe) fn clear(&mut self) {
+        self.slots.fill(Tracked::default());
+        (self.tracked, self.floor, self.total) = (0, 0, 0);
+    }
+
+    /// Where a client stands, or where he would, and whether the latter.
+    #[inline]
+    fn find(&self, fingerprint: u64) -> (usize, bool) {
+        if self.slots.is_empty() {
+            return (0, true);
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = usize::try_from(fingerprint & mask as u64).unwrap_or(0);
+        loop {
+            match self.slots[at].fingerprint {
+                0 => return (at, true),
+                found if found == fingerprint => return (at, false),
+                _ => at = (at + 1) & mask,
+            }
+        }
+    }
+
+    /// Sees to it that one more fits. `true` if clients have moved.
+    fn make_room(&mut self) -> bool {
+        if self.tracked >= self.capacity {
+            self.raise_floor();
+            return true;
+        }
+        if self.tracked * 2 < self.slots.len() {
+            return false;
+        }
+        let larger = (self.slots.len() * 2).max(FIRST_SLOTS);
+        let moved = std::mem::replace(&mut self.slots, vec![Tracked::default(); larger]);
+        self.take_in(moved);
+        true
+    }
+
+    fn raise_floor(&mut self) {
+        let mut counts: Vec<u64> = self.tracked().map(|tracked| tracked.count).collect();
+        let middle = counts.len() / 2;
+        self.floor = *counts.select_nth_unstable(middle).1;
+        let floor = self.floor;
+        let stay: Vec<Tracked> = self.slots.iter_mut().filter(|slot| slot.count > floor).map(std::mem::take).collect();
+        self.slots.fill(Tracked::default());
+        self.take_in(stay);
+    }
+
+    fn take_in(&mut self, moved: Vec<Tracked>) {
+        self.tracked = 0;
+        for tracked in moved.into_iter().filter(|tracked| tracked.fingerprint != 0) {
+            let (at, _) = self.find(tracked.fingerprint);
+            self.slots[at] = tracked;
+            self.tracked += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Spreads small numbers as a hash would.
+    fn fingerprint(client: u64) -> u64 {
+        (client + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+    }
+
+    fn check(capacity: usize, stream: &[(u64, u64)]) {
+        let mut frequent = FrequentClients::new(capacity);
+        let mut exact: HashMap<u64, u64> = HashMap::new();
+        for (at, (client, weight)) in stream.iter().enumerate() {
+            frequent.count(fingerprint(*client), *weight, at as u64);
+            *exact.entry(fingerprint(*client)).or_default() += weight;
+        }
+        let total: u64 = exact.values().sum();
+        assert_eq!(frequent.total(), total);
+        assert!(frequent.floor() * capacity as u64 <= 2 * total, "floor {} of {total}", frequent.floor());
+        let mut seen = 0;
+        for tracked in frequent.tracked() {
+            let truth = exact.remove(&tracked.fingerprint).unwrap();
+            assert!(tracked.count - tracked.error <= truth && truth <= tracked.count, "{tracked:?} is {truth}");
+            seen += 1;
+        }
+        assert!(seen <= capacity);
+        for (_, truth) in exact {
+            assert!(truth <= frequent.floor(), "one with {truth} is missing above {}", frequent.floor());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_error_is_what_it_says(
+            heavy in prop::collection::vec((0_u64..10, 1_u64..20), 0..400),
+            light in prop::collection::vec((0_u64..2_000, 1_u64..3), 0..2_000),
+            capacity in prop::sample::select(vec![8_usize, 16, 64, 128]),
+            order in any::<u64>(),
+        ) {
+            let mut stream: Vec<(u64, u64)> = heavy.into_iter().chain(light).collect();
+            // Any order will do, as long as the numbers that fail come again.
+            stream.sort_by_key(|(client, weight)| fingerprint(client ^ order).rotate_left(*weight as u32));
+            check(capacity, &stream);
+        }
+    }
+
+    #[test]
+    fn without_evictions_it_is_exact() {
+        let mut frequent = FrequentClients::new(128);
+        for round in 0..100 {
+            for client in 0..128 {
+                let (is_new, _) = frequent.count(fingerprint(client), 1, round);
+                assert_eq!(is_new, round == 0);
+            }
+        }
+        assert_eq!((frequent.floor(), frequent.tracked().count()), (0, 128));
+        assert!(frequent.tracked().all(|tracked| (tracked.count, tracked.error) == (100, 0)));
+    }
+
+    #[test]
+    fn a_heavy_client_stays_among_many_others() {
+        let mut frequent = FrequentClients::new(128);
+        for other in 0..200_000 {
+            frequent.count(fingerprint(other + 1), 1, other);
+            if other % 20 == 0 {
+                frequent.count(fingerprint(0), 1, other);
+            }
+        }
+        let heavy = frequent.tracked().max_by_key(|tracked| tracked.count).unwrap();
+        assert_eq!(heavy.fingerprint, fingerprint(0));
+        assert!(heavy.count - heavy.error <= 10_000 && 10_000 <= heavy.count);
+        assert!(heavy.error <= 2 * 210_000 / 128);
+        assert_eq!(frequent.slots.len(), 256);
+    }
+}

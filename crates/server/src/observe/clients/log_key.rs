@@ -1,0 +1,88 @@
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use tollgate::policy::sha256;
+
+use super::hmac::{HmacKey, hex};
+
+/// Under fewer bytes of key the addresses of the whole internet could be tried out.
+const MIN_KEY_BYTES: usize = 16;
+
+/// The key under which clients are hashed for the log.
+pub(in crate::observe) struct LogKey {
+    secret: Vec<u8>,
+    codes: HmacKey,
+    /// Tells keys apart, and nothing about the key.
+    id: String,
+}
+
+/// Why a key cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LogKeyError {
+    /// The file cannot be read.
+    Unread(io::Error),
+    /// It is too short to be a secret.
+    TooShort,
+    /// The system has no random numbers for a key of our own.
+    NoRandom,
+}
+
+impl LogKey {
+    /// One that nobody knows, for as long as the program runs.
+    pub(in crate::observe) fn random() -> Result<LogKey, LogKeyError> {
+        let mut secret = vec![0; 32];
+        getrandom::fill(&mut secret).map_err(|_| LogKeyError::NoRandom)?;
+        Ok(LogKey::new(secret))
+    }
+
+    /// What is in a file, without the line end behind it.
+    pub(in crate::observe) fn read(file: &Path) -> Result<LogKey, LogKeyError> {
+        let mut secret = std::fs::read(file).map_err(LogKeyError::Unread)?;
+        while secret.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+            secret.pop();
+        }
+        if secret.len() < MIN_KEY_BYTES {
+            return Err(LogKeyError::TooShort);
+        }
+        Ok(LogKey::new(secret))
+    }
+
+    fn new(secret: Vec<u8>) -> LogKey {
+        let id = hex(&sha256(&[b"tollgate log key ", secret.as_slice()].concat())[..3]);
+        LogKey { codes: HmacKey::new(&secret), secret, id }
+    }
+
+    pub(in crate::observe) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(in crate::observe) fn is_same(&self, other: &LogKey) -> bool {
+        self.secret == other.secret
+    }
+
+    /// The id of the key, and the first 8 bytes of the client's HMAC-SHA256.
+    pub(in crate::observe) fn name(&self, client: &[u8]) -> String {
+        format!("{}:{}", self.id, hex(&self.codes.code(client)[..8]))
+    }
+}
+
+/// Nobody prints the secret by mistake.
+impl fmt::Debug for LogKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogKey").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for LogKeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogKeyError::Unread(error) => write!(f, "the file cannot be read: {error}"),
+            LogKeyError::TooShort => write!(f, "it must have at least {MIN_KEY_BYTES} bytes"),
+            LogKeyError::NoRandom => f.write_str("the system has no random numbers"),
+        }
+    }
+}
+
+impl std::error::Error for LogKeyError {}

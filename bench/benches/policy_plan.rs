@@ -19,7 +19,7 @@ use tollgate_core::Quota;
 use tollgate_policy::model::{
     Allowance, Condition, Grant, Identity, IdentitySource, Networks, Rule, TextPattern, Tier, TierSource, When,
 };
-use tollgate_policy::{Descriptor, Plan, Policy, Request};
+use tollgate_policy::{CompiledPolicy, Descriptor, Policy, Request};
 
 const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
 /// A thousand rules may cost so many times what ten cost.
@@ -215,7 +215,7 @@ fn one_of(text: String) -> Condition {
 
 /// A plan, and requests that meet as many rules as expected.
 struct Contestant {
-    plan: Plan,
+    plan: CompiledPolicy,
     sent: Vec<Sent>,
     charges: usize,
 }
@@ -263,7 +263,7 @@ impl Contestant {
         let mut charges = 0;
         let start = Instant::now();
         for request in calls.iter().cycle().take(requests) {
-            charges += black_box(self.plan.meet(black_box(request))).charges.len();
+            charges += black_box(self.plan.match_request(black_box(request))).charges.len();
         }
         let ns = start.elapsed().as_nanos() as f64 / requests as f64;
         assert_eq!(charges, requests * self.charges, "not as many rules apply as should");
@@ -294,9 +294,9 @@ impl Sent {
     }
 }
 
-fn compile(policy: Policy) -> Plan {
+fn compile(policy: Policy) -> CompiledPolicy {
     let checked = policy.check().unwrap_or_else(|errors| panic!("{errors}"));
-    Plan::compile(&checked).unwrap_or_else(|error| panic!("{error}"))
+    CompiledPolicy::new(&checked).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn rule(name: &str, key: &[&str]) -> Rule {

@@ -14,9 +14,9 @@ use tollgate_policy::model::{
     Allowance, ClientIp, Condition, Cost, CostSource, ForwardedBy, Grant, Identity, IdentitySource, Networks, Paths,
     Rule, TextPattern, TrailingSlash, When,
 };
-use tollgate_policy::{Met, Plan, Policy, Request, RuleOutcome};
+use tollgate_policy::{Matched, CompiledPolicy, Policy, Request, RuleOutcome};
 
-static PLANS: LazyLock<[Plan; 2]> = LazyLock::new(|| {
+static PLANS: LazyLock<[CompiledPolicy; 2]> = LazyLock::new(|| {
     [
         plan(ForwardedBy::XForwardedFor, Paths::default()),
         plan(ForwardedBy::Forwarded, Paths { trailing_slash: TrailingSlash::Keep, ignore_case: true }),
@@ -40,11 +40,11 @@ fuzz_target!(|data: &[u8]| {
             headers: &headers,
             ..Request::from_peer(Some(peer))
         };
-        let met = plan.meet(&request);
-        assert_clean(&met);
-        assert_explained(plan, &request, &met);
-        assert_written_otherwise(plan, &request, &met);
-        assert_repeated(plan, &request, &headers, &met);
+        let matched = plan.match_request(&request);
+        assert_clean(&matched);
+        assert_explained(plan, &request, &matched);
+        assert_written_otherwise(plan, &request, &matched);
+        assert_repeated(plan, &request, &headers, &matched);
     }
 });
 
@@ -54,9 +54,9 @@ fn field(line: &[u8]) -> Option<(String, &[u8])> {
 }
 
 /// Keys are short and can be printed, and nothing in them means anything to Redis.
-fn assert_clean(met: &Met) {
-    for charge in &met.charges {
-        let key = met.key(charge);
+fn assert_clean(matched: &Matched) {
+    for charge in &matched.charges {
+        let key = matched.key(charge);
         assert!(key.iter().all(|byte| matches!(byte, b' '..=b'~') && !b"{}".contains(byte)));
         // Two parts of at most 256 bytes, each of which may be four when it is escaped.
         assert!(key.len() <= 2 * (4 * 256 + 16));
@@ -64,9 +64,9 @@ fn assert_clean(met: &Met) {
     }
 }
 
-fn assert_explained(plan: &Plan, request: &Request<'_>, met: &Met) {
-    let mut charges = met.charges.iter();
-    let mut denials = met.denials.iter();
+fn assert_explained(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matched) {
+    let mut charges = matched.charges.iter();
+    let mut denials = matched.denials.iter();
     for rule in plan.explain(request).rules {
         let RuleOutcome::Applies(applied) = rule.outcome else { continue };
         if applied.denies {
@@ -77,14 +77,14 @@ fn assert_explained(plan: &Plan, request: &Request<'_>, met: &Met) {
             let charge = charges.next().expect("as many charges as keys of rules that apply");
             assert_eq!(charge.rule, rule.rule);
             assert_eq!(charge.cost, applied.cost);
-            assert_eq!(met.key(charge), key.as_bytes());
+            assert_eq!(matched.key(charge), key.as_bytes());
         }
     }
     assert!(charges.next().is_none() && denials.next().is_none());
 }
 
 /// However a plain path is written, what it meets is met: a slash more, a segment that leads nowhere, escapes.
-fn assert_written_otherwise(plan: &Plan, request: &Request<'_>, met: &Met) {
+fn assert_written_otherwise(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matched) {
     let readings = plan.explain(request).readings;
     assert!(readings.len() <= 24, "{readings:?}");
     if !request.target.starts_with('/') || readings.len() != 1 || request.target.contains('%') {
@@ -96,19 +96,19 @@ fn assert_written_otherwise(plan: &Plan, request: &Request<'_>, met: &Met) {
     let spelled =
         ["/", "/.", "/x/..", "/%2e", "/x%2fy/../..", "\\", "http://h"].map(|prefix| format!("{prefix}{path}"));
     for target in spelled.into_iter().chain([escaped]).map(|path| path + query) {
-        let other = plan.meet(&Request { target: &target, ..*request });
+        let other = plan.match_request(&Request { target: &target, ..*request });
         let has =
             |rule: u32, key: &[u8]| other.charges.iter().any(|charge| charge.rule == rule && other.key(charge) == key);
-        assert!(met.charges.iter().all(|charge| has(charge.rule, met.key(charge))), "{target}");
+        assert!(matched.charges.iter().all(|charge| has(charge.rule, matched.key(charge))), "{target}");
     }
 }
 
 /// Further lines of a header that has one value, cookies and parameters change no key and free from no rule. A line
 /// that says nothing is the one exception: what stands behind it may be what counts.
-fn assert_repeated(plan: &Plan, request: &Request<'_>, headers: &[(String, &[u8])], met: &Met) {
+fn assert_repeated(plan: &CompiledPolicy, request: &Request<'_>, headers: &[(String, &[u8])], matched: &Matched) {
     const ADDED: [(&str, &[u8]); 4] =
         [("x-user", b"fresh"), ("authorization", b"bearer\tfresh"), ("Cookie", b"sid=fresh"), ("X-User", b"")];
-    let keys = |met: &Met| met.charges.iter().map(|charge| (charge.rule, met.key(charge).to_vec())).collect::<Vec<_>>();
+    let keys = |matched: &Matched| matched.charges.iter().map(|charge| (charge.rule, matched.key(charge).to_vec())).collect::<Vec<_>>();
     for (name, value) in ADDED {
         let has_value = |token: &[u8]| plan_has(headers, name, token);
         let is_said = match name {
@@ -121,8 +121,8 @@ fn assert_repeated(plan: &Plan, request: &Request<'_>, headers: &[(String, &[u8]
         }
         let mut more = headers.to_vec();
         more.push((name.to_owned(), value));
-        let other = plan.meet(&Request { headers: &more, ..*request });
-        assert_eq!(keys(&other), keys(met), "{name}");
+        let other = plan.match_request(&Request { headers: &more, ..*request });
+        assert_eq!(keys(&other), keys(matched), "{name}");
     }
 }
 
@@ -139,7 +139,7 @@ fn plan_has(headers: &[(String, &[u8])], name: &str, start: &[u8]) -> bool {
     })
 }
 
-fn plan(forwarded_by: ForwardedBy, paths: Paths) -> Plan {
+fn plan(forwarded_by: ForwardedBy, paths: Paths) -> CompiledPolicy {
     let sources = [
         ("user", IdentitySource::Header("X-User".into())),
         ("sid", IdentitySource::Cookie("sid".into())),
@@ -173,7 +173,7 @@ fn plan(forwarded_by: ForwardedBy, paths: Paths) -> Plan {
         paths,
         ..Policy::default()
     };
-    Plan::compile(&policy.check().expect("a policy")).expect("a plan")
+    CompiledPolicy::new(&policy.check().expect("a policy")).expect("a plan")
 }
 
 fn rule(name: &str, key: &[&str], when: When) -> Rule {

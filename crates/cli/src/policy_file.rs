@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tollgate::policy::{LoadError, Loaded, Plan, STARTER, load, parse};
+use tollgate::policy::{CompiledPolicy, LoadError, Loaded, STARTER, load, parse};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -52,8 +52,8 @@ pub(crate) fn starter() -> Loaded {
 }
 
 /// Compiles a policy. What cannot be used here is as wrong as what cannot be read.
-pub(crate) fn compile(file: &Path, loaded: &Loaded) -> Result<Plan, Failure> {
-    Plan::compile(&loaded.policy)
+pub(crate) fn compile(file: &Path, loaded: &Loaded) -> Result<CompiledPolicy, Failure> {
+    CompiledPolicy::new(&loaded.policy)
         .map_err(|error| Failure::report(Exit::No, format!("{}: error: {error}", name_of(file))))
 }
 

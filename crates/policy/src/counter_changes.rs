@@ -5,7 +5,7 @@ use std::fmt;
 
 use tollgate_core::AlgorithmKind;
 
-use crate::plan::Plan;
+use crate::compiled::CompiledPolicy;
 
 /// Counts that start from zero, or that are no longer used, where one policy takes the place of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub enum CounterChangeKind {
 /// same name and key goes on with its counts and is not listed, whatever its
 /// limit or algorithm.
 #[must_use]
-pub fn counter_changes(before: &Plan, now: &Plan) -> Vec<CounterChange> {
+pub fn counter_changes(before: &CompiledPolicy, now: &CompiledPolicy) -> Vec<CounterChange> {
     let mut changes = Vec::new();
     for (at, rule) in (0..).zip(now.rules()) {
         let mut note = |kind| changes.push(CounterChange { rule: rule.name.to_string(), kind });
@@ -60,7 +60,8 @@ pub fn counter_changes(before: &Plan, now: &Plan) -> Vec<CounterChange> {
             }
             continue;
         };
-        let names = |plan: &Plan, rule: u32| plan.key_names(rule).into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let names =
+            |plan: &CompiledPolicy, rule: u32| plan.key_names(rule).into_iter().map(str::to_owned).collect::<Vec<_>>();
         let (key_before, key_now) = (names(before, old), names(now, at));
         let denied = rule.deny || before.rules().get(old as usize).is_some_and(|rule| rule.deny);
         if key_before != key_now && !denied {
@@ -89,7 +90,7 @@ pub fn counter_changes(before: &Plan, now: &Plan) -> Vec<CounterChange> {
 }
 
 /// The counters of a rule, and whether each of them counts permits.
-fn counters(plan: &Plan, rule: u32) -> BTreeMap<&str, bool> {
+fn counters(plan: &CompiledPolicy, rule: u32) -> BTreeMap<&str, bool> {
     let own = plan.quotas().iter().filter(|planned| planned.rule == rule);
     own.map(|planned| (planned.scope.as_str(), planned.quota.kind() == AlgorithmKind::Concurrency)).collect()
 }
@@ -130,7 +131,7 @@ mod tests {
     fn changes(before: &[RuleBuilder], now: &[RuleBuilder]) -> Vec<String> {
         let plan = |rules: &[RuleBuilder]| {
             let policy = rules.iter().cloned().fold(PolicyBuilder::default(), PolicyBuilder::rule);
-            Plan::compile(&policy.build().unwrap()).unwrap()
+            CompiledPolicy::new(&policy.build().unwrap()).unwrap()
         };
         counter_changes(&plan(before), &plan(now)).iter().map(ToString::to_string).collect()
     }

@@ -1,7 +1,7 @@
 use std::fmt::Write;
 
+use crate::compiled::sha256;
 use crate::model::Policy;
-use crate::plan::sha256;
 
 impl Policy {
     /// A short name for all that the policy says: instances that have the same

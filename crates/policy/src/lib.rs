@@ -1,4 +1,4 @@
-//! What a policy says, and which of its rules meet a request.
+//! What a policy says, and which of its rules match a request.
 //!
 //! A [`Policy`] is put together by hand or read from a file (feature `yaml`),
 //! then checked. Nothing here keeps state or knows a store: a plan names, for
@@ -7,6 +7,7 @@
 mod builder;
 mod check;
 mod checked;
+mod compiled;
 mod counter_changes;
 mod duration;
 mod fingerprint;
@@ -14,7 +15,6 @@ mod fingerprint;
 mod jwks;
 pub mod model;
 mod path_pattern;
-mod plan;
 mod problem;
 pub mod promise;
 pub mod published;
@@ -28,15 +28,15 @@ mod yaml;
 pub use builder::{PolicyBuilder, RuleBuilder, rule};
 pub use check::codes::{ERROR_CODES, WARNING_CODES};
 pub use checked::{CheckedPolicy, PolicyErrors};
+pub use compiled::{
+    Access, Application, CompileError, CompiledPolicy, CompiledRule, ExplainedRule, Explanation, GrantSource, HmacKey,
+    InvalidKey, InvalidLimit, Matched, MatchedCharge, PossibleGrant, RuleOutcome, RuleQuota, Sha256Behind, sha256,
+};
 pub use counter_changes::{CounterChange, CounterChangeKind, counter_changes};
 pub use duration::parse_duration;
 #[cfg(feature = "jwks")]
 pub use jwks::JwksError;
 pub use model::Policy;
-pub use plan::{
-    Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, HmacKey, Met, NotAKey, NotALimit, Plan,
-    PlannedCharge, PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome, Sha256Behind, sha256,
-};
 pub use problem::{Place, Problem, Step};
 pub use request::{Descriptor, Headers, Request, parse_address};
 #[cfg(feature = "yaml")]

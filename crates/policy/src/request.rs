@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use crate::plan::address;
+use crate::compiled::address;
 
 /// What a front end knows about a request. All of it is what the other end
 /// says, except for the peer's address.

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::compiled::Secrets;
 use crate::model::{Condition, IdentitySource, Policy, Rule, TextPattern, is_credential_header};
-use crate::plan::Secrets;
 
 /// A rule whose overrides and conditions show no credentials: those are hashed, as in keys. Patterns with stars are no
 /// values.

@@ -6,7 +6,7 @@
 use tollgate_policy::model::{Networks, Policy};
 use tollgate_policy::promise::promises;
 use tollgate_policy::published::Published;
-use tollgate_policy::{Access, Plan, Request, RuleOutcome, counter_changes, parse};
+use tollgate_policy::{Access, CompiledPolicy, Request, RuleOutcome, counter_changes, parse};
 
 const POLICY: &str = "version: 1
 allow: { client_ip: [198.51.100.7] }
@@ -21,8 +21,8 @@ fn policy(text: &str) -> Policy {
     (*parse(text, "policy.yaml", None).unwrap_or_else(|report| panic!("{report}")).policy).clone()
 }
 
-fn plan(text: &str) -> Plan {
-    Plan::compile(&policy(text).check().unwrap()).unwrap()
+fn plan(text: &str) -> CompiledPolicy {
+    CompiledPolicy::new(&policy(text).check().unwrap()).unwrap()
 }
 
 fn request<'a>(ip: Option<&str>, method: &'a str, path: &'a str) -> Request<'a> {
@@ -30,8 +30,8 @@ fn request<'a>(ip: Option<&str>, method: &'a str, path: &'a str) -> Request<'a> 
 }
 
 /// The names of the rules that deny, shadows included.
-fn denials(plan: &Plan, request: &Request<'_>) -> Vec<String> {
-    plan.meet(request).denials.iter().map(|rule| plan.rules()[*rule as usize].name.to_string()).collect()
+fn denials(plan: &CompiledPolicy, request: &Request<'_>) -> Vec<String> {
+    plan.match_request(request).denials.iter().map(|rule| plan.rules()[*rule as usize].name.to_string()).collect()
 }
 
 /// The codes and hints of a policy with this rule.
@@ -89,15 +89,18 @@ fn members_that_count_are_errors_with_hints_beside_deny() {
 #[test]
 fn rule_denies_after_the_lists_and_before_any_limit() {
     let plan = plan(POLICY);
-    let met = |ip, path| plan.meet(&request(Some(ip), "GET", path));
+    let charged = |ip, path| plan.match_request(&request(Some(ip), "GET", path));
     assert_eq!(denials(&plan, &request(Some("203.0.113.9"), "GET", "/admin/x")), ["admin-only-inside"]);
-    assert!(met("10.1.2.3", "/admin/x").denials.is_empty());
-    assert!(met("203.0.113.9", "/").denials.is_empty());
+    assert!(charged("10.1.2.3", "/admin/x").denials.is_empty());
+    assert!(charged("203.0.113.9", "/").denials.is_empty());
     assert_eq!(
-        (met("198.51.100.7", "/admin/x").access, met("198.51.100.7", "/admin/x").denials.len()),
+        (charged("198.51.100.7", "/admin/x").access, charged("198.51.100.7", "/admin/x").denials.len()),
         (Access::Allowed, 0)
     );
-    assert_eq!((met("192.0.2.7", "/admin/x").access, met("192.0.2.7", "/admin/x").denials.len()), (Access::Denied, 0));
+    assert_eq!(
+        (charged("192.0.2.7", "/admin/x").access, charged("192.0.2.7", "/admin/x").denials.len()),
+        (Access::Denied, 0)
+    );
     assert_eq!(denials(&plan, &request(Some("203.0.113.9"), "TRACE", "/admin/x")), ["admin-only-inside", "no-trace"]);
 }
 
@@ -115,9 +118,9 @@ rules: [ { name: a, when: { network: [10.0.0.0/8] }, deny: true }, { name: b, wh
 #[test]
 fn limit_of_all_but_some_networks_holds_for_an_unknown_address() {
     let plan = plan("version: 1\nrules: [ { name: a, when: { network: { not: internal } }, limit: 5/min } ]\n");
-    assert_eq!(plan.meet(&request(None, "GET", "/")).charges.len(), 1);
-    assert_eq!(plan.meet(&request(Some("10.0.0.1"), "GET", "/")).charges.len(), 0);
-    assert_eq!(plan.meet(&request(Some("203.0.113.9"), "GET", "/")).charges.len(), 1);
+    assert_eq!(plan.match_request(&request(None, "GET", "/")).charges.len(), 1);
+    assert_eq!(plan.match_request(&request(Some("10.0.0.1"), "GET", "/")).charges.len(), 0);
+    assert_eq!(plan.match_request(&request(Some("203.0.113.9"), "GET", "/")).charges.len(), 1);
 }
 
 #[test]
@@ -129,7 +132,7 @@ rules:
   - { name: outside, when: { network: { not: [10.0.0.0/8] } }, unlimited: true, replaces: [everybody] }
 ",
     );
-    let charged = |ip| plan.meet(&request(ip, "GET", "/")).charges.len();
+    let charged = |ip| plan.match_request(&request(ip, "GET", "/")).charges.len();
     assert_eq!((charged(None), charged(Some("10.0.0.1")), charged(Some("203.0.113.9"))), (1, 1, 0));
     let explanation = plan.explain(&request(None, "GET", "/"));
     assert!(matches!(explanation.rules[0].outcome, RuleOutcome::Applies(_)), "{explanation:?}");
@@ -160,7 +163,7 @@ rules:
 ",
     );
     let tester = Request { identities: &[("user", "tester")], ..request(None, "GET", "/beta/x") };
-    assert_eq!((denials(&plan, &tester).len(), plan.meet(&tester).charges.len()), (0, 1));
+    assert_eq!((denials(&plan, &tester).len(), plan.match_request(&tester).charges.len()), (0, 1));
     assert_eq!(denials(&plan, &request(None, "GET", "/beta/x")), ["closed"]);
 }
 

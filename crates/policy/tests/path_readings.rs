@@ -3,15 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod plan_support;
+mod matching_support;
 
-use plan_support::{compile, from, identity, limited, met, paths, patterns, rule, rule_for, strings, with_rules};
+use matching_support::{
+    charged, compile, from, identity, limited, paths, patterns, rule, rule_for, strings, with_rules,
+};
 use proptest::prelude::*;
 use tollgate_policy::model::{
     AccessList, Allowance, Condition, Cost, CostSource, Grant, IdentitySource, Override, Paths, Rule, TrailingSlash,
     When,
 };
-use tollgate_policy::{Access, Descriptor, Plan, Policy, Request, RuleOutcome};
+use tollgate_policy::{Access, CompiledPolicy, Descriptor, Policy, Request, RuleOutcome};
 
 const CLIENT: &str = "203.0.113.9";
 
@@ -20,12 +22,12 @@ fn get<'a>(target: &'a str) -> Request<'a> {
 }
 
 /// A rule for this pattern alone, by nothing.
-fn only(pattern: &str) -> Plan {
+fn only(pattern: &str) -> CompiledPolicy {
     compile(with_rules(vec![rule_for("r", &[], paths(&[pattern]))]))
 }
 
 fn applies(pattern: &str, target: &str) -> bool {
-    let times = only(pattern).meet(&get(target)).charges.len();
+    let times = only(pattern).match_request(&get(target)).charges.len();
     assert!(times <= 1, "{target} is charged {times} times under {pattern}");
     times == 1
 }
@@ -98,7 +100,7 @@ fn a_path_that_no_server_takes_for_another_is_only_itself() {
 }
 
 /// `open` is unlimited, and takes the place of `all` where it applies.
-fn exempting(patterns: &[&str]) -> Plan {
+fn exempting(patterns: &[&str]) -> CompiledPolicy {
     let open = Rule {
         allowance: Allowance::Same(Grant::Unlimited),
         replaces: strings(&["all"]),
@@ -113,8 +115,8 @@ fn what_replaces_needs_every_reading() {
     for target in
         ["/health", "/health/", "/health?a=%2f..", "/static/a%20b.css", "/static/caf%C3%A9", "http://h/health"]
     {
-        assert_eq!(met(&plan, &get(target)), [""; 0], "{target}");
-        assert!(plan.meet(&get(target)).unlimited, "{target}");
+        assert_eq!(charged(&plan, &get(target)), [""; 0], "{target}");
+        assert!(plan.match_request(&get(target)).unlimited, "{target}");
     }
     for target in [
         "/reports/2026%2f..%2f..%2fhealth",
@@ -129,8 +131,8 @@ fn what_replaces_needs_every_reading() {
         "/health%00x",
         "/reports/..;/health",
     ] {
-        assert_eq!(met(&plan, &get(target)), ["all 203.0.113.9"], "{target}");
-        assert!(!plan.meet(&get(target)).unlimited, "{target}");
+        assert_eq!(charged(&plan, &get(target)), ["all 203.0.113.9"], "{target}");
+        assert!(!plan.match_request(&get(target)).unlimited, "{target}");
     }
 }
 
@@ -139,9 +141,9 @@ fn a_rule_but_for_some_paths_applies_unless_every_reading_is_one() {
     let but = Condition::OneOfBut { these: Vec::new(), but_not: patterns(&["/health"]) };
     let when = When { identities: vec![("path".to_owned(), but)], ..When::default() };
     let plan = compile(with_rules(vec![rule_for("r", &[], when)]));
-    assert_eq!(met(&plan, &get("/health")), [""; 0]);
+    assert_eq!(charged(&plan, &get("/health")), [""; 0]);
     for target in ["/reports/2026%2f..%2f..%2fhealth", "/health;x", "//health", "/x"] {
-        assert_eq!(met(&plan, &get(target)), ["r "], "{target}");
+        assert_eq!(charged(&plan, &get(target)), ["r "], "{target}");
     }
 }
 
@@ -156,8 +158,8 @@ fn lists_by_path_allow_by_all_readings_and_deny_by_any() {
         ("/y%2f..%2fx/z", Access::Rules, Access::Denied),
         ("/y", Access::Rules, Access::Rules),
     ] {
-        assert_eq!(allowing.meet(&get(target)).access, allow, "{target}");
-        assert_eq!(denying.meet(&get(target)).access, deny, "{target}");
+        assert_eq!(allowing.match_request(&get(target)).access, allow, "{target}");
+        assert_eq!(denying.match_request(&get(target)).access, deny, "{target}");
         let explained = denying.explain(&get(target));
         assert_eq!((explained.access, explained.decided_by.is_some()), (deny, deny == Access::Denied), "{target}");
     }
@@ -168,8 +170,8 @@ fn lists_by_path_allow_by_all_readings_and_deny_by_any() {
 fn an_override_without_a_limit_is_for_its_own_path_only() {
     let own = Override { key: patterns(&["/cheap"]), grant: Grant::Unlimited };
     let plan = compile(with_rules(vec![Rule { overrides: vec![own], ..rule("r", &["path"]) }]));
-    assert_eq!(met(&plan, &get("/cheap")), [""; 0]);
-    assert_eq!(met(&plan, &get("/dear/a%2f..%2f..%2fcheap")).len(), 1);
+    assert_eq!(charged(&plan, &get("/cheap")), [""; 0]);
+    assert_eq!(charged(&plan, &get("/dear/a%2f..%2f..%2fcheap")).len(), 1);
 }
 
 #[test]
@@ -193,7 +195,7 @@ fn spellings_of_one_path_make_one_key() {
         "/reports\\2026",
         "/reports/2026/",
     ] {
-        assert_eq!(met(&plan, &get(target)), ["any /reports/2026", "reports /reports/2026|/reports/*"], "{target}");
+        assert_eq!(charged(&plan, &get(target)), ["any /reports/2026", "reports /reports/2026|/reports/*"], "{target}");
     }
 }
 
@@ -205,7 +207,7 @@ fn a_key_is_of_the_reading_that_matched() {
     ]));
     let target = "/reports/2026%2f..%2f..%2fx0";
     let key = r"/reports/2026%2f..%2f..%2fx0|/reports/\x7bname\x7d";
-    assert_eq!(met(&plan, &get(target)), [format!("reports {key}"), "x0 /x0".to_owned()]);
+    assert_eq!(charged(&plan, &get(target)), [format!("reports {key}"), "x0 /x0".to_owned()]);
     // An operator finds it by the path as it was sent, or as it is shown.
     for text in [key, "/reports/2026%2f..%2f..%2fx0|/reports/{name}", "/reports/2026%2f..%2f..%2fx0|/reports/7"] {
         assert_eq!(plan.read_key(0, text).as_deref(), Ok(key), "{text}");
@@ -220,8 +222,8 @@ fn a_part_of_the_path_is_counted_in_every_reading() {
         identities: vec![identity("tenant", IdentitySource::PathSegment(2))],
         ..with_rules(vec![rule("per-tenant", &["tenant"]), rule("all", &["client_ip"])])
     });
-    assert_eq!(met(&plan, &get("/v1/acme/x")), ["per-tenant acme", "all 203.0.113.9"]);
-    let both = met(&plan, &get("/v1/acme/x%2f..%2f..%2ffresh"));
+    assert_eq!(charged(&plan, &get("/v1/acme/x")), ["per-tenant acme", "all 203.0.113.9"]);
+    let both = charged(&plan, &get("/v1/acme/x%2f..%2f..%2ffresh"));
     assert_eq!(both, ["per-tenant fresh", "per-tenant acme", "all 203.0.113.9"]);
     let explanation = plan.explain(&get("/v1/acme/x%2f..%2f..%2ffresh"));
     let RuleOutcome::Applies(application) = &explanation.rules[0].outcome else { panic!("{explanation:?}") };
@@ -263,7 +265,7 @@ fn get_includes_head_and_head_is_head_alone() {
     for (method, rules) in
         [("GET", &["get "][..]), ("HEAD", &["get ", "head "]), ("head", &["get ", "head "]), ("POST", &[])]
     {
-        assert_eq!(met(&plan, &from(CLIENT, method, "/", &())), rules, "{method}");
+        assert_eq!(charged(&plan, &from(CLIENT, method, "/", &())), rules, "{method}");
     }
     let explained = plan.explain(&from(CLIENT, "HEAD", "/", &()));
     assert!(explained.rules.iter().all(|rule| matches!(rule.outcome, RuleOutcome::Applies(_))));
@@ -281,9 +283,9 @@ fn head_costs_what_get_costs_unless_it_has_a_cost_of_its_own() {
     let with = |costs: &[(&str, u64)]| {
         compile(with_rules(vec![Rule { allowance: Allowance::Same(limited(9)), cost: cost(costs), ..rule("r", &[]) }]))
     };
-    assert_eq!(met(&with(&[("GET", 5)]), &from(CLIENT, "HEAD", "/", &())), ["r  x5"]);
-    assert_eq!(met(&with(&[("GET", 5), ("HEAD", 2)]), &from(CLIENT, "HEAD", "/", &())), ["r  x2"]);
-    assert_eq!(met(&with(&[("POST", 5)]), &from(CLIENT, "HEAD", "/", &())), ["r "]);
+    assert_eq!(charged(&with(&[("GET", 5)]), &from(CLIENT, "HEAD", "/", &())), ["r  x5"]);
+    assert_eq!(charged(&with(&[("GET", 5), ("HEAD", 2)]), &from(CLIENT, "HEAD", "/", &())), ["r  x2"]);
+    assert_eq!(charged(&with(&[("POST", 5)]), &from(CLIENT, "HEAD", "/", &())), ["r "]);
 }
 
 #[test]
@@ -291,7 +293,7 @@ fn a_gateways_entries_are_literal() {
     let method = When { methods: strings(&["GET"]), ..When::default() };
     let plan = compile(with_rules(vec![rule_for("get", &[], method)]));
     let told =
-        |entries: &[(&str, &str)]| met(&plan, &Request::from_descriptor(&Descriptor { domain: "edge", entries }));
+        |entries: &[(&str, &str)]| charged(&plan, &Request::from_descriptor(&Descriptor { domain: "edge", entries }));
     assert_eq!(told(&[("method", "GET")]), ["get "]);
     assert_eq!(told(&[("method", "HEAD")]), [""; 0]);
 }
@@ -353,7 +355,7 @@ proptest! {
             ..with_rules(vec![rule_for("r", &["path"], paths(&[PATTERNS[pattern]])), rule("all", &["path"])])
         });
         let spelled = respelled(&path, &choices);
-        let (plain, other) = (met(&plan, &get(&path)), met(&plan, &get(&spelled)));
+        let (plain, other) = (charged(&plan, &get(&path)), charged(&plan, &get(&spelled)));
         prop_assert!(plain.iter().all(|charge| other.contains(charge)), "{path} {spelled}: {plain:?} {other:?}");
         prop_assert_eq!(plain.last(), other.last(), "{} mints a key", spelled);
     }
@@ -365,13 +367,13 @@ proptest! {
     ) {
         let pattern = PATTERNS[pattern];
         let plan = exempting(&[pattern]);
-        let is_exempt = met(&plan, &get(&target)).is_empty();
+        let is_exempt = charged(&plan, &get(&target)).is_empty();
         let readings = plan.explain(&get(&target)).readings;
         // Each reading by itself, as a plain path of which no other can be made, is either within or without.
         for reading in readings.iter().filter(|reading| is_plain(reading)) {
             prop_assert!(!is_exempt || applies(pattern, reading), "{target} read as {reading} is exempt by {pattern}");
         }
-        prop_assert_eq!(is_exempt, plan.meet(&get(&target)).unlimited);
+        prop_assert_eq!(is_exempt, plan.match_request(&get(&target)).unlimited);
     }
 
     #[test]

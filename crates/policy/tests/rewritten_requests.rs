@@ -5,13 +5,13 @@
 #![cfg(all(feature = "yaml", feature = "jwt"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod plan_support;
+mod matching_support;
 
 use std::path::Path;
 
-use plan_support::met;
+use matching_support::charged;
 use proptest::prelude::*;
-use tollgate_policy::{Plan, Request, parse};
+use tollgate_policy::{CompiledPolicy, Request, parse};
 
 /// A rule for each source that a client writes, alone, first of several, and with a condition on it.
 const POLICY: &str = r#"version: 1
@@ -43,9 +43,9 @@ rules:
   - { name: costly, key: client_ip, limit: 50/min, cost: { header: X-API-Key, max: 9 } }
 "#;
 
-fn plan() -> Plan {
+fn plan() -> CompiledPolicy {
     let loaded = parse(POLICY, "policy.yaml", Some(Path::new("tests/fixtures/good")));
-    Plan::compile(&loaded.unwrap_or_else(|report| panic!("{report}")).policy).unwrap()
+    CompiledPolicy::new(&loaded.unwrap_or_else(|report| panic!("{report}")).policy).unwrap()
 }
 
 /// What a request says, each thing once; and how it may be written.
@@ -217,7 +217,7 @@ impl Dice {
     }
 }
 
-fn meets(plan: &Plan, written: &Written) -> (tollgate_policy::Access, Vec<String>) {
+fn meets(plan: &CompiledPolicy, written: &Written) -> (tollgate_policy::Access, Vec<String>) {
     let peer = "10.0.0.1".parse().unwrap();
     let request = Request {
         method: "GET",
@@ -226,7 +226,7 @@ fn meets(plan: &Plan, written: &Written) -> (tollgate_policy::Access, Vec<String
         unix_time_s: Some(1_000_000_000),
         ..Request::from_peer(Some(peer))
     };
-    (plan.meet(&request).access, met(plan, &request))
+    (plan.match_request(&request).access, charged(plan, &request))
 }
 
 /// Without spaces around them and without `"`, `;`, `&` and `#`, which end what they stand in.
@@ -274,7 +274,7 @@ proptest! {
 
     #[test]
     fn a_request_written_otherwise_has_the_keys_of_the_plain_one(plain in plain(), seed in any::<u64>()) {
-        thread_local!(static PLAN: Plan = plan());
+        thread_local!(static PLAN: CompiledPolicy = plan());
         PLAN.with(|plan| {
             let expected = meets(plan, &plain.written());
             let mut dice = Dice(seed);
@@ -290,7 +290,7 @@ proptest! {
     /// the address or one that the plain request has, and no fresh one; and no rule is lost.
     #[test]
     fn a_value_behind_an_empty_one_mints_no_key(name in 0_usize..5, fresh in "[a-z]{1,20}") {
-        thread_local!(static PLAN: Plan = plan());
+        thread_local!(static PLAN: CompiledPolicy = plan());
         let (target, lines) = match name {
             0 => ("/a".to_owned(), vec![("X-API-Key", String::new()), ("x-api-key", fresh)]),
             1 => ("/a".to_owned(), vec![("Cookie", "sid=".to_owned()), ("Cookie", format!("sid={fresh}"))]),

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use tollgate_policy::promise::promises;
-use tollgate_policy::{Plan, Request, RuleOutcome, parse};
+use tollgate_policy::{CompiledPolicy, Request, RuleOutcome, parse};
 
 const POLICY: &str = "
 version: 1
@@ -25,20 +25,23 @@ rules:
   - { name: per-plain, key: plain, limit: 5/min }
 ";
 
-fn plan() -> Plan {
-    Plan::compile(&parse(POLICY, "policy", None).unwrap().policy).unwrap()
+fn plan() -> CompiledPolicy {
+    CompiledPolicy::new(&parse(POLICY, "policy", None).unwrap().policy).unwrap()
 }
 
-fn keys(plan: &Plan, headers: &[(&str, &str)]) -> Vec<String> {
-    let met = plan.meet(&Request { method: "GET", target: "/", headers: &headers, ..Request::from_peer(None) });
+fn keys(plan: &CompiledPolicy, headers: &[(&str, &str)]) -> Vec<String> {
+    let matched =
+        plan.match_request(&Request { method: "GET", target: "/", headers: &headers, ..Request::from_peer(None) });
     let name = |rule: u32| plan.rules()[rule as usize].name.to_string();
-    let written =
-        met.charges.iter().map(|charge| format!("{} {}", name(charge.rule), String::from_utf8_lossy(met.key(charge))));
+    let written = matched
+        .charges
+        .iter()
+        .map(|charge| format!("{} {}", name(charge.rule), String::from_utf8_lossy(matched.key(charge))));
     written.collect()
 }
 
 /// The key that a request is charged under, without the rule's name.
-fn key(plan: &Plan, rule: &str, headers: &[(&str, &str)]) -> String {
+fn key(plan: &CompiledPolicy, rule: &str, headers: &[(&str, &str)]) -> String {
     let keys = keys(plan, headers);
     keys.iter().find_map(|key| key.strip_prefix(&format!("{rule} "))).unwrap().to_owned()
 }
@@ -57,9 +60,10 @@ fn credentials_are_hashed_and_other_values_are_not() {
     assert_eq!(key(&plan, "per-plain", &[("X-Plain", "s3cr3t")]), "s3cr3t");
     assert_eq!(key(&plan, "per-caller", &[("X-Plain", "s3cr3t")]), "plain=s3cr3t|GET");
     let set = [("token", "s3cr3t"), ("caller", "s3cr3t")];
-    let met = plan.meet(&Request { method: "GET", target: "/", identities: &set, ..Request::from_peer(None) });
-    assert!(met.charges.iter().all(|charge| !String::from_utf8_lossy(met.key(charge)).contains("s3cr3t")));
-    assert_eq!(met.charges.len(), 2);
+    let matched =
+        plan.match_request(&Request { method: "GET", target: "/", identities: &set, ..Request::from_peer(None) });
+    assert!(matched.charges.iter().all(|charge| !String::from_utf8_lossy(matched.key(charge)).contains("s3cr3t")));
+    assert_eq!(matched.charges.len(), 2);
 }
 
 /// A value that looks like a hash is hashed like any other: a client cannot write the key of another.
@@ -92,8 +96,9 @@ fn overrides_tiers_and_lists_go_by_the_plain_value() {
     let plan = plan();
     let quota = |rule: &str, value: &str| {
         let headers = [("X-API-Key", value)];
-        let met = plan.meet(&Request { method: "GET", target: "/", headers: &headers, ..Request::from_peer(None) });
-        let charge = met.charges.iter().find(|charge| &*plan.rules()[charge.rule as usize].name == rule).unwrap();
+        let matched =
+            plan.match_request(&Request { method: "GET", target: "/", headers: &headers, ..Request::from_peer(None) });
+        let charge = matched.charges.iter().find(|charge| &*plan.rules()[charge.rule as usize].name == rule).unwrap();
         plan.quotas()[charge.quota as usize].quota.amount()
     };
     for (rule, value, limit) in [
@@ -133,7 +138,7 @@ rules:
 ";
     let policy = parse(policy, "policy", None).unwrap().policy;
     let told = format!("{:?}", promises(&policy));
-    let plan = Plan::compile(&policy).unwrap();
+    let plan = CompiledPolicy::new(&policy).unwrap();
     let peer = Some("203.0.113.9".parse().unwrap());
     let explained =
         format!("{:?}", plan.explain(&Request { headers: &[("X-API-Key", "x")], ..Request::from_peer(peer) }));

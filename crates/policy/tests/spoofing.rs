@@ -4,21 +4,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod plan_support;
+mod matching_support;
 
-use plan_support::{
-    compile, from, header, identity, limited, met, paths, patterns, rule, rule_for, strings, with_rules,
+use matching_support::{
+    charged, compile, from, header, identity, limited, paths, patterns, rule, rule_for, strings, with_rules,
 };
 use tollgate_policy::model::{
     AccessList, Allowance, ClientIp, CostSource, Grant, IdentitySource, Networks, Override, Rule, Tier, TierSource,
     When,
 };
-use tollgate_policy::{Access, Plan, Policy, Request};
+use tollgate_policy::{Access, CompiledPolicy, Policy, Request};
 
 const STRANGER: &str = "203.0.113.9";
 
 /// By address, behind proxies in 10.0.0.0/8, which are themselves let through: as many policies are.
-fn behind_proxies() -> Plan {
+fn behind_proxies() -> CompiledPolicy {
     compile(Policy {
         client_ip: ClientIp { trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()], ..ClientIp::default() },
         allow: AccessList { client_ip: vec!["10.0.0.0/8".parse().unwrap()], identities: Vec::new() },
@@ -26,8 +26,8 @@ fn behind_proxies() -> Plan {
     })
 }
 
-fn by_address(plan: &Plan, peer: &str, headers: &[(&str, &str)]) -> Vec<String> {
-    met(plan, &from(peer, "GET", "/", &headers))
+fn by_address(plan: &CompiledPolicy, peer: &str, headers: &[(&str, &str)]) -> Vec<String> {
+    charged(plan, &from(peer, "GET", "/", &headers))
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_mapped_address_is_the_address() {
         deny: AccessList { client_ip: vec!["203.0.113.0/24".parse().unwrap()], identities: Vec::new() },
         ..with_rules(vec![])
     });
-    assert_eq!(denying.meet(&from("::ffff:203.0.113.9", "GET", "/", &())).access, Access::Denied);
+    assert_eq!(denying.match_request(&from("::ffff:203.0.113.9", "GET", "/", &())).access, Access::Denied);
 }
 
 /// NAT64 and 6to4: one client is one key, with as many addresses as they like.
@@ -127,7 +127,10 @@ fn an_address_cannot_be_chosen_for_what_it_carries() {
     let plan = behind_proxies();
     for peer in ["2002:a00:1::1", "64:ff9b::10.0.0.1"] {
         let request = from(peer, "GET", "/", &[("X-Forwarded-For", "198.51.100.7")]);
-        assert_eq!((plan.meet(&request).access, met(&plan, &request)), (Access::Rules, vec!["per-ip 10.0.0.1".into()]));
+        assert_eq!(
+            (plan.match_request(&request).access, charged(&plan, &request)),
+            (Access::Rules, vec!["per-ip 10.0.0.1".into()])
+        );
         assert!(!plan.trusts(peer.parse().unwrap()));
     }
     let by_peer = |pattern: &str| Policy {
@@ -149,12 +152,15 @@ fn an_address_cannot_be_chosen_for_what_it_carries() {
     };
     let carried = from("2002:a00:1::1", "GET", "/", &());
     let plan = compile(by_peer("client_ip=10.0.0.1"));
-    assert_eq!((plan.meet(&carried).access, met(&plan, &carried)), (Access::Rules, vec!["per-proxy 10.0.0.1".into()]));
-    assert_eq!(plan.meet(&from("10.0.0.1", "GET", "/", &())).access, Access::Allowed);
+    assert_eq!(
+        (plan.match_request(&carried).access, charged(&plan, &carried)),
+        (Access::Rules, vec!["per-proxy 10.0.0.1".into()])
+    );
+    assert_eq!(plan.match_request(&from("10.0.0.1", "GET", "/", &())).access, Access::Allowed);
     // It can be let through by its own name.
     let plan = compile(by_peer("client_ip=2002:a00:1::1"));
-    assert_eq!(plan.meet(&carried).access, Access::Allowed);
-    assert_eq!(plan.meet(&from("2002:a00:1::2", "GET", "/", &())).access, Access::Rules);
+    assert_eq!(plan.match_request(&carried).access, Access::Allowed);
+    assert_eq!(plan.match_request(&from("2002:a00:1::2", "GET", "/", &())).access, Access::Rules);
 }
 
 #[test]
@@ -168,8 +174,8 @@ fn what_is_denied_to_an_address_is_denied_to_those_that_carry_it() {
     for deny in lists {
         let plan =
             compile(Policy { identities: vec![identity("proxy", IdentitySource::Peer)], deny, ..with_rules(vec![]) });
-        assert_eq!(plan.meet(&from("2002:cb00:7109::1", "GET", "/", &())).access, Access::Denied);
-        assert_eq!(plan.meet(&from("2001:db8::1", "GET", "/", &())).access, Access::Rules);
+        assert_eq!(plan.match_request(&from("2002:cb00:7109::1", "GET", "/", &())).access, Access::Denied);
+        assert_eq!(plan.match_request(&from("2001:db8::1", "GET", "/", &())).access, Access::Rules);
     }
 }
 
@@ -186,9 +192,9 @@ fn rules_and_overrides_limit_carried_addresses_and_grant_them_nothing() {
         Rule { replaces: strings(&["per-ip"]), ..rule_for("inside", &["client_ip"], network) },
     ]));
     let quotas = |peer: &str| {
-        let met = plan.meet(&from(peer, "GET", "/", &()));
-        let amount = |charge: &tollgate_policy::PlannedCharge| plan.quotas()[charge.quota as usize].quota.amount();
-        met.charges.iter().map(amount).collect::<Vec<_>>()
+        let matched = plan.match_request(&from(peer, "GET", "/", &()));
+        let amount = |charge: &tollgate_policy::MatchedCharge| plan.quotas()[charge.quota as usize].quota.amount();
+        matched.charges.iter().map(amount).collect::<Vec<_>>()
     };
     assert_eq!(quotas("10.0.0.1"), [5]);
     assert_eq!(quotas("2002:a00:1::1"), [5, 5]);
@@ -210,16 +216,16 @@ fn a_value_of_one_identity_is_not_that_of_another() {
     let plan = compile(policy("client_ip=203.0.113.99"));
     let forged = from(STRANGER, "GET", "/", &[("X-Key", "203.0.113.99")]);
     assert_eq!(
-        (plan.meet(&forged).access, met(&plan, &forged)),
+        (plan.match_request(&forged).access, charged(&plan, &forged)),
         (Access::Rules, vec!["per-client key=203.0.113.99".into()])
     );
-    assert_eq!(plan.meet(&from("203.0.113.99", "GET", "/", &())).access, Access::Allowed);
+    assert_eq!(plan.match_request(&from("203.0.113.99", "GET", "/", &())).access, Access::Allowed);
     let explained = plan.explain(&from("203.0.113.99", "GET", "/", &()));
     assert_eq!(explained.decided_by.as_deref(), Some("client client_ip=203.0.113.99"));
     // A caller may set the identity itself, which is another value again.
     let set = Request { identities: &[("client", "203.0.113.99")], ..from(STRANGER, "GET", "/", &()) };
-    assert_eq!(plan.meet(&set).access, Access::Rules);
-    assert_eq!(compile(policy("client=203.0.113.99")).meet(&set).access, Access::Allowed);
+    assert_eq!(plan.match_request(&set).access, Access::Rules);
+    assert_eq!(compile(policy("client=203.0.113.99")).match_request(&set).access, Access::Allowed);
     let errors = policy("203.0.113.99").check().unwrap_err();
     assert_eq!(errors.0.iter().map(|problem| problem.code).collect::<Vec<_>>(), ["value-without-identity"]);
 }
@@ -231,8 +237,8 @@ fn a_list_means_an_address_not_its_group() {
         allow: AccessList { client_ip: vec!["2001:db8:1:2::1/128".parse().unwrap()], identities: Vec::new() },
         ..with_rules(vec![rule("per-ip", &["client_ip"])])
     });
-    assert_eq!(plan.meet(&from("2001:db8:1:2::1", "GET", "/", &())).access, Access::Allowed);
-    assert_eq!(plan.meet(&from("2001:db8:1:2::2", "GET", "/", &())).access, Access::Rules);
+    assert_eq!(plan.match_request(&from("2001:db8:1:2::1", "GET", "/", &())).access, Access::Allowed);
+    assert_eq!(plan.match_request(&from("2001:db8:1:2::2", "GET", "/", &())).access, Access::Rules);
 }
 
 #[test]
@@ -241,7 +247,7 @@ fn a_delimiter_in_a_value_is_no_delimiter() {
         identities: vec![identity("a", header("X-A")), identity("b", header("X-B"))],
         ..with_rules(vec![rule("pair", &["a", "b"])])
     });
-    let key = |a: &str, b: &str| met(&plan, &from(STRANGER, "GET", "/", &[("X-A", a), ("X-B", b)]));
+    let key = |a: &str, b: &str| charged(&plan, &from(STRANGER, "GET", "/", &[("X-A", a), ("X-B", b)]));
     let keys =
         [key("x|y", "z"), key("x", "y|z"), key(r"x\x7cy", "z"), key("x", r"y\x7cz"), key("{x}", "z"), key("x", "z")];
     for (at, one) in keys.iter().enumerate() {
@@ -264,15 +270,15 @@ fn names_of_a_list_keep_values_apart() {
             ..rule("per-client", &["client"])
         }])
     });
-    let key = |headers: &[(&str, &str)]| met(&plan, &from(STRANGER, "GET", "/", &headers));
+    let key = |headers: &[(&str, &str)]| charged(&plan, &from(STRANGER, "GET", "/", &headers));
     assert_eq!(key(&[("X-API-Key", "partner")]), ["per-client api_key=partner"]);
     assert_eq!(key(&[("X-User", "partner")]), ["per-client user=partner"]);
     assert_eq!(key(&[("X-User", "api_key=partner")]), ["per-client user=api_key=partner"]);
     assert_eq!(key(&[]), ["per-client client_ip=203.0.113.9"]);
     // Nor does the value borrow the other's grant.
     let amount = |headers: &[(&str, &str)]| {
-        let met = plan.meet(&from(STRANGER, "GET", "/", &headers));
-        plan.quotas()[met.charges[0].quota as usize].quota.amount()
+        let matched = plan.match_request(&from(STRANGER, "GET", "/", &headers));
+        plan.quotas()[matched.charges[0].quota as usize].quota.amount()
     };
     assert_eq!(amount(&[("X-API-Key", "partner")]), 1_000);
     assert_eq!(amount(&[("X-User", "partner")]), 5);
@@ -285,7 +291,7 @@ fn a_second_line_neither_hides_nor_replaces_the_first() {
         identities: vec![identity("user", header("X-User"))],
         ..with_rules(vec![rule("per-user", &["user"])])
     });
-    let key = |headers: &[(&str, &str)]| met(&plan, &from(STRANGER, "GET", "/", &headers));
+    let key = |headers: &[(&str, &str)]| charged(&plan, &from(STRANGER, "GET", "/", &headers));
     assert_eq!(key(&[("X-User", "mallory"), ("X-User", "alice")]), ["per-user mallory"]);
     assert_eq!(key(&[("X-User", "mallory"), ("X-User", "")]), ["per-user mallory"]);
     // Whether a backend sees what is behind an empty line is not known: it is a key of the address.
@@ -299,7 +305,7 @@ fn a_long_value_is_counted_too() {
         identities: vec![identity("user", header("X-User"))],
         ..with_rules(vec![rule("per-user", &["user"])])
     });
-    let key = |value: &str| met(&plan, &from(STRANGER, "GET", "/", &[("X-User", value)]));
+    let key = |value: &str| charged(&plan, &from(STRANGER, "GET", "/", &[("X-User", value)]));
     let (one, other) = ("x".repeat(100_000), format!("{}y", "x".repeat(99_999)));
     assert_eq!(key(&one).len(), 1);
     assert_ne!(key(&one), key(&other));
@@ -337,7 +343,7 @@ fn no_way_of_writing_a_path_leads_around_its_rule() {
         "https://a@b:1//auth/./login?x",
     ] {
         for method in ["POST", "post"] {
-            let found = met(&plan, &from(STRANGER, method, target, &()));
+            let found = charged(&plan, &from(STRANGER, method, target, &()));
             assert_eq!(found, ["login 203.0.113.9", "by-path /auth/login"], "{method} {target}");
         }
     }
@@ -349,7 +355,7 @@ fn a_cost_is_never_free_and_never_more_than_allowed() {
     counted.cost.source = CostSource::Header { name: "X-Cost".into(), default: 3 };
     counted.cost.max = 10;
     let plan = compile(with_rules(vec![counted]));
-    let cost = |headers: &[(&str, &str)]| plan.meet(&from(STRANGER, "GET", "/", &headers)).charges[0].cost;
+    let cost = |headers: &[(&str, &str)]| plan.match_request(&from(STRANGER, "GET", "/", &headers)).charges[0].cost;
     for (said, counts) in [
         ("1", 1),
         ("7", 7),
@@ -389,7 +395,7 @@ fn a_word_of_ones_own_is_no_tier() {
         }),
         ..with_rules(vec![by_tier, rule("by-tier", &["tier"])])
     });
-    let key = |headers: &[(&str, &str)]| met(&plan, &from(STRANGER, "GET", "/", &headers));
+    let key = |headers: &[(&str, &str)]| charged(&plan, &from(STRANGER, "GET", "/", &headers));
     assert_eq!(key(&[("X-API-Key", "paid")]), ["by-tier enterprise"]);
     for headers in
         [&[("X-API-Key", "other")][..], &[("X-API-Key", "other"), ("X-Tier", "enterprise"), ("Tier", "enterprise")]]
@@ -415,8 +421,8 @@ fn callers_set_identities_but_not_what_the_request_is() {
         ("route", "/free"),
     ];
     let request = Request { identities: &set, ..from(STRANGER, "GET", "/a", &headers) };
-    assert_eq!(met(&plan, &request), ["all 198.51.100.7|alice|GET|/a"]);
+    assert_eq!(charged(&plan, &request), ["all 198.51.100.7|alice|GET|/a"]);
     let garbage = [("client_ip", "somebody"), ("user", "alice")];
     let request = Request { identities: &garbage, ..from(STRANGER, "GET", "/a", &headers) };
-    assert_eq!(met(&plan, &request), ["all 203.0.113.9|alice|GET|/a"]);
+    assert_eq!(charged(&plan, &request), ["all 203.0.113.9|alice|GET|/a"]);
 }

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::promise::{Promise, promises};
 use tollgate::policy::published::Published;
-use tollgate::policy::{CounterChange, Met, counter_changes};
+use tollgate::policy::{CounterChange, Matched, counter_changes};
 use tollgate::redis::StoreEvent;
 use tollgate::{
     AlgorithmKind, AskedTogether, CheckedPolicy, Clock, Decision, LimitOptions, Limiter, LimiterError, Permit, Quota,
@@ -176,7 +176,7 @@ impl Engine {
     /// Decides one request, and counts it. Permits are looked at and not taken.
     pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
         let begun_ns = self.begun_ns();
-        let seen = |verdict: &Verdict, met: &Met| self.note(front_end, request, verdict, met, begun_ns);
+        let seen = |verdict: &Verdict, matched: &Matched| self.note(front_end, request, verdict, matched, begun_ns);
         self.limiter.watched(seen).decide(request).await
     }
 
@@ -204,7 +204,7 @@ impl Engine {
             return (self.decide(front_end, request).await, None);
         }
         let begun_ns = self.begun_ns();
-        let seen = |verdict: &Verdict, met: &Met| self.note(front_end, request, verdict, met, begun_ns);
+        let seen = |verdict: &Verdict, matched: &Matched| self.note(front_end, request, verdict, matched, begun_ns);
         let (verdict, permit) = self.limiter.watched(seen).admit(request).await;
         let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt, caller));
         (verdict, receipt)
@@ -219,7 +219,7 @@ impl Engine {
         request: &Request<'_>,
     ) -> (Verdict, Option<Permit<Store>>) {
         let begun_ns = self.begun_ns();
-        let seen = |verdict: &Verdict, met: &Met| self.note(front_end, request, verdict, met, begun_ns);
+        let seen = |verdict: &Verdict, matched: &Matched| self.note(front_end, request, verdict, matched, begun_ns);
         let (verdict, permit) = self.limiter.watched(seen).admit_rates(request).await;
         (verdict, permit)
     }
@@ -332,9 +332,9 @@ impl Engine {
         let begun_ns = self.begun_ns();
         // What takes nothing is a peek only if none of them takes anything.
         let largest = asked.iter().max_by_key(|one| one.request.cost);
-        let seen = |verdict: &Verdict, met: &Met| {
+        let seen = |verdict: &Verdict, matched: &Matched| {
             if let Some(largest) = largest {
-                self.note(front_end, &largest.request, verdict, met, begun_ns);
+                self.note(front_end, &largest.request, verdict, matched, begun_ns);
             }
         };
         self.limiter.watched(seen).decide_together(asked).await
@@ -375,7 +375,14 @@ impl Engine {
     /// Not a wrapper around the decision: moving its future would cost more.
     /// Not a part of it either: each has the registers for itself.
     #[inline(never)]
-    fn note(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, met: &Met, begun_ns: Option<u64>) {
+    fn note(
+        &self,
+        front_end: FrontEnd,
+        request: &Request<'_>,
+        verdict: &Verdict,
+        matched: &Matched,
+        begun_ns: Option<u64>,
+    ) {
         if self.is_blind {
             return;
         }
@@ -384,7 +391,7 @@ impl Engine {
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
         let decided = Decided::new(front_end, request, verdict);
         let said_no = self.metrics.count(&decided, taken_ns);
-        self.observer.see(&decided, met, said_no);
+        self.observer.see(&decided, matched, said_no);
     }
 
     fn keep(&self, permit: Permit<Store>, wants_receipt: bool, caller: IpAddr) -> Option<ReceiptName> {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, Quota, Tick};
 use tollgate_policy::model::FieldSet;
-use tollgate_policy::{Plan, PlannedQuota};
+use tollgate_policy::{CompiledPolicy, RuleQuota};
 
 use crate::fields::PolicyLists;
 use crate::holding::HoldingTime;
@@ -11,10 +11,10 @@ use crate::holding::HoldingTime;
 /// What is said of the policy in force, apart from any request: shared by its verdicts.
 #[derive(Debug)]
 pub(crate) struct Facts {
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) plan: Arc<CompiledPolicy>,
     pub(crate) rules: Vec<RuleFacts>,
     /// The quotas that were set by hand, whose positions are behind those of the plan.
-    by_hand: Vec<PlannedQuota>,
+    overrides: Vec<RuleQuota>,
     pub(crate) quotas: Vec<QuotaFacts>,
     /// Whether charges may have to be given back or settled: permits, places in a queue, estimates.
     #[cfg_attr(not(feature = "tower"), allow(dead_code))]
@@ -59,7 +59,7 @@ const S_NS: u64 = 1_000_000_000;
 pub(crate) const MAX_FIELD_INTEGER: u64 = 999_999_999_999_999;
 
 impl Facts {
-    pub(crate) fn new(plan: Arc<Plan>, by_hand: Vec<PlannedQuota>) -> Facts {
+    pub(crate) fn new(plan: Arc<CompiledPolicy>, overrides: Vec<RuleQuota>) -> Facts {
         let rules = plan.rules().iter().map(|rule| RuleFacts {
             shadow: rule.shadow,
             publish: rule.publish && !rule.shadow,
@@ -67,7 +67,7 @@ impl Facts {
             own_cost: rule.own_cost,
             holding: Arc::default(),
         });
-        let all = || plan.quotas().iter().chain(&by_hand);
+        let all = || plan.quotas().iter().chain(&overrides);
         let quotas = all().map(|planned| {
             let share = plan.rules()[planned.rule as usize].fallback_share;
             QuotaFacts::new(&planned.scope, &planned.quota, share)
@@ -81,7 +81,7 @@ impl Facts {
             needs_receipts,
             tells_ietf: plan.fields().sets.contains(&FieldSet::Ietf),
             policy_lists: PolicyLists::new(),
-            by_hand,
+            overrides,
             plan,
         }
     }
@@ -98,13 +98,13 @@ impl Facts {
     }
 
     /// The quota at a position, if there is one.
-    pub(crate) fn try_quota(&self, at: u32) -> Option<&PlannedQuota> {
+    pub(crate) fn try_quota(&self, at: u32) -> Option<&RuleQuota> {
         let (at, planned) = (at as usize, self.plan.quotas());
-        planned.get(at).or_else(|| self.by_hand.get(at - planned.len()))
+        planned.get(at).or_else(|| self.overrides.get(at - planned.len()))
     }
 
     /// The quota of a charge.
-    pub(crate) fn quota(&self, at: u32) -> &PlannedQuota {
+    pub(crate) fn quota(&self, at: u32) -> &RuleQuota {
         self.try_quota(at).unwrap_or_else(|| unreachable!("charges are of quotas that are in force"))
     }
 }

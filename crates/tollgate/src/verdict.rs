@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Verdict as CoreVerdict};
-use tollgate_policy::{Access, Plan};
+use tollgate_policy::{Access, CompiledPolicy};
 use tollgate_store::Source;
 
 use crate::facts::Facts;
@@ -222,14 +222,14 @@ pub struct RuleState {
 }
 
 impl RuleState {
-    /// The position of its rule among [`Plan::rules`].
+    /// The position of its rule among [`CompiledPolicy::rules`].
     #[inline]
     #[must_use]
     pub fn rule_position(&self) -> usize {
         self.rule as usize
     }
 
-    /// The position of its quota among [`Plan::quotas`]; behind them are those that were set by hand.
+    /// The position of its quota among [`CompiledPolicy::quotas`]; behind them are those that were set by hand.
     #[inline]
     #[must_use]
     pub fn quota_position(&self) -> usize {
@@ -294,14 +294,14 @@ impl Verdict {
         self.deciding().map(|state| self.rule_name(state)).or_else(denying)
     }
 
-    /// The position of the rule that denies the request among [`Plan::rules`]; `None` if none does, or a list does.
+    /// The position of the rule that denies the request among [`CompiledPolicy::rules`]; `None` if none does, or a list does.
     #[inline]
     #[must_use]
     pub fn denied_by(&self) -> Option<usize> {
         self.told.denied_by().map(|rule| rule as usize)
     }
 
-    /// The rules that deny the request, by their positions among [`Plan::rules`], each with whether it is a shadow,
+    /// The rules that deny the request, by their positions among [`CompiledPolicy::rules`], each with whether it is a shadow,
     /// which only would. They have no limit, and so no [state](Verdict::states).
     #[inline]
     pub fn denials(&self) -> impl Iterator<Item = (usize, bool)> {
@@ -348,7 +348,7 @@ impl Verdict {
         &self.told.facts.quota(state.quota).quota
     }
 
-    /// The positions of the rules that let it pass with a warning, among [`Plan::rules`].
+    /// The positions of the rules that let it pass with a warning, among [`CompiledPolicy::rules`].
     pub fn warned_rules(&self) -> impl Iterator<Item = usize> {
         self.told.warned.iter().map(|rule| *rule as usize)
     }
@@ -367,12 +367,12 @@ impl Verdict {
     /// The plan that it was decided by.
     #[inline]
     #[must_use]
-    pub fn plan(&self) -> &Arc<Plan> {
+    pub fn plan(&self) -> &Arc<CompiledPolicy> {
         &self.told.facts.plan
     }
 
     /// The kind of endpoint that the request is for: the position of the most specific path
-    /// pattern that it matches among [`Plan::endpoints`]. `None` if it matches none.
+    /// pattern that it matches among [`CompiledPolicy::endpoints`]. `None` if it matches none.
     #[inline]
     #[must_use]
     pub fn endpoint(&self) -> Option<usize> {

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use tollgate::policy::promise::limit_words;
-use tollgate::policy::{Access, Application, ExplainedRule, Explanation, GrantSource, Plan, PlannedQuota, RuleOutcome};
+use tollgate::policy::{
+    Access, Application, CompiledPolicy, ExplainedRule, Explanation, GrantSource, RuleOutcome, RuleQuota,
+};
 
 #[derive(Serialize)]
 pub(super) struct Body<'a> {
@@ -44,7 +46,7 @@ struct Limit<'a> {
     algorithm: String,
 }
 
-pub(super) fn body<'a>(plan: &'a Plan, explanation: &'a Explanation) -> Body<'a> {
+pub(super) fn body<'a>(plan: &'a CompiledPolicy, explanation: &'a Explanation) -> Body<'a> {
     Body {
         access: match explanation.access {
             Access::Rules => "rules",
@@ -63,7 +65,7 @@ pub(super) fn body<'a>(plan: &'a Plan, explanation: &'a Explanation) -> Body<'a>
 }
 
 impl<'a> Rule<'a> {
-    fn new(plan: &'a Plan, explained: &'a ExplainedRule) -> Rule<'a> {
+    fn new(plan: &'a CompiledPolicy, explained: &'a ExplainedRule) -> Rule<'a> {
         let shadow = plan.rules().get(explained.rule as usize).is_some_and(|rule| rule.shadow);
         let rule = Rule { rule: &explained.name, shadow, ..Rule::default() };
         match &explained.outcome {
@@ -72,7 +74,7 @@ impl<'a> Rule<'a> {
         }
     }
 
-    fn applying(self, plan: &'a Plan, application: &'a Application) -> Rule<'a> {
+    fn applying(self, plan: &'a CompiledPolicy, application: &'a Application) -> Rule<'a> {
         if application.denies {
             // It counts nothing.
             let (route, limits) = (application.route.as_deref(), Some(Vec::new()));
@@ -101,8 +103,8 @@ impl<'a> Rule<'a> {
     }
 }
 
-impl<'a> From<&'a PlannedQuota> for Limit<'a> {
-    fn from(planned: &'a PlannedQuota) -> Limit<'a> {
+impl<'a> From<&'a RuleQuota> for Limit<'a> {
+    fn from(planned: &'a RuleQuota) -> Limit<'a> {
         Limit { name: &planned.scope, limit: limit_words(&planned.quota), algorithm: planned.quota.kind().to_string() }
     }
 }

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use tollgate::policy::promise::{algorithm_words, limit_words, most_words};
-use tollgate::policy::{Access, Application, ExplainedRule, Explanation, GrantSource, Plan, RuleOutcome};
+use tollgate::policy::{Access, Application, CompiledPolicy, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 
 use crate::colours::Colours;
 
-pub(super) fn page(plan: &Plan, explanation: &Explanation) -> String {
+pub(super) fn page(plan: &CompiledPolicy, explanation: &Explanation) -> String {
     let mut page = String::new();
     push_block(&mut page, "request", &understood(explanation));
     if !explanation.identities.is_empty() {
@@ -46,7 +46,7 @@ fn access(explanation: &Explanation) -> String {
     }
 }
 
-fn push_rule(page: &mut String, plan: &Plan, rule: &ExplainedRule) {
+fn push_rule(page: &mut String, plan: &CompiledPolicy, rule: &ExplainedRule) {
     match &rule.outcome {
         RuleOutcome::Applies(application) => {
             let is_shadow = plan.rules().get(rule.rule as usize).is_some_and(|rule| rule.shadow);
@@ -68,7 +68,7 @@ fn push_denial(page: &mut String, rule: &ExplainedRule, application: &Applicatio
     push_block(page, &format!("{} {denies}", rule.name), &route);
 }
 
-fn applied(plan: &Plan, application: &Application, is_shadow: bool) -> Vec<(&'static str, String)> {
+fn applied(plan: &CompiledPolicy, application: &Application, is_shadow: bool) -> Vec<(&'static str, String)> {
     let key = if application.key.is_empty() { "everybody together" } else { &application.key };
     let mut told = vec![("key", key.to_owned())];
     told.extend(application.more_keys.iter().map(|key| ("and key", key.clone())));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tollgate::policy::promise::{ANY_SPAN, Promise, promises};
-use tollgate::policy::{CounterChange, LoadError, Loaded, Plan, counter_changes};
+use tollgate::policy::{CompiledPolicy, CounterChange, LoadError, Loaded, counter_changes};
 
 use crate::colours::Colours;
 use crate::exit::Exit;
@@ -115,7 +115,7 @@ fn tell(arguments: &ValidateArguments, loaded: &Loaded) -> Result<(), Failure> {
 }
 
 /// The policy that holds before.
-fn compiled(file: &Path) -> Result<Plan, Failure> {
+fn compiled(file: &Path) -> Result<CompiledPolicy, Failure> {
     let loaded = policy_file::read(file).map_err(|error| policy_file::unread(&error))?;
     policy_file::compile(file, &loaded)
 }

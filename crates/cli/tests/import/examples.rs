@@ -316,7 +316,7 @@ descriptors:
     let policy = String::from_utf8(output.stdout).unwrap();
     let loaded = tollgate::policy::parse(&policy, "imported", None).unwrap();
     assert!(!loaded.warnings.iter().any(|warning| warning.code == "unlimited-for-all"), "{policy}");
-    let plan = tollgate::policy::Plan::compile(&loaded.policy).unwrap();
+    let plan = tollgate::policy::CompiledPolicy::new(&loaded.policy).unwrap();
     let entries = [("remote_address", "203.0.113.9"), ("plan", "partner")];
     let descriptor = tollgate::Descriptor { domain: "edge", entries: &entries };
     let explained = format!("{:?}", plan.explain(&tollgate::Request::from_descriptor(&descriptor)).rules);

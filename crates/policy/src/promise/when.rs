@@ -1,8 +1,8 @@
 //! Which requests a rule is for, in words: what is written and never applies is seen there.
 
 use super::words::either;
+use crate::compiled::network_words;
 use crate::model::{Condition, TextPattern, When};
-use crate::plan::network_words;
 
 /// Each condition of a rule, such as `path /login or /register`. None: all requests.
 pub(super) fn conditions(when: &When) -> Vec<String> {

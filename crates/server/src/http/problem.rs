@@ -160,7 +160,7 @@ impl Problem {
             _ => StatusCode::BAD_REQUEST,
         };
         let member = match error {
-            KeyError::NotALimit(_) | KeyError::NotTaken(_) => Some("limit".to_owned()),
+            KeyError::InvalidLimit(_) | KeyError::NotTaken(_) => Some("limit".to_owned()),
             KeyError::Duration => Some("for".to_owned()),
             _ => None,
         };

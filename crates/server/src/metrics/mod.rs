@@ -20,7 +20,7 @@ use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
-use tollgate::policy::Plan;
+use tollgate::policy::CompiledPolicy;
 use tollgate::{ChargeVerdict, CheckedPolicy, Decision, Limiter, Store as _};
 
 use crate::decided::{Decided, SaidNo};
@@ -94,7 +94,7 @@ impl Metrics {
     }
 
     /// Makes ready for a policy that is about to be in force.
-    pub(crate) fn prepare_for(&self, policy: &CheckedPolicy, plan: &Plan) {
+    pub(crate) fn prepare_for(&self, policy: &CheckedPolicy, plan: &CompiledPolicy) {
         self.policy.set(policy.fingerprint());
         self.rules.prepare_for(plan);
     }

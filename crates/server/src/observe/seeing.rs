@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
 
-use tollgate::policy::Met;
+use tollgate::policy::Matched;
 use tollgate::{Action, ChargeVerdict, Request, RuleState, Verdict};
 
 use super::event::Event;
@@ -23,26 +23,26 @@ pub(super) struct Seen<'a> {
     pub(super) front_end: FrontEnd,
     pub(super) request: &'a Request<'a>,
     pub(super) verdict: &'a Verdict,
-    pub(super) met: &'a Met,
+    pub(super) matched: &'a Matched,
 }
 
 impl Observer {
     /// Sees a decision, with what the request met and who said no to it. Most
     /// pass far from their limits, and cost no more than to see that.
     #[inline]
-    pub(crate) fn see(&self, decided: &Decided<'_>, met: &Met, said_no: SaidNo) {
+    pub(crate) fn see(&self, decided: &Decided<'_>, matched: &Matched, said_no: SaidNo) {
         let is_sampled = is_drawn();
         let is_plain =
             !said_no.anybody && decided.action == Action::Allow && decided.deciding.is_none_or(|state| !is_near(state));
         if !is_plain || is_sampled {
-            self.look_at(decided, met, is_sampled, said_no);
+            self.look_at(decided, matched, is_sampled, said_no);
         }
     }
 
     #[inline(never)]
-    fn look_at(&self, decided: &Decided<'_>, met: &Met, is_sampled: bool, said_no: SaidNo) {
+    fn look_at(&self, decided: &Decided<'_>, matched: &Matched, is_sampled: bool, said_no: SaidNo) {
         let Decided { front_end, request, verdict, action, deciding, denied_by, states, is_uncounted } = *decided;
-        let seen = Seen { front_end, request, verdict, met };
+        let seen = Seen { front_end, request, verdict, matched };
         if action == Action::Deny {
             self.see_watched_denials(seen);
             return match denied_by {
@@ -90,8 +90,8 @@ impl Observer {
         if !is_near && !is_violation {
             return;
         }
-        let Some(charge) = seen.met.charges.get(state.charge_position()) else { return };
-        let key = seen.met.key(charge);
+        let Some(charge) = seen.matched.charges.get(state.charge_position()) else { return };
+        let key = seen.matched.key(charge);
         let now_ns = seen.verdict.decided_at_ns();
         let sighting = Sighting {
             fingerprint: self.fingerprint(key),
@@ -158,8 +158,10 @@ impl Observer {
         for state in seen.verdict.states() {
             // A rule with several limits is one rule.
             let is_again = last.replace(state.rule_position()) == Some(state.rule_position());
-            let Some(charge) = seen.met.charges.get(state.charge_position()).filter(|_| !is_again) else { continue };
-            let key = seen.met.key(charge);
+            let Some(charge) = seen.matched.charges.get(state.charge_position()).filter(|_| !is_again) else {
+                continue;
+            };
+            let key = seen.matched.key(charge);
             let sighting = Sighting {
                 fingerprint: self.fingerprint(key),
                 now_ns,

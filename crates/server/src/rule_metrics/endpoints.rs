@@ -1,6 +1,6 @@
 //! Kinds of endpoints that are told apart.
 
-use tollgate::policy::Plan;
+use tollgate::policy::CompiledPolicy;
 
 /// So many pairs of a rule and a kind of endpoint are told apart at most, ..
 const MOST_PAIRS: usize = 16_384;
@@ -25,7 +25,7 @@ pub(super) enum Passage {
 }
 
 impl Endpoints {
-    pub(super) fn of(plan: &Plan) -> Endpoints {
+    pub(super) fn of(plan: &CompiledPolicy) -> Endpoints {
         let most = (MOST_PAIRS / (plan.rules().len() + 1)).min(MOST);
         Endpoints { patterns: plan.endpoints().take(most).map(Box::from).collect() }
     }
@@ -56,16 +56,16 @@ impl Passage {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::policy::Plan;
+    use tollgate::policy::CompiledPolicy;
     use tollgate::{PolicyBuilder, rule};
 
     use super::*;
 
-    fn plan(rules: usize) -> Plan {
+    fn plan(rules: usize) -> CompiledPolicy {
         let all = (0..rules).fold(PolicyBuilder::default(), |policy, at| {
             policy.rule(rule(&format!("r{at}")).limit("1/s").path(&format!("/{at}")))
         });
-        Plan::compile(&all.build().unwrap()).unwrap()
+        CompiledPolicy::new(&all.build().unwrap()).unwrap()
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod totals;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate::policy::Plan;
+use tollgate::policy::CompiledPolicy;
 use tollgate::{Action, Decision};
 
 use crate::decided::{Decided, SaidNo};
@@ -57,7 +57,7 @@ impl RuleMetrics {
     }
 
     /// Has counters for a policy that is about to be in force, so that its series are there from the start.
-    pub(crate) fn prepare_for(&self, plan: &Plan) {
+    pub(crate) fn prepare_for(&self, plan: &CompiledPolicy) {
         self.of_plan(plan);
     }
 
@@ -69,12 +69,12 @@ impl RuleMetrics {
 
     /// The counters of a policy. There are always some: nobody else keeps anything beside a plan.
     #[inline]
-    fn of_plan<'a>(&self, plan: &'a Plan) -> Option<&'a PolicyCounters> {
+    fn of_plan<'a>(&self, plan: &'a CompiledPolicy) -> Option<&'a PolicyCounters> {
         plan.companion(|| self.for_policy(plan)).map(|counters| &**counters)
     }
 
     #[cold]
-    fn for_policy(&self, plan: &Plan) -> Arc<PolicyCounters> {
+    fn for_policy(&self, plan: &CompiledPolicy) -> Arc<PolicyCounters> {
         let counters = Arc::new(PolicyCounters::new(plan));
         let mut kept = self.lock();
         kept.policies.push(Arc::clone(&counters));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate::policy::Plan;
+use tollgate::policy::CompiledPolicy;
 
 use super::NO_RULE;
 use super::cells::{Cell, ROW};
@@ -38,7 +38,7 @@ pub(super) struct QuotaHeadroom {
 pub(super) const QUOTA_ROW: usize = STEPS + 1;
 
 impl PolicyCounters {
-    pub(super) fn new(plan: &Plan) -> PolicyCounters {
+    pub(super) fn new(plan: &CompiledPolicy) -> PolicyCounters {
         let rules: Box<[Arc<str>]> = plan.rules().iter().map(|rule| Arc::clone(&rule.name)).collect();
         let denies = plan.rules().iter().map(|rule| rule.deny).collect();
         let endpoints = Endpoints::of(plan);

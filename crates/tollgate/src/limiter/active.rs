@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Quota, QuotaError, Rate};
 use tollgate_policy::model::{self, OnLimit, StoreSettings};
-use tollgate_policy::{CheckedPolicy, Met, Plan, PlannedQuota, PlannedRule, Problem, Request};
+use tollgate_policy::{CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota};
 use tollgate_store::{LimitOptions, Notice, OnFailure, Refusals, Store};
 
 use super::LimiterError;
-use super::by_hand::ByHand;
+use super::overrides::OverrideTable;
 use crate::facts::Facts;
 
 /// The policy in force, made ready for one store.
@@ -24,7 +24,7 @@ pub(super) struct Active<L> {
     /// Whether any rule can block.
     pub(super) blocks: bool,
     /// The limits that were set by hand.
-    pub(super) by_hand: ByHand,
+    pub(super) overrides: OverrideTable,
     /// The version of the store's board that they are from.
     pub(super) board_version: u64,
     /// What is legal in the policy and likely wrong.
@@ -46,7 +46,7 @@ pub(super) struct Graduated<L> {
 
 impl<L: Clone> Active<L> {
     pub(super) fn prepare<S: Store<Limit = L>>(policy: &CheckedPolicy, store: &S) -> Result<Active<L>, LimiterError> {
-        let plan = Plan::compile(policy).map_err(LimiterError::Compile)?;
+        let plan = CompiledPolicy::new(policy).map_err(LimiterError::Compile)?;
         let limit = |scope: &str, quota: Quota, options: LimitOptions| {
             let limit = store.limit(scope, quota, options);
             limit.map_err(|error| LimiterError::Limit { scope: scope.to_owned(), error })
@@ -68,15 +68,15 @@ impl<L: Clone> Active<L> {
             StoreSettings::Redis(_) => true,
         };
         let has_former = is_kept && facts.plan.quotas().iter().any(|planned| planned.former_scope.is_some());
-        let former = |planned: &PlannedQuota| {
+        let former = |planned: &RuleQuota| {
             let rule = &facts.plan.rules()[planned.rule as usize];
             // What a store does not take was never counted there.
             store.limit(planned.former_scope.as_ref()?, planned.quota, options(rule, planned)).ok()
         };
         let former = if has_former { facts.plan.quotas().iter().map(former).collect() } else { Vec::new() };
-        let by_hand = ByHand::default();
+        let overrides = OverrideTable::default();
         let warnings = policy.warnings().into();
-        let active = Active { facts, limits, former, graduated, blocks, by_hand, board_version: 0, warnings };
+        let active = Active { facts, limits, former, graduated, blocks, overrides, board_version: 0, warnings };
         Ok(active.with_board(store))
     }
 
@@ -86,21 +86,21 @@ impl<L: Clone> Active<L> {
             store.board().map_or_else(|| (0, Arc::default()), tollgate_store::Board::read);
         let plan = &self.facts.plan;
         let mut limits = self.limits[..plan.quotas().len()].to_vec();
-        let (by_hand, quotas) = ByHand::read(plan, &notices, store.now_ns(), |planned| {
+        let (overrides, quotas) = OverrideTable::read(plan, &notices, store.now_ns(), |planned| {
             // What the store does not take was told to whoever set it.
-            self.prepare_by_hand(planned, store).map(|limit| limits.push(limit)).is_ok()
+            self.prepare_override(planned, store).map(|limit| limits.push(limit)).is_ok()
         });
         let facts = Arc::new(Facts::new(Arc::clone(plan), quotas));
         facts.go_on_from(&self.facts);
         let mut former = self.former.clone();
         former.truncate(plan.quotas().len());
         let (graduated, warnings) = (self.graduated.clone(), Arc::clone(&self.warnings));
-        Active { facts, limits, former, graduated, blocks: self.blocks, by_hand, board_version, warnings }
+        Active { facts, limits, former, graduated, blocks: self.blocks, overrides, board_version, warnings }
     }
 
-    pub(super) fn prepare_by_hand<S: Store<Limit = L>>(
+    pub(super) fn prepare_override<S: Store<Limit = L>>(
         &self,
-        planned: &PlannedQuota,
+        planned: &RuleQuota,
         store: &S,
     ) -> Result<L, Box<dyn std::error::Error + Send + Sync>> {
         let rule = &self.facts.plan.rules()[planned.rule as usize];
@@ -108,11 +108,11 @@ impl<L: Clone> Active<L> {
     }
 
     /// What a request meets.
-    pub(super) fn meet(&self, request: &Request<'_>, now_ns: u64) -> Met {
-        if self.by_hand.is_empty() {
-            return self.facts.plan.meet(request);
+    pub(super) fn match_request(&self, request: &Request<'_>, now_ns: u64) -> Matched {
+        if self.overrides.is_empty() {
+            return self.facts.plan.match_request(request);
         }
-        self.facts.plan.meet_with(request, |rule, key| self.by_hand.find(rule, key, now_ns))
+        self.facts.plan.match_request_with(request, |rule, key| self.overrides.find(rule, key, now_ns))
     }
 }
 
@@ -178,7 +178,7 @@ const VIOLATIONS: LimitOptions = LimitOptions { on_failure: OnFailure::Closed, r
 /// A block that is not known of stands in nobody's way. One that is holds until its end.
 const BLOCK: LimitOptions = LimitOptions { on_failure: OnFailure::Open, refusals: Refusals::Final };
 
-fn options(rule: &PlannedRule, planned: &PlannedQuota) -> LimitOptions {
+fn options(rule: &CompiledRule, planned: &RuleQuota) -> LimitOptions {
     let refusals = match rule.on_limit {
         _ if planned.quota.kind() == AlgorithmKind::Concurrency => Refusals::Counted,
         // A shadow rule has no guard.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::Decision;
-use tollgate_policy::{Access, Met, PlannedCharge, Request};
+use tollgate_policy::{Access, Matched, MatchedCharge, Request};
 use tollgate_store::{KeyedCharge, Mode, Outcome, Store};
 
 use super::Limiter;
@@ -65,7 +65,7 @@ impl<S: Store> Limiter<S> {
         &self,
         request: &Request<'_>,
         asking: Asking,
-        watch: impl FnOnce(&Verdict, &Met),
+        watch: impl FnOnce(&Verdict, &Matched),
     ) -> (Verdict, Receipt<S>) {
         // Walked on this stack, or else on the heap: within the futures of all callers it would be moved about. It is
         // pinned here, because it would also be moved to whoever pins it.
@@ -80,7 +80,7 @@ impl<S: Store> Limiter<S> {
         &self,
         request: &Request<'_>,
         asking: Asking,
-        watch: impl FnOnce(&Verdict, &Met),
+        watch: impl FnOnce(&Verdict, &Matched),
     ) -> (Verdict, Receipt<S>) {
         // Read once, and at the beginning: who tells how long it took need not read it, too.
         let now_ns = self.shared.store.now_ns();
@@ -90,9 +90,9 @@ impl<S: Store> Limiter<S> {
             Asking::AdmitWhereNeeded => Asking::Check,
             asking => asking,
         };
-        let met = active.meet(request, now_ns);
-        let (verdict, receipt) = self.decide_met(&active, &met, asking, &[], now_ns).await;
-        watch(&verdict, &met);
+        let matched = active.match_request(request, now_ns);
+        let (verdict, receipt) = self.decide_met(&active, &matched, asking, &[], now_ns).await;
+        watch(&verdict, &matched);
         (verdict, receipt)
     }
 
@@ -100,31 +100,31 @@ impl<S: Store> Limiter<S> {
     pub(super) async fn decide_met(
         &self,
         active: &Active<S::Limit>,
-        met: &Met,
+        matched: &Matched,
         asking: Asking,
         besides: &[KeyedCharge<'_, S::Limit>],
         now_ns: u64,
     ) -> (Verdict, Receipt<S>) {
         let mut verdict = Draft::new(&active.facts, now_ns);
-        verdict.endpoint = met.endpoint;
-        if !met.denials.is_empty() {
-            verdict.denials.extend_from_slice(&met.denials);
+        verdict.endpoint = matched.endpoint;
+        if !matched.denials.is_empty() {
+            verdict.denials.extend_from_slice(&matched.denials);
         }
-        if let Some(access) = denial(active, met) {
+        if let Some(access) = denial(active, matched) {
             verdict.deny(access);
             return (verdict.finish(), Receipt::nothing());
         }
-        match met.access {
+        match matched.access {
             Access::Allowed | Access::Denied | Access::Unauthorized => {}
-            Access::Rules if met.charges.is_empty() && besides.is_empty() => verdict.unlimited = met.unlimited,
+            Access::Rules if matched.charges.is_empty() && besides.is_empty() => verdict.unlimited = matched.unlimited,
             Access::Rules => {
-                verdict.unlimited = met.unlimited;
-                let laid = lay(active, met, asking, besides, |_| true);
+                verdict.unlimited = matched.unlimited;
+                let laid = lay(active, matched, asking, besides, |_| true);
                 let outcome = self.shared.store.decide(&laid.entries).await;
                 if !outcome.passed {
-                    return self.refused(active, met, asking, &laid, outcome, verdict).await;
+                    return self.refused(active, matched, asking, &laid, outcome, verdict).await;
                 }
-                let receipt = passed(active, met, &laid, outcome, &mut verdict);
+                let receipt = passed(active, matched, &laid, outcome, &mut verdict);
                 return (verdict.finish(), receipt);
             }
         }
@@ -135,16 +135,16 @@ impl<S: Store> Limiter<S> {
     async fn refused(
         &self,
         active: &Active<S::Limit>,
-        met: &Met,
+        matched: &Matched,
         asking: Asking,
         laid: &Laid<'_, S::Limit>,
         outcome: Outcome<S::Receipt>,
         mut verdict: Draft,
     ) -> (Verdict, Receipt<S>) {
-        note_states(active, met, laid, &outcome, &mut verdict);
+        note_states(active, matched, laid, &outcome, &mut verdict);
         let mut longest = None;
         for (charge, left_ns) in blocks(laid, &outcome.decisions) {
-            block::note(active, met, charge, left_ns, &mut verdict);
+            block::note(active, matched, charge, left_ns, &mut verdict);
             longest = longest.max(Some((left_ns, charge)));
         }
         if let Some((_, charge)) = longest {
@@ -156,14 +156,14 @@ impl<S: Store> Limiter<S> {
             verdict.reject();
             return (verdict.finish(), Receipt::nothing());
         }
-        let refusing = refusing_charges(active, met, laid, &outcome.decisions);
+        let refusing = refusing_charges(active, matched, laid, &outcome.decisions);
         for &at in &refusing {
-            let charge = &met.charges[at];
-            match self.violation(active, met, charge, asking).await {
+            let charge = &matched.charges[at];
+            match self.violation(active, matched, charge, asking).await {
                 Step::Warn => verdict.warned.push(charge.rule),
                 Step::Reject => {}
                 Step::Block { for_ns } => {
-                    block::note(active, met, at, for_ns, &mut verdict);
+                    block::note(active, matched, at, for_ns, &mut verdict);
                     verdict.block(at);
                     return (verdict.finish(), Receipt::nothing());
                 }
@@ -176,16 +176,17 @@ impl<S: Store> Limiter<S> {
         }
         verdict.warned.dedup();
         // A warned request passes uncharged by the rules that warn, and meets all others.
-        let is_warned = |charge: &PlannedCharge| refusing.iter().any(|at| is_of_same(met, &met.charges[*at], charge));
-        let rest = lay(active, met, asking, laid.besides(), |charge| !is_warned(charge));
+        let is_warned =
+            |charge: &MatchedCharge| refusing.iter().any(|at| is_of_same(matched, &matched.charges[*at], charge));
+        let rest = lay(active, matched, asking, laid.besides(), |charge| !is_warned(charge));
         let outcome = self.shared.store.decide(&rest.entries).await;
-        verdict.states.retain(|state| is_warned(&met.charges[state.charge as usize]));
+        verdict.states.retain(|state| is_warned(&matched.charges[state.charge as usize]));
         if outcome.passed {
-            let receipt = passed(active, met, &rest, outcome, &mut verdict);
+            let receipt = passed(active, matched, &rest, outcome, &mut verdict);
             verdict.action = Action::Warn;
             return (verdict.finish(), receipt);
         }
-        note_states(active, met, &rest, &outcome, &mut verdict);
+        note_states(active, matched, &rest, &outcome, &mut verdict);
         verdict.warned.clear();
         verdict.reject();
         (verdict.finish(), Receipt::nothing())
@@ -193,9 +194,9 @@ impl<S: Store> Limiter<S> {
 }
 
 /// Why it is denied, if it is: nothing is charged then, whatever else it met.
-pub(super) fn denial<L>(active: &Active<L>, met: &Met) -> Option<Access> {
-    let is_by_rule = || met.denials.iter().any(|rule| !active.facts.rules[*rule as usize].shadow);
-    match met.access {
+pub(super) fn denial<L>(active: &Active<L>, matched: &Matched) -> Option<Access> {
+    let is_by_rule = || matched.denials.iter().any(|rule| !active.facts.rules[*rule as usize].shadow);
+    match matched.access {
         Access::Denied => Some(Access::Denied),
         Access::Rules | Access::Unauthorized if is_by_rule() => Some(Access::Denied),
         Access::Unauthorized => Some(Access::Unauthorized),
@@ -204,30 +205,30 @@ pub(super) fn denial<L>(active: &Active<L>, met: &Met) -> Option<Access> {
 }
 
 /// Whether two charges are of the same rule for the same key: a rule may have several quotas.
-pub(super) fn is_of_same(met: &Met, one: &PlannedCharge, other: &PlannedCharge) -> bool {
-    one.rule == other.rule && met.key(one) == met.key(other)
+pub(super) fn is_of_same(matched: &Matched, one: &MatchedCharge, other: &MatchedCharge) -> bool {
+    one.rule == other.rule && matched.key(one) == matched.key(other)
 }
 
 /// Lays out the entries for the store. `wanted` chooses among the charges.
 fn lay<'a, L>(
     active: &'a Active<L>,
-    met: &'a Met,
+    matched: &'a Matched,
     asking: Asking,
     besides: &[KeyedCharge<'a, L>],
-    wanted: impl Fn(&PlannedCharge) -> bool,
+    wanted: impl Fn(&MatchedCharge) -> bool,
 ) -> Laid<'a, L> {
     let mut laid = Laid { entries: SmallVec::new(), charges: SmallVec::new(), guards: 0 };
-    let applies = |charge: &PlannedCharge| {
+    let applies = |charge: &MatchedCharge| {
         asking != Asking::AdmitRates || !active.facts.quotas[charge.quota as usize].is_concurrency
     };
-    let chosen = || met.charges.iter().enumerate().filter(|(_, charge)| applies(charge) && wanted(charge));
+    let chosen = || matched.charges.iter().enumerate().filter(|(_, charge)| applies(charge) && wanted(charge));
     if active.blocks {
-        lay_guards(active, met, chosen(), &mut laid);
+        lay_guards(active, matched, chosen(), &mut laid);
     }
-    let mut last: Option<&PlannedCharge> = None;
+    let mut last: Option<&MatchedCharge> = None;
     for (at, charge) in chosen() {
         let former = active.former.get(charge.quota as usize).and_then(Option::as_ref);
-        let is_more_of_rule = last.replace(charge).is_some_and(|last| is_of_same(met, last, charge));
+        let is_more_of_rule = last.replace(charge).is_some_and(|last| is_of_same(matched, last, charge));
         let mode = match mode(active, charge, asking) {
             // Enforced, the limits of a rule are charged all or none: so they are as shadows.
             Mode::Shadow if is_more_of_rule => Mode::ShadowJoined,
@@ -236,7 +237,7 @@ fn lay<'a, L>(
         let former = former.filter(|_| matches!(mode, Mode::Enforce | Mode::Guard));
         for limit in std::iter::once(&active.limits[charge.quota as usize]).chain(former) {
             let receipt = asking.wants_receipts();
-            laid.entries.push(KeyedCharge { limit, key: met.key(charge), cost: charge.cost, mode, receipt });
+            laid.entries.push(KeyedCharge { limit, key: matched.key(charge), cost: charge.cost, mode, receipt });
             laid.charges.push(at);
         }
     }
@@ -247,24 +248,30 @@ fn lay<'a, L>(
 /// Before the charges, a guard for each rule that can block.
 fn lay_guards<'a, L>(
     active: &'a Active<L>,
-    met: &'a Met,
-    chosen: impl Iterator<Item = (usize, &'a PlannedCharge)>,
+    matched: &'a Matched,
+    chosen: impl Iterator<Item = (usize, &'a MatchedCharge)>,
     laid: &mut Laid<'a, L>,
 ) {
-    let mut last: Option<&PlannedCharge> = None;
+    let mut last: Option<&MatchedCharge> = None;
     for (at, charge) in chosen {
-        let is_first_of_rule = last.replace(charge).is_none_or(|last| !is_of_same(met, last, charge));
+        let is_first_of_rule = last.replace(charge).is_none_or(|last| !is_of_same(matched, last, charge));
         let block = active.graduated[charge.rule as usize].as_ref().and_then(|graduated| graduated.block.as_ref());
         let is_watched = active.facts.rules[charge.rule as usize].shadow;
         if let Some(limit) = block.filter(|_| is_first_of_rule && !is_watched && charge.cost > 0) {
-            laid.entries.push(KeyedCharge { limit, key: met.key(charge), cost: 1, mode: Mode::Guard, receipt: false });
+            laid.entries.push(KeyedCharge {
+                limit,
+                key: matched.key(charge),
+                cost: 1,
+                mode: Mode::Guard,
+                receipt: false,
+            });
             laid.charges.push(at);
         }
     }
     laid.guards = laid.entries.len();
 }
 
-fn mode<L>(active: &Active<L>, charge: &PlannedCharge, asking: Asking) -> Mode {
+fn mode<L>(active: &Active<L>, charge: &MatchedCharge, asking: Asking) -> Mode {
     // A permit that nobody will give back is only looked at.
     let holds_permits = active.facts.quotas[charge.quota as usize].is_concurrency;
     let is_made = asking.wants_receipts() || asking == Asking::Check && !holds_permits;
@@ -278,19 +285,19 @@ fn mode<L>(active: &Active<L>, charge: &PlannedCharge, asking: Asking) -> Mode {
 
 fn passed<S: Store>(
     active: &Active<S::Limit>,
-    met: &Met,
+    matched: &Matched,
     laid: &Laid<'_, S::Limit>,
     outcome: Outcome<S::Receipt>,
     verdict: &mut Told,
 ) -> Receipt<S> {
-    note_states(active, met, laid, &outcome, verdict);
+    note_states(active, matched, laid, &outcome, verdict);
     verdict.pass();
     if outcome.receipts.is_empty() {
         return Receipt::nothing();
     }
     let since_ns = verdict.now_ns;
     Receipt::new(outcome.receipts.into_iter().map(|(entry, receipt)| {
-        let charge = &met.charges[laid.charges[entry]];
+        let charge = &matched.charges[laid.charges[entry]];
         let (rule, quota) = (&active.facts.rules[charge.rule as usize], &active.facts.quotas[charge.quota as usize]);
         Held {
             receipt,
@@ -302,14 +309,20 @@ fn passed<S: Store>(
     }))
 }
 
-fn note_states<L, R>(active: &Active<L>, met: &Met, laid: &Laid<'_, L>, outcome: &Outcome<R>, verdict: &mut Told) {
+fn note_states<L, R>(
+    active: &Active<L>,
+    matched: &Matched,
+    laid: &Laid<'_, L>,
+    outcome: &Outcome<R>,
+    verdict: &mut Told,
+) {
     verdict.source = outcome.source;
     // Those that were noted before are of rules that warn.
     let has_warned = !verdict.states.is_empty();
     let entries = laid.charges.iter().zip(&outcome.decisions).enumerate().skip(laid.guards);
     // Where a refusal was known, nobody knows how the others stand.
     for (_, (at, decision)) in entries.filter(|(entry, _)| outcome.asked.contains(*entry)) {
-        let charge = &met.charges[*at];
+        let charge = &matched.charges[*at];
         let shadow = active.facts.rules[charge.rule as usize].shadow;
         let position = u32::try_from(*at).unwrap_or(u32::MAX);
         let (rule, quota) = (charge.rule, charge.quota);
@@ -346,14 +359,14 @@ fn blocks<L>(laid: &Laid<'_, L>, decisions: &[Decision]) -> impl Iterator<Item =
 /// The positions of the charges that refuse, one for each rule and key.
 fn refusing_charges<L>(
     active: &Active<L>,
-    met: &Met,
+    matched: &Matched,
     laid: &Laid<'_, L>,
     decisions: &[Decision],
 ) -> SmallVec<[usize; 4]> {
     let mut refusing: SmallVec<[usize; 4]> = SmallVec::new();
     for (at, decision) in laid.charges[laid.guards..].iter().zip(&decisions[laid.guards..]) {
-        let charge = &met.charges[*at];
-        let is_new = refusing.last().is_none_or(|last| !is_of_same(met, &met.charges[*last], charge));
+        let charge = &matched.charges[*at];
+        let is_new = refusing.last().is_none_or(|last| !is_of_same(matched, &matched.charges[*last], charge));
         if !decision.is_allowed() && is_new && !active.facts.rules[charge.rule as usize].shadow {
             refusing.push(*at);
         }

@@ -1,7 +1,7 @@
 //! What a block says of the limits of its rule.
 
 use tollgate_core::{Decision, Verdict};
-use tollgate_policy::{Met, PlannedCharge};
+use tollgate_policy::{Matched, MatchedCharge};
 
 use super::active::Active;
 use super::admit::is_of_same;
@@ -9,11 +9,11 @@ use crate::verdict::{RuleState, Told};
 
 /// Notes that the rule of a charge is blocked for its key: none of its limits
 /// lets anything pass before the block ends, whatever it would say itself.
-pub(super) fn note<L>(active: &Active<L>, met: &Met, charge: usize, left_ns: u64, verdict: &mut Told) {
-    let of_rule = &met.charges[charge];
+pub(super) fn note<L>(active: &Active<L>, matched: &Matched, charge: usize, left_ns: u64, verdict: &mut Told) {
+    let of_rule = &matched.charges[charge];
     let mut is_told = false;
     for state in &mut verdict.states {
-        if is_of_same(met, of_rule, &met.charges[state.charge as usize]) {
+        if is_of_same(matched, of_rule, &matched.charges[state.charge as usize]) {
             state.decision = blocked(&state.decision, left_ns);
             is_told |= state.charge as usize == charge;
         }
@@ -42,7 +42,7 @@ fn blocked(decision: &Decision, left_ns: u64) -> Decision {
     }
 }
 
-fn unasked<L>(active: &Active<L>, charge: &PlannedCharge, at: usize, left_ns: u64) -> RuleState {
+fn unasked<L>(active: &Active<L>, charge: &MatchedCharge, at: usize, left_ns: u64) -> RuleState {
     let limit = active.facts.quotas[charge.quota as usize].limit;
     let unknown = Decision { verdict: Verdict::NoRoom, limit, remaining: 0, next_after: 0, reset_after: 0 };
     RuleState {

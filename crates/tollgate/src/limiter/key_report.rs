@@ -2,10 +2,10 @@ use std::error::Error;
 use std::fmt;
 
 use tollgate_core::{AlgorithmKind, Decision, Quota};
-use tollgate_policy::{GrantSource, NotAKey, NotALimit};
+use tollgate_policy::{GrantSource, InvalidKey, InvalidLimit};
 use tollgate_store::ChangeError;
 
-use super::by_hand::KeyOverride;
+use super::overrides::KeyOverride;
 
 /// How one key stands under a rule. Nothing was charged to find out.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub struct KeyReport {
     /// For how long it is blocked, if it is: in nanoseconds.
     pub blocked_for_ns: Option<u64>,
     /// The limit that was set by hand, if one stands.
-    pub set_by_hand: Option<KeyOverride>,
+    pub key_override: Option<KeyOverride>,
 }
 
 /// One counter of a key.
@@ -67,9 +67,9 @@ pub enum KeyError {
     /// The policy has no rule of this name.
     NoSuchRule(String),
     /// The text can never be a key of the rule.
-    NotAKey(NotAKey),
+    InvalidKey(InvalidKey),
     /// The text is no limit for the rule.
-    NotALimit(NotALimit),
+    InvalidLimit(InvalidLimit),
     /// The store does not take the limit.
     NotTaken(String),
     /// It must last for some time, and no longer than 36 years.
@@ -82,8 +82,8 @@ impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             KeyError::NoSuchRule(name) => write!(f, "there is no rule `{name}`"),
-            KeyError::NotAKey(error) => error.fmt(f),
-            KeyError::NotALimit(error) => error.fmt(f),
+            KeyError::InvalidKey(error) => error.fmt(f),
+            KeyError::InvalidLimit(error) => error.fmt(f),
             KeyError::NotTaken(error) => write!(f, "the store does not take this limit: {error}"),
             KeyError::Duration => f.write_str("it must last for some time, and at most 36 years"),
             KeyError::Change(error) => error.fmt(f),

@@ -9,12 +9,12 @@ use tollgate_store::{ChangeError, KeyedCharge, Mode, Source, Store};
 
 use super::Limiter;
 use super::active::Active;
-use super::by_hand::KeyOverride;
 use super::key_report::{KeyCounter, KeyError, KeyReport};
+use super::overrides::KeyOverride;
 
 /// A key is named by its rule and by the text that `tollgate explain` shows for
 /// it: the values of the rule's identities, with bars between them. Values may
-/// also be as a request would bring them: [`Plan::read_key`](tollgate_policy::Plan::read_key).
+/// also be as a request would bring them: [`CompiledPolicy::read_key`](tollgate_policy::CompiledPolicy::read_key).
 impl<S: Store> Limiter<S> {
     /// How a key stands. It charges nothing, makes no place for the key, and changes no answer.
     pub async fn inspect_key(&self, rule: &str, key: &str) -> Result<KeyReport, KeyError> {
@@ -22,7 +22,7 @@ impl<S: Store> Limiter<S> {
         let (at, key) = named(&active, rule, key)?;
         let key = key.as_str();
         let now_ns = self.shared.store.now_ns();
-        let grants: Vec<(Option<GrantSource>, Vec<u32>)> = match active.by_hand.find(at, key.as_bytes(), now_ns) {
+        let grants: Vec<(Option<GrantSource>, Vec<u32>)> = match active.overrides.find(at, key.as_bytes(), now_ns) {
             Some(quotas) => vec![(None, quotas.to_vec())],
             None => {
                 let possible = active.facts.plan.possible_grants(at, key.as_bytes()).into_iter();
@@ -48,7 +48,7 @@ impl<S: Store> Limiter<S> {
             counters,
             violations,
             blocked_for_ns: block.filter(|block| block.remaining == 0).map(|block| block.reset_after),
-            set_by_hand: self.key_overrides().into_iter().find(|set| set.rule == rule && set.key == key),
+            key_override: self.key_overrides().into_iter().find(|set| set.rule == rule && set.key == key),
         })
     }
 
@@ -93,10 +93,10 @@ impl<S: Store> Limiter<S> {
             return Err(KeyError::Duration);
         }
         let plan = &active.facts.plan;
-        let grant = plan.read_grant(at, limit).map_err(KeyError::NotALimit)?;
-        for planned in plan.quotas_by_hand(at, &grant) {
+        let grant = plan.read_grant(at, limit).map_err(KeyError::InvalidLimit)?;
+        for planned in plan.override_quotas(at, &grant) {
             // Told here, because nobody hears it on the other instances.
-            let taken = active.prepare_by_hand(&planned, &self.shared.store);
+            let taken = active.prepare_override(&planned, &self.shared.store);
             taken.map_err(|error| KeyError::NotTaken(error.to_string()))?;
         }
         let until_ns = self.shared.store.now_ns().saturating_add(lasts_ns);
@@ -152,5 +152,5 @@ impl<S: Store> Limiter<S> {
 fn named<L>(active: &Active<L>, rule: &str, key: &str) -> Result<(u32, String), KeyError> {
     let plan = &active.facts.plan;
     let at = plan.rule_named(rule).ok_or_else(|| KeyError::NoSuchRule(rule.to_owned()))?;
-    Ok((at, plan.read_key(at, key).map_err(KeyError::NotAKey)?))
+    Ok((at, plan.read_key(at, key).map_err(KeyError::InvalidKey)?))
 }

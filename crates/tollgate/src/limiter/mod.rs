@@ -2,10 +2,10 @@ mod active;
 mod admit;
 mod block;
 mod builder;
-mod by_hand;
 mod immediate;
 mod key_report;
 mod keys;
+mod overrides;
 mod together;
 mod violations;
 mod watched;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use tollgate_policy::model::{MemorySettings, StoreSettings, WhenFull as WhenFullSetting};
-use tollgate_policy::{CheckedPolicy, CompileError, Plan, PolicyErrors, Problem, Request};
+use tollgate_policy::{CheckedPolicy, CompileError, CompiledPolicy, PolicyErrors, Problem, Request};
 use tollgate_store::{
     Board, BuildError, Capacity, Clock, LocalStore, MemoryOptions, MemoryStore, RealClock, Settled, Store, Timer,
     WhenFull,
@@ -32,8 +32,8 @@ use admit::Asking;
 pub(crate) use immediate::immediately;
 
 pub use builder::LimiterBuilder;
-pub use by_hand::KeyOverride;
 pub use key_report::{KeyCounter, KeyError, KeyReport};
+pub use overrides::KeyOverride;
 pub use together::{AskedTogether, Part, Together};
 pub use watched::Watched;
 
@@ -193,7 +193,7 @@ impl<S: Store> Limiter<S> {
 
     /// The plan that is in force.
     #[must_use]
-    pub fn plan(&self) -> Arc<Plan> {
+    pub fn plan(&self) -> Arc<CompiledPolicy> {
         Arc::clone(&self.shared.active.load().facts.plan)
     }
 

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use smallvec::SmallVec;
 use tollgate_core::Decision;
-use tollgate_policy::{Access, Met, Request};
+use tollgate_policy::{Access, Matched, Request};
 use tollgate_store::{KeyedCharge, Store};
 
 use super::Limiter;
@@ -46,7 +46,7 @@ pub struct Together {
 
 /// One request on its way.
 struct Member {
-    met: Met,
+    matched: Matched,
     /// Where its charges are among those of all.
     charges: SmallVec<[usize; 4]>,
     /// Where its charge instead of the rules is among all of these.
@@ -57,7 +57,7 @@ impl<S: Store> Limiter<S> {
     pub(super) async fn ask_together(
         &self,
         asked: &[AskedTogether<'_, S::Limit>],
-        watch: impl FnOnce(&Verdict, &Met),
+        watch: impl FnOnce(&Verdict, &Matched),
     ) -> Together {
         if self.shared.store.answers_at_once() {
             immediately(pin!(self.walk_together(asked, watch)))
@@ -69,18 +69,19 @@ impl<S: Store> Limiter<S> {
     async fn walk_together(
         &self,
         asked: &[AskedTogether<'_, S::Limit>],
-        watch: impl FnOnce(&Verdict, &Met),
+        watch: impl FnOnce(&Verdict, &Matched),
     ) -> Together {
         let now_ns = self.shared.store.now_ns();
         let active = self.active();
-        let mut joint = Met::new(Access::Rules);
+        let mut joint = Matched::new(Access::Rules);
         let mut instead = SmallVec::<[KeyedCharge<'_, S::Limit>; 2]>::new();
-        let mut mets: Vec<Met> = asked.iter().map(|one| active.meet(&one.request, now_ns)).collect();
-        let replaced = replaced_by(&mets);
-        mets.iter_mut().for_each(|met| met.without_replaced_by(&replaced));
-        let joined = |(one, met)| join(&active, one, met, &mut joint, &mut instead);
-        let members: Vec<Member> = asked.iter().zip(mets).map(joined).collect();
-        let denied = members.iter().find_map(|member| denial(&active, &member.met));
+        let mut all_matched: Vec<Matched> =
+            asked.iter().map(|one| active.match_request(&one.request, now_ns)).collect();
+        let replaced = replaced_by(&all_matched);
+        all_matched.iter_mut().for_each(|matched| matched.without_replaced_by(&replaced));
+        let joined = |(one, matched)| join(&active, one, matched, &mut joint, &mut instead);
+        let members: Vec<Member> = asked.iter().zip(all_matched).map(joined).collect();
+        let denied = members.iter().find_map(|member| denial(&active, &member.matched));
         let asking = if denied.is_some() { Asking::Look } else { Asking::Check };
         if denied.is_some() {
             instead.iter_mut().for_each(|charge| charge.cost = 0);
@@ -99,9 +100,9 @@ impl<S: Store> Limiter<S> {
             overall = verdict.finish();
         }
         for (at, member) in members.iter().enumerate() {
-            let is_decided = member.met.access != Access::Rules || denial(&active, &member.met).is_some();
+            let is_decided = member.matched.access != Access::Rules || denial(&active, &member.matched).is_some();
             if matches!(asked[at].part, Part::GiveBack) && !is_decided {
-                each[at] = self.given_back(&active, &member.met, overall.is_allowed()).await;
+                each[at] = self.given_back(&active, &member.matched, overall.is_allowed()).await;
             }
         }
         watch(&overall, &joint);
@@ -109,32 +110,33 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Gives back what was met, if the others passed, and says what remains then.
-    async fn given_back(&self, active: &Active<S::Limit>, met: &Met, is_given: bool) -> Verdict {
+    async fn given_back(&self, active: &Active<S::Limit>, matched: &Matched, is_given: bool) -> Verdict {
         if is_given {
-            for charge in &met.charges {
-                let (quota, key) = (charge.quota as usize, met.key(charge));
+            for charge in &matched.charges {
+                let (quota, key) = (charge.quota as usize, matched.key(charge));
                 let former = active.former.get(quota).and_then(Option::as_ref);
                 for limit in std::iter::once(&active.limits[quota]).chain(former) {
                     self.shared.store.credit(limit, key, charge.cost);
                 }
             }
         }
-        let mut look = met.clone();
+        let mut look = matched.clone();
         look.charges.iter_mut().for_each(|charge| charge.cost = 0);
         self.decide_met(active, &look, Asking::Look, &[], self.shared.store.now_ns()).await.0
     }
 }
 
 /// Everything that one of these replaces.
-fn replaced_by(mets: &[Met]) -> Met {
-    let mut replaced = Met::new(Access::Rules);
-    mets.iter().for_each(|met| replaced.replace_as(met));
+fn replaced_by(all_matched: &[Matched]) -> Matched {
+    let mut replaced = Matched::new(Access::Rules);
+    all_matched.iter().for_each(|matched| replaced.replace_as(matched));
     replaced
 }
 
 /// The rules that deny any of them, each once.
 fn denials(members: &[Member]) -> SmallVec<[u32; 2]> {
-    let mut rules: SmallVec<[u32; 2]> = members.iter().flat_map(|member| member.met.denials.iter().copied()).collect();
+    let mut rules: SmallVec<[u32; 2]> =
+        members.iter().flat_map(|member| member.matched.denials.iter().copied()).collect();
     rules.sort_unstable();
     rules.dedup();
     rules
@@ -144,18 +146,18 @@ fn denials(members: &[Member]) -> SmallVec<[u32; 2]> {
 fn join<'a, L>(
     active: &Active<L>,
     asked: &AskedTogether<'a, L>,
-    mut met: Met,
-    joint: &mut Met,
+    mut matched: Matched,
+    joint: &mut Matched,
     instead: &mut SmallVec<[KeyedCharge<'a, L>; 2]>,
 ) -> Member {
-    met.retain(|charge| !active.facts.quotas[charge.quota as usize].is_concurrency);
-    if denial(active, &met).is_some() {
-        return Member { charges: SmallVec::new(), instead: None, met };
+    matched.retain(|charge| !active.facts.quotas[charge.quota as usize].is_concurrency);
+    if denial(active, &matched).is_some() {
+        return Member { charges: SmallVec::new(), instead: None, matched };
     }
-    let mut member = Member { charges: SmallVec::new(), instead: None, met };
+    let mut member = Member { charges: SmallVec::new(), instead: None, matched };
     match &asked.part {
-        Part::Charge => member.charges = joint.join(&member.met),
-        Part::ChargeInstead(charge) if member.met.access == Access::Rules => {
+        Part::Charge => member.charges = joint.join(&member.matched),
+        Part::ChargeInstead(charge) if member.matched.access == Access::Rules => {
             member.instead = Some(instead.len());
             instead.push(KeyedCharge { ..*charge });
         }
@@ -168,15 +170,15 @@ fn join<'a, L>(
 fn of_member<L>(active: &Active<L>, overall: &Verdict, member: &Member) -> Verdict {
     let all = &overall.told;
     let mut verdict = Draft::new(&active.facts, all.now_ns);
-    verdict.endpoint = member.met.endpoint;
-    verdict.denials = member.met.denials.clone();
-    if let Some(access) = denial(active, &member.met) {
+    verdict.endpoint = member.matched.endpoint;
+    verdict.denials = member.matched.denials.clone();
+    if let Some(access) = denial(active, &member.matched) {
         verdict.deny(access);
         return verdict.finish();
     }
     let is_own = |state: &&RuleState| member.charges.contains(&(state.charge as usize));
     verdict.source = all.source;
-    verdict.unlimited = member.met.unlimited && member.instead.is_none();
+    verdict.unlimited = member.matched.unlimited && member.instead.is_none();
     verdict.states = all.states.iter().filter(is_own).copied().collect();
     verdict.besides = member.instead.and_then(|at| all.besides.get(at).copied()).into_iter().collect();
     let states = &verdict.states;

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Verdict};
-use tollgate_policy::{Met, PlannedCharge};
+use tollgate_policy::{Matched, MatchedCharge};
 use tollgate_store::{KeyedCharge, Mode, Store};
 
 use super::Limiter;
@@ -21,13 +21,13 @@ impl<S: Store> Limiter<S> {
     pub(super) async fn violation(
         &self,
         active: &Active<S::Limit>,
-        met: &Met,
-        charge: &PlannedCharge,
+        matched: &Matched,
+        charge: &MatchedCharge,
         asking: Asking,
     ) -> Step {
         let Some(graduated) = &active.graduated[charge.rule as usize] else { return Step::Reject };
         let Some(violations) = &graduated.violations else { return Step::Reject };
-        let key = met.key(charge);
+        let key = matched.key(charge);
         let mode = if asking == Asking::Look { Mode::Guard } else { Mode::Enforce };
         let charge = |limit| KeyedCharge { limit, key, cost: 1, mode, receipt: false };
         let charges: SmallVec<[_; 2]> =

@@ -111,6 +111,6 @@ fn neither_a_limit_of_the_caller_nor_giving_back_lifts_a_denial() {
 fn rule_that_denies_has_no_key_to_override() {
     let limiter = limiter();
     let set = at_once(limiter.override_key("admin-only-inside", "", "5/min", std::time::Duration::from_secs(60)));
-    assert!(matches!(set, Err(KeyError::NotALimit(_))), "{set:?}");
+    assert!(matches!(set, Err(KeyError::InvalidLimit(_))), "{set:?}");
     assert!(at_once(limiter.inspect_key("admin-only-inside", "")).unwrap().counters.is_empty());
 }

@@ -33,7 +33,7 @@ fn a_key_is_looked_at_without_being_charged() {
         assert_eq!((counter.name.as_str(), counter.used(), counter.held()), ("per-user", 2, None));
         let standing = counter.standing;
         assert_eq!((standing.limit, standing.remaining, standing.reset_after), (5, 3, 50 * S_NS));
-        assert_eq!((report.violations, report.blocked_for_ns, report.set_by_hand), (None, None, None));
+        assert_eq!((report.violations, report.blocked_for_ns, report.key_override), (None, None, None));
     }
     assert_eq!(used(&limiter, "per-user", "bob"), 0);
 }
@@ -118,7 +118,7 @@ fn another_limit_holds_for_one_key_and_ends_by_itself() {
     assert_eq!((passes(ALICE, 9), passes(bob, 9)), (3, 0), "what was used stays used");
     let report = at_once(limiter.inspect_key("per-user", "alice")).unwrap();
     assert_eq!((report.counters[0].standing.limit, report.counters[0].source.is_none()), (5, true));
-    assert_eq!(report.set_by_hand, Some(set));
+    assert_eq!(report.key_override, Some(set));
     let verdict = limiter.peek(&from(ALICE));
     assert_eq!(verdict.quota(&verdict.states()[0]).amount(), 5);
     let mut fields = Vec::new();
@@ -127,7 +127,7 @@ fn another_limit_holds_for_one_key_and_ends_by_itself() {
     clock.advance(60 * S_NS);
     assert!(limiter.key_overrides().is_empty());
     assert_eq!(limiter.peek(&from(ALICE)).states()[0].decision.limit, 2);
-    assert_eq!(at_once(limiter.inspect_key("per-user", "alice")).unwrap().set_by_hand, None);
+    assert_eq!(at_once(limiter.inspect_key("per-user", "alice")).unwrap().key_override, None);
 }
 
 #[test]
@@ -161,12 +161,13 @@ fn whoever_is_unlimited_can_be_limited() {
 #[test]
 fn what_cannot_be_is_told() {
     let limiter = one(log("per-user", "2/h"), &clock());
-    let is_no_key = |key: &str| matches!(at_once(limiter.inspect_key("per-user", key)), Err(KeyError::NotAKey { .. }));
+    let is_no_key =
+        |key: &str| matches!(at_once(limiter.inspect_key("per-user", key)), Err(KeyError::InvalidKey { .. }));
     assert!(is_no_key("alice|bob") && is_no_key("a\nb") && is_no_key(r"\q") && is_no_key(""));
     assert_eq!(at_once(limiter.inspect_key("per-user", "é")).unwrap().key, r"\xc3\xa9");
     assert_eq!(at_once(limiter.reset_key("none", "alice")), Err(KeyError::NoSuchRule("none".to_owned())));
     let set = |limit: &str, lasts| at_once(limiter.override_key("per-user", "alice", limit, lasts));
-    assert!(matches!(set("much", HOUR), Err(KeyError::NotALimit(_))));
+    assert!(matches!(set("much", HOUR), Err(KeyError::InvalidLimit(_))));
     assert_eq!(set("5/h", Duration::ZERO), Err(KeyError::Duration));
     assert!(limiter.key_overrides().is_empty());
 }

@@ -18,7 +18,7 @@ pub(super) struct KeyBody {
     violations: Option<u64>,
     blocked_for_ms: Option<u64>,
     #[serde(rename = "override")]
-    set_by_hand: Option<OverrideBody>,
+    key_override: Option<OverrideBody>,
 }
 
 #[derive(Serialize)]
@@ -55,7 +55,7 @@ impl KeyBody {
             counters: report.counters.iter().map(CounterBody::from).collect(),
             violations: report.violations.map(|_| report.violations_counted()),
             blocked_for_ms: report.blocked_for_ns.map(ms),
-            set_by_hand: report.set_by_hand.as_ref().map(OverrideBody::from),
+            key_override: report.key_override.as_ref().map(OverrideBody::from),
         }
     }
 }

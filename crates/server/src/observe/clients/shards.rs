@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use tollgate::policy::PlannedRule;
+use tollgate::policy::CompiledRule;
 
 use super::rule_clients::{RuleClients, Sighting};
 use super::tally::Tally;
@@ -136,7 +136,7 @@ impl Tables {
     #[inline]
     pub(in crate::observe) fn see(
         &mut self,
-        rules: &[PlannedRule],
+        rules: &[CompiledRule],
         rule: usize,
         sighting: Sighting,
         spent: Spent,
@@ -168,7 +168,7 @@ fn add(tally: &mut Tally, clients: &RuleClients, which: Which, now_ns: u64) {
 #[inline]
 fn clients_of<'a>(
     tracked: &'a mut Vec<Option<Box<RuleClients>>>,
-    rules: &[PlannedRule],
+    rules: &[CompiledRule],
     rule: usize,
 ) -> Option<&'a mut RuleClients> {
     let name = &rules.get(rule)?.name;
@@ -181,7 +181,7 @@ fn clients_of<'a>(
 
 /// Puts the clients of a rule of that name at its position.
 #[cold]
-fn find_again(tracked: &mut Vec<Option<Box<RuleClients>>>, rules: &[PlannedRule], rule: usize, name: &Arc<str>) {
+fn find_again(tracked: &mut Vec<Option<Box<RuleClients>>>, rules: &[CompiledRule], rule: usize, name: &Arc<str>) {
     if tracked.len() != rules.len() {
         // Those behind the end are gone, unless one of them is looked for now.
         if let Some(at) = tracked.iter().position(|known| is_named(known, name)) {

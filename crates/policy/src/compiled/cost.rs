@@ -8,27 +8,27 @@ use crate::model::{Cost, CostSource};
 
 /// A compiled cost.
 #[derive(Debug)]
-pub(super) enum PlannedCost {
+pub(super) enum CompiledCost {
     OfTheRequest { max: u64 },
     Fixed(u64),
     Header { header: IdentityId, default: u64, max: u64 },
     Methods { costs: Vec<(Vec<u8>, u64)>, default: u64 },
 }
 
-impl PlannedCost {
-    pub(super) fn compile(cost: &Cost, identities: &mut Identities) -> PlannedCost {
+impl CompiledCost {
+    pub(super) fn compile(cost: &Cost, identities: &mut Identities) -> CompiledCost {
         // A maximum of the largest amount is none. As a clamp it would make a cost above every limit
         // one that fits the largest.
         let max = if cost.max >= MAX_AMOUNT { u64::MAX } else { cost.max.max(1) };
         match &cost.source {
-            CostSource::OfTheRequest => PlannedCost::OfTheRequest { max },
-            CostSource::Fixed(cost) | CostSource::Estimate(cost) => PlannedCost::Fixed(*cost),
+            CostSource::OfTheRequest => CompiledCost::OfTheRequest { max },
+            CostSource::Fixed(cost) | CostSource::Estimate(cost) => CompiledCost::Fixed(*cost),
             CostSource::Header { name, default } => {
-                PlannedCost::Header { header: identities.header(name), default: *default, max }
+                CompiledCost::Header { header: identities.header(name), default: *default, max }
             }
             CostSource::Methods { costs, default } => {
                 let upper = |(method, cost): &(String, u64)| (method.to_ascii_uppercase().into_bytes(), *cost);
-                PlannedCost::Methods { costs: costs.iter().map(upper).collect(), default: *default }
+                CompiledCost::Methods { costs: costs.iter().map(upper).collect(), default: *default }
             }
         }
     }
@@ -42,14 +42,14 @@ impl PlannedCost {
             return 0;
         }
         match self {
-            PlannedCost::OfTheRequest { max } => look.request.cost.clamp(1, *max),
-            PlannedCost::Fixed(cost) => *cost,
-            PlannedCost::Header { header, default, max } => {
+            CompiledCost::OfTheRequest { max } => look.request.cost.clamp(1, *max),
+            CompiledCost::Fixed(cost) => *cost,
+            CompiledCost::Header { header, default, max } => {
                 let found = look.find_usable(*header, None);
                 let said = found.and_then(|found| number(look.text(found)));
                 said.map_or(*default, |cost| cost.clamp(1, *max))
             }
-            PlannedCost::Methods { costs, default } => {
+            CompiledCost::Methods { costs, default } => {
                 let cost_of = |method: &[u8]| costs.iter().find(|(known, _)| known == method).map(|(_, cost)| *cost);
                 let method = &*look.seen.method;
                 let is_like_get = method == HEAD && look.request.descriptor.is_none();

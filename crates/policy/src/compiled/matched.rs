@@ -1,4 +1,4 @@
-//! What a request meets.
+//! The rules that a request matches.
 
 use smallvec::SmallVec;
 
@@ -17,18 +17,18 @@ pub enum Access {
     Unauthorized,
 }
 
-/// What a request meets: what is to be charged, all or nothing.
+/// What a request matches: what is to be charged, all or nothing.
 #[derive(Clone, Debug)]
-pub struct Met {
+pub struct Matched {
     /// How it fares before any rule. Unless the rules decide there are no charges.
     pub access: Access,
     /// The most specific path pattern of any rule that the request's path matches, by its position
-    /// among [`Plan::endpoints`](crate::Plan::endpoints).
+    /// among [`CompiledPolicy::endpoints`](crate::CompiledPolicy::endpoints).
     pub endpoint: Option<u32>,
     /// The charges, in the order of the rules.
-    pub charges: SmallVec<[PlannedCharge; 4]>,
+    pub charges: SmallVec<[MatchedCharge; 4]>,
     /// The rules that deny the request, in the order of the policy, by their positions among
-    /// [`Plan::rules`](crate::Plan::rules). Where one of them is enforced, nothing is charged.
+    /// [`CompiledPolicy::rules`](crate::CompiledPolicy::rules). Where one of them is enforced, nothing is charged.
     pub denials: SmallVec<[u32; 2]>,
     /// Whether a rule applies that grants as much as anybody wants.
     pub unlimited: bool,
@@ -40,10 +40,10 @@ pub struct Met {
 
 /// A cost to be charged to a key under a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlannedCharge {
-    /// The position of the rule among [`Plan::rules`](crate::Plan::rules).
+pub struct MatchedCharge {
+    /// The position of the rule among [`CompiledPolicy::rules`](crate::CompiledPolicy::rules).
     pub rule: u32,
-    /// The position of the quota among [`Plan::quotas`](crate::Plan::quotas).
+    /// The position of the quota among [`CompiledPolicy::quotas`](crate::CompiledPolicy::quotas).
     pub quota: u32,
     /// What it costs; 0 asks without charging.
     pub cost: u64,
@@ -51,12 +51,12 @@ pub struct PlannedCharge {
     pub(super) key_end: u32,
 }
 
-impl Met {
+impl Matched {
     /// Nothing yet.
     #[must_use]
     #[inline]
-    pub fn new(access: Access) -> Met {
-        Met {
+    pub fn new(access: Access) -> Matched {
+        Matched {
             access,
             endpoint: None,
             charges: SmallVec::new(),
@@ -67,23 +67,23 @@ impl Met {
         }
     }
 
-    /// Adds what another request meets, to be charged together with this: the
+    /// Adds what another request matches, to be charged together with this: the
     /// same key under the same quota once, at the larger cost. Returns where
     /// its charges are now.
-    pub fn join(&mut self, other: &Met) -> SmallVec<[usize; 4]> {
+    pub fn join(&mut self, other: &Matched) -> SmallVec<[usize; 4]> {
         self.endpoint = self.endpoint.or(other.endpoint);
         other.charges.iter().map(|charge| self.join_charge(charge, other.key(charge))).collect()
     }
 
-    fn join_charge(&mut self, charge: &PlannedCharge, key: &[u8]) -> usize {
-        let is_same = |known: &PlannedCharge| known.quota == charge.quota && self.key(known) == key;
+    fn join_charge(&mut self, charge: &MatchedCharge, key: &[u8]) -> usize {
+        let is_same = |known: &MatchedCharge| known.quota == charge.quota && self.key(known) == key;
         if let Some(at) = self.charges.iter().position(is_same) {
             self.charges[at].cost = self.charges[at].cost.max(charge.cost);
             return at;
         }
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
-        self.charges.push(PlannedCharge { key_start: position(start), key_end: position(self.keys.len()), ..*charge });
+        self.charges.push(MatchedCharge { key_start: position(start), key_end: position(self.keys.len()), ..*charge });
         self.charges.len() - 1
     }
 
@@ -94,10 +94,10 @@ impl Met {
         self.unlimited = false;
     }
 
-    /// Adds what the same request meets in another reading of its path. A rule is charged once, as the first reading
-    /// has it that it meets, unless it is one that counts the readings with other keys. What exempts stays only if
+    /// Adds what the same request matches in another reading of its path. A rule is charged once, as the first reading
+    /// has it that it matches, unless it is one that counts the readings with other keys. What exempts stays only if
     /// it is in both.
-    pub(super) fn join_reading(&mut self, other: &Met, counts_readings: impl Fn(u32) -> bool) {
+    pub(super) fn join_reading(&mut self, other: &Matched, counts_readings: impl Fn(u32) -> bool) {
         if other.access == Access::Unauthorized {
             self.access = Access::Unauthorized;
         }
@@ -123,12 +123,12 @@ impl Met {
     }
 
     /// Notes what another request replaces that is decided together with others.
-    pub fn replace_as(&mut self, other: &Met) {
+    pub fn replace_as(&mut self, other: &Matched) {
         self.replaced.extend_from_slice(&other.replaced);
     }
 
     /// Takes away what others replace that are decided together with this request.
-    pub fn without_replaced_by(&mut self, other: &Met) {
+    pub fn without_replaced_by(&mut self, other: &Matched) {
         self.charges.retain(|charge| !other.replaced.contains(&charge.rule));
         self.denials.retain(|rule| !other.replaced.contains(rule));
     }
@@ -141,7 +141,7 @@ impl Met {
     }
 
     /// Nothing but these charges.
-    pub fn retain(&mut self, wanted: impl Fn(&PlannedCharge) -> bool) {
+    pub fn retain(&mut self, wanted: impl Fn(&MatchedCharge) -> bool) {
         self.charges.retain(|charge| wanted(charge));
     }
 
@@ -149,7 +149,7 @@ impl Met {
     /// where a rule counts everybody together.
     #[inline]
     #[must_use]
-    pub fn key(&self, charge: &PlannedCharge) -> &[u8] {
+    pub fn key(&self, charge: &MatchedCharge) -> &[u8] {
         self.keys.get(charge.key_start as usize..charge.key_end as usize).unwrap_or_default()
     }
 }

@@ -2,13 +2,13 @@ use std::any::Any;
 use std::fmt;
 use std::sync::OnceLock;
 
-use super::Plan;
+use super::CompiledPolicy;
 
 /// What the owner of a plan keeps beside it.
 #[derive(Default)]
 pub(super) struct Companion(OnceLock<Box<dyn Any + Send + Sync>>);
 
-impl Plan {
+impl CompiledPolicy {
     /// What the owner of this plan keeps beside it, and makes when it is first
     /// asked for. It ends with the plan, and who has the plan finds it without
     /// looking anything up. There is one, so it is `None` for another type than the first.
@@ -26,11 +26,11 @@ impl fmt::Debug for Companion {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Plan, PolicyBuilder};
+    use crate::{CompiledPolicy, PolicyBuilder};
 
     #[test]
     fn there_is_one_and_it_is_made_once() {
-        let plan = Plan::compile(&PolicyBuilder::default().build().unwrap()).unwrap();
+        let plan = CompiledPolicy::new(&PolicyBuilder::default().build().unwrap()).unwrap();
         assert_eq!(plan.companion(|| 1_u32), Some(&1));
         assert_eq!(plan.companion(|| 2_u32), Some(&1));
         assert_eq!(plan.companion(|| "another"), None);

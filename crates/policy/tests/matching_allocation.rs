@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![allow(unsafe_code, reason = "an allocator is unsafe to be one")]
 
-mod plan_support;
+mod matching_support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use plan_support::{compile, header, identity, limited, paths, rule, rule_for, strings, with_rules};
+use matching_support::{compile, header, identity, limited, paths, rule, rule_for, strings, with_rules};
 use tollgate_policy::model::{Allowance, ClientIp, Grant, Rule, Tier, TierSource, When};
 use tollgate_policy::{Policy, Request};
 
@@ -81,9 +81,9 @@ fn a_common_request_allocates_nothing() {
                     ..Request::from_peer(Some(peer.parse().unwrap()))
                 };
                 let before = ALLOCATIONS.with(Cell::get);
-                let met = plan.meet(&request);
+                let matched = plan.match_request(&request);
                 let after = ALLOCATIONS.with(Cell::get);
-                assert!(met.charges.len() >= 2);
+                assert!(matched.charges.len() >= 2);
                 assert_eq!(after - before, 0, "{peer} {target}");
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_policy::{Plan, PlannedQuota};
+use tollgate_policy::{CompiledPolicy, RuleQuota};
 use tollgate_store::Notice;
 
 /// What names of notices begin with that are limits for keys. Neither rules nor keys have a line feed in them.
@@ -46,7 +46,7 @@ impl KeyOverride {
 
 /// The limits by hand that concern a plan, ready to be met.
 #[derive(Debug, Default)]
-pub(super) struct ByHand {
+pub(super) struct OverrideTable {
     /// For each rule of the plan, by key. Empty where there is none at all.
     rules: Vec<HashMap<Box<[u8]>, Standing>>,
 }
@@ -59,21 +59,21 @@ struct Standing {
     quotas: Vec<u32>,
 }
 
-impl ByHand {
+impl OverrideTable {
     /// Reads what is set under a plan, with the quotas that it takes. What no
     /// rule of the plan can be granted is left out: `is_taken` says whether the
     /// store takes a quota.
     pub(super) fn read(
-        plan: &Plan,
+        plan: &CompiledPolicy,
         notices: &[Notice],
         now_ns: u64,
-        mut is_taken: impl FnMut(&PlannedQuota) -> bool,
-    ) -> (ByHand, Vec<PlannedQuota>) {
-        let (mut by_hand, mut quotas) = (ByHand::default(), Vec::<PlannedQuota>::new());
+        mut is_taken: impl FnMut(&RuleQuota) -> bool,
+    ) -> (OverrideTable, Vec<RuleQuota>) {
+        let (mut overrides, mut quotas) = (OverrideTable::default(), Vec::<RuleQuota>::new());
         for set in notices.iter().filter(|notice| notice.until_ns > now_ns).filter_map(KeyOverride::read) {
             let Some(rule) = plan.rule_named(&set.rule) else { continue };
             let Ok(grant) = plan.read_grant(rule, &set.limit) else { continue };
-            let granted = plan.quotas_by_hand(rule, &grant);
+            let granted = plan.override_quotas(rule, &grant);
             let mut positions = Vec::with_capacity(granted.len());
             for quota in granted {
                 let at = quotas.iter().position(|known| *known == quota).or_else(|| {
@@ -85,11 +85,11 @@ impl ByHand {
                 positions.push(at.and_then(|at| u32::try_from(plan.quotas().len() + at).ok()));
             }
             let Some(positions) = positions.into_iter().collect::<Option<Vec<u32>>>() else { continue };
-            by_hand.rules.resize_with(plan.rules().len(), HashMap::new);
+            overrides.rules.resize_with(plan.rules().len(), HashMap::new);
             let standing = Standing { until_ns: set.until_ns, quotas: positions };
-            by_hand.rules[rule as usize].insert(set.key.into_bytes().into(), standing);
+            overrides.rules[rule as usize].insert(set.key.into_bytes().into(), standing);
         }
-        (by_hand, quotas)
+        (overrides, quotas)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What an operator grants to one key by hand, for a time: read as the policy
+//! What an operator grants to one key for a time (an override): read as the policy
 //! would read it, and counted where the policy would count it.
 
 use std::error::Error;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, ParseRateError, Queue, Quota, QuotaError, Rate};
 
 use super::scopes::Scopes;
-use super::{GrantSource, Plan, PlannedQuota};
+use super::{CompiledPolicy, GrantSource, RuleQuota};
 use crate::model::Grant;
 
 /// A holder that says nothing for a minute is taken for dead.
 const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 
 /// A grant that a key may have, with the positions of its quotas among
-/// [`Plan::quotas`]. None: unlimited.
+/// [`CompiledPolicy::quotas`]. None: unlimited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PossibleGrant {
     /// Where it comes from.
@@ -26,10 +26,10 @@ pub struct PossibleGrant {
 
 /// Why a text is no limit for a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotALimit(String);
+pub struct InvalidLimit(String);
 
-impl Plan {
-    /// The position of a rule among [`Plan::rules`].
+impl CompiledPolicy {
+    /// The position of a rule among [`CompiledPolicy::rules`].
     #[must_use]
     pub fn rule_named(&self, name: &str) -> Option<u32> {
         (0..).zip(&self.rules).find(|(_, rule)| &*rule.name == name).map(|(at, _)| at)
@@ -45,9 +45,9 @@ impl Plan {
     /// Reads a limit for a rule as the policy would be written: a rate, several
     /// rates with commas between them, a number of permits where the rule has
     /// permits, or `unlimited`. The rule's own algorithm goes with it.
-    pub fn read_grant(&self, rule: u32, text: &str) -> Result<Grant, NotALimit> {
+    pub fn read_grant(&self, rule: u32, text: &str) -> Result<Grant, InvalidLimit> {
         if self.rules.get(rule as usize).is_some_and(|rule| rule.deny) {
-            return Err(NotALimit("a rule that denies has no limit".to_owned()));
+            return Err(InvalidLimit("a rule that denies has no limit".to_owned()));
         }
         if text.trim().eq_ignore_ascii_case("unlimited") {
             return Ok(Grant::Unlimited);
@@ -56,15 +56,15 @@ impl Plan {
         let quotas = text.split(',').map(|part| read_quota(part.trim(), own)).collect::<Result<Vec<_>, _>>()?;
         let permits = quotas.iter().filter(|quota| quota.kind() == AlgorithmKind::Concurrency).count();
         if permits > 0 && quotas.len() > 1 {
-            return Err(NotALimit("a rule with permits has one number".to_owned()));
+            return Err(InvalidLimit("a rule with permits has one number".to_owned()));
         }
         Ok(Grant::Limited(quotas))
     }
 
-    /// The quotas of a grant by hand, under the scopes in which the rule counts
+    /// The quotas of an override, under the scopes in which the rule counts
     /// grants like it: what was used stays used.
     #[must_use]
-    pub fn quotas_by_hand(&self, rule: u32, grant: &Grant) -> Vec<PlannedQuota> {
+    pub fn override_quotas(&self, rule: u32, grant: &Grant) -> Vec<RuleQuota> {
         let Some(name) = self.rules.get(rule as usize).map(|rule| &rule.name) else { return Vec::new() };
         let mut scopes = Scopes::owned_as(&self.quotas);
         scopes.add(rule, name, grant);
@@ -80,16 +80,16 @@ impl Plan {
     }
 }
 
-fn read_quota(text: &str, own: Option<Quota>) -> Result<Quota, NotALimit> {
+fn read_quota(text: &str, own: Option<Quota>) -> Result<Quota, InvalidLimit> {
     let kind = own.map_or(AlgorithmKind::TokenBucket, |own| own.kind());
     if let (AlgorithmKind::Concurrency, Some(own)) = (kind, own) {
-        let permits: u64 = text.parse().map_err(|_| NotALimit(format!("`{text}` is no number of permits")))?;
+        let permits: u64 = text.parse().map_err(|_| InvalidLimit(format!("`{text}` is no number of permits")))?;
         let lease = if own.period_ns() < MAX_SPAN_NS { Duration::from_nanos(own.period_ns()) } else { DEFAULT_LEASE };
         return Quota::concurrency(permits, Some(lease)).map_err(not_built);
     }
     let rate: Rate = text
         .parse()
-        .map_err(|error: ParseRateError| NotALimit(format!("`{text}` is no rate: {}", error.expected())))?;
+        .map_err(|error: ParseRateError| InvalidLimit(format!("`{text}` is no rate: {}", error.expected())))?;
     let quota = match (kind, own) {
         (AlgorithmKind::LeakyQueue, Some(own)) => {
             let max_wait = (own.ahead_ns() < MAX_SPAN_NS).then(|| Duration::from_nanos(own.ahead_ns()));
@@ -107,17 +107,17 @@ fn read_quota(text: &str, own: Option<Quota>) -> Result<Quota, NotALimit> {
     quota.and_then(owing).map_err(not_built)
 }
 
-fn not_built(error: QuotaError) -> NotALimit {
-    NotALimit(error.to_string())
+fn not_built(error: QuotaError) -> InvalidLimit {
+    InvalidLimit(error.to_string())
 }
 
-impl fmt::Display for NotALimit {
+impl fmt::Display for InvalidLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Error for NotALimit {}
+impl Error for InvalidLimit {}
 
 #[cfg(test)]
 mod tests {
@@ -125,33 +125,33 @@ mod tests {
     use crate::builder::{PolicyBuilder, rule};
     use crate::request::Request;
 
-    fn plan() -> Plan {
+    fn plan() -> CompiledPolicy {
         let policy = PolicyBuilder::default()
             .rule(rule("per-user").per("user").limit("5/min").algorithm(AlgorithmKind::SlidingWindowLog))
             .rule(rule("reports").per("user").concurrency(3))
             .build()
             .unwrap();
-        Plan::compile(&policy).unwrap()
+        CompiledPolicy::new(&policy).unwrap()
     }
 
     #[test]
-    fn a_limit_by_hand_is_counted_as_the_rule_counts() {
+    fn an_override_is_counted_as_the_rule_counts() {
         let plan = plan();
         let grant = plan.read_grant(0, "50/min").unwrap();
         assert_eq!(grant, Grant::Limited(vec![Quota::sliding_window_log("50/min".parse().unwrap()).unwrap()]));
-        let quotas = plan.quotas_by_hand(0, &grant);
+        let quotas = plan.override_quotas(0, &grant);
         assert_eq!((quotas.len(), quotas[0].scope.as_str()), (1, "per-user"));
         let Grant::Limited(permits) = plan.read_grant(1, "7").unwrap() else { panic!("not limited") };
         assert_eq!((permits[0].kind(), permits[0].amount()), (AlgorithmKind::Concurrency, 7));
         assert_eq!(plan.read_grant(0, " Unlimited "), Ok(Grant::Unlimited));
-        let several = plan.quotas_by_hand(0, &plan.read_grant(0, "5/s, 100/h").unwrap());
+        let several = plan.override_quotas(0, &plan.read_grant(0, "5/s, 100/h").unwrap());
         assert_eq!(several.iter().map(|quota| quota.scope.as_str()).collect::<Vec<_>>(), ["per-user", "per-user/1h"]);
     }
 
     #[test]
-    fn a_limit_by_hand_owes_what_the_rule_says() {
-        let of = |built| Plan::compile(&PolicyBuilder::default().rule(built).build().unwrap()).unwrap();
-        let owes = |plan: &Plan| match plan.read_grant(0, "50/min").unwrap() {
+    fn an_override_owes_what_the_rule_says() {
+        let of = |built| CompiledPolicy::new(&PolicyBuilder::default().rule(built).build().unwrap()).unwrap();
+        let owes = |plan: &CompiledPolicy| match plan.read_grant(0, "50/min").unwrap() {
             Grant::Limited(quotas) => quotas[0].max_debt(),
             Grant::Unlimited => panic!("not limited"),
         };
@@ -170,14 +170,15 @@ mod tests {
     }
 
     #[test]
-    fn a_request_meets_what_was_granted_by_hand() {
+    fn a_request_is_charged_under_its_override() {
         let plan = plan();
         let alice = Request { identities: &[("user", "alice")], ..Request::from_peer(None) };
-        let by_hand = [7_u32];
-        let met = plan.meet_with(&alice, |rule, key| (rule == 0 && key == b"alice").then_some(&by_hand[..]));
-        assert_eq!(met.charges.iter().map(|charge| charge.quota).collect::<Vec<_>>(), [7, 1]);
-        let met = plan.meet_with(&alice, |rule, _| (rule == 0).then_some(&[][..]));
-        assert!(met.unlimited && met.charges.len() == 1);
-        assert_eq!(met.key(&met.charges[0]), b"alice");
+        let overrides = [7_u32];
+        let matched =
+            plan.match_request_with(&alice, |rule, key| (rule == 0 && key == b"alice").then_some(&overrides[..]));
+        assert_eq!(matched.charges.iter().map(|charge| charge.quota).collect::<Vec<_>>(), [7, 1]);
+        let matched = plan.match_request_with(&alice, |rule, _| (rule == 0).then_some(&[][..]));
+        assert!(matched.unlimited && matched.charges.len() == 1);
+        assert_eq!(matched.key(&matched.charges[0]), b"alice");
     }
 }

@@ -7,8 +7,8 @@ use jsonwebtoken::{Algorithm, DecodingKey, Header, TokenData, Validation};
 use serde_json::{Map, Value};
 
 use super::unusable::Unusable;
+use crate::compiled::CompileError;
 use crate::model::{JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial};
-use crate::plan::CompileError;
 
 /// How far the clocks of issuer and verifier may be apart.
 const LEEWAY_S: u64 = 60;

@@ -1,10 +1,10 @@
-//! Which rules meet a request, found without asking each of them.
+//! Which rules match a request, found without asking each of them.
 //!
 //! Every kind of condition is a dimension: it knows the rules that do not care,
-//! and finds those whose condition holds by looking a value up. A rule meets a
+//! and finds those whose condition holds by looking a value up. A rule matches a
 //! request if it is in the set of each dimension. Sets are intersected word by
 //! word, beginning with the smallest, so that what a request costs depends on
-//! the rules that nearly meet it and hardly on how many there are.
+//! the rules that nearly match it and hardly on how many there are.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -114,13 +114,13 @@ impl Matcher {
         &'a self,
         conditions: &'a [Conditions],
         look: &mut Look<'a>,
-        matched: &[u32],
+        routes: &[u32],
         mut visit: impl FnMut(&mut Look<'a>, u32),
     ) {
         if self.all.word_count() <= 1 && self.values.is_empty() {
-            return self.each_of_few(conditions, look, matched, visit);
+            return self.each_of_few(conditions, look, routes, visit);
         }
-        let sides = self.look_up(look, matched);
+        let sides = self.look_up(look, routes);
         let mut values: SmallVec<[Option<Side<'a>>; 2]> = self.values.iter().map(|_| None).collect();
         let mut in_word = |word: u32, look: &mut Look<'a>, values: &mut [Option<Side<'a>>]| {
             let mut bits = sides.iter().fold(self.all.word(word), |bits, side| bits & side.word(word));
@@ -130,7 +130,7 @@ impl Matcher {
                 }
             }
             for rule in rules_in(word, bits) {
-                if self.others_hold(rule, &conditions[rule as usize], look, matched) {
+                if self.others_hold(rule, &conditions[rule as usize], look, routes) {
                     visit(look, rule);
                 }
             }
@@ -147,7 +147,7 @@ impl Matcher {
         &'a self,
         conditions: &'a [Conditions],
         look: &mut Look<'a>,
-        matched: &[u32],
+        routes: &[u32],
         mut visit: impl FnMut(&mut Look<'a>, u32),
     ) {
         if self.all.word_count() == 0 {
@@ -164,7 +164,7 @@ impl Matcher {
         }
         if self.routes.caring > 0 {
             let word = |number: &u32| self.routes.index.rules(*number).word(0);
-            bits &= matched.iter().fold(self.routes.any.word(0), |bits, number| bits | word(number));
+            bits &= routes.iter().fold(self.routes.any.word(0), |bits, number| bits | word(number));
         }
         if self.domains.caring > 0 {
             let found = self.domains.index.find(look.request.descriptor);
@@ -175,21 +175,21 @@ impl Matcher {
             bits &= self.entries.any.word(0) | found.map_or(0, |set| set.word(0));
         }
         for rule in rules_in(0, bits) {
-            if self.others_hold(rule, &conditions[rule as usize], look, matched) {
+            if self.others_hold(rule, &conditions[rule as usize], look, routes) {
                 visit(look, rule);
             }
         }
     }
 
     /// Whether the conditions of a rule on method, host, path, domain and entries hold, each by itself.
-    pub(super) fn holds_each(&self, rule: u32, look: &Look<'_>, matched: &[u32]) -> [bool; 5] {
+    pub(super) fn holds_each(&self, rule: u32, look: &Look<'_>, routes: &[u32]) -> [bool; 5] {
         let method = self.methods.index.find(look).is_some_and(|set| set.contains(rule));
         let host = look
             .seen
             .host
             .as_deref()
             .is_some_and(|host| self.hosts.index.find(host).iter().any(|set| set.contains(rule)));
-        let path = self.routes.index.of_rule(rule, matched).is_some();
+        let path = self.routes.index.of_rule(rule, routes).is_some();
         let descriptor = look.request.descriptor;
         let domain = self.domains.index.find(descriptor).is_some_and(|set| set.contains(rule));
         let entries = self.entries.index.find(descriptor).is_some_and(|set| set.contains(rule));
@@ -203,7 +203,7 @@ impl Matcher {
     }
 
     /// All but values are at hand, and are looked up at once if any rule cares.
-    fn look_up<'a>(&'a self, look: &Look<'a>, matched: &[u32]) -> SmallVec<[Side<'a>; 3]> {
+    fn look_up<'a>(&'a self, look: &Look<'a>, routes: &[u32]) -> SmallVec<[Side<'a>; 3]> {
         let mut sides = SmallVec::new();
         if self.methods.caring > 0 {
             sides.push(self.methods.side(self.methods.index.find(look).into_iter().collect()));
@@ -213,7 +213,7 @@ impl Matcher {
             sides.push(self.hosts.side(holding.unwrap_or_default()));
         }
         if self.routes.caring > 0 {
-            sides.push(self.routes.side(matched.iter().map(|number| self.routes.index.rules(*number)).collect()));
+            sides.push(self.routes.side(routes.iter().map(|number| self.routes.index.rules(*number)).collect()));
         }
         let descriptor = look.request.descriptor;
         if self.domains.caring > 0 {
@@ -256,10 +256,10 @@ impl Matcher {
     }
 
     #[inline]
-    fn others_hold<'a>(&'a self, rule: u32, conditions: &Conditions, look: &mut Look<'a>, matched: &[u32]) -> bool {
+    fn others_hold<'a>(&'a self, rule: u32, conditions: &Conditions, look: &mut Look<'a>, routes: &[u32]) -> bool {
         let others = &self.others[rule as usize];
         if !others.is_empty() {
-            let route = self.route(rule, matched);
+            let route = self.route(rule, routes);
             if !others.iter().all(|at| conditions.holds(*at, look, route)) {
                 return false;
             }
@@ -269,23 +269,23 @@ impl Matcher {
     }
 
     /// Whether the paths of a rule are among these, or are not asked for.
-    pub(super) fn is_for(&self, rule: u32, matched: &[u32]) -> bool {
-        self.routes.is_indifferent(rule) || self.routes.index.of_rule(rule, matched).is_some()
+    pub(super) fn is_for(&self, rule: u32, routes: &[u32]) -> bool {
+        self.routes.is_indifferent(rule) || self.routes.index.of_rule(rule, routes).is_some()
     }
 
     /// The most specific pattern of any rule.
     #[inline]
-    pub(super) fn any_route(&self, matched: &[u32]) -> Option<&[u8]> {
-        matched.first().map(|number| self.routes.index.text(*number))
+    pub(super) fn any_route(&self, routes: &[u32]) -> Option<&[u8]> {
+        routes.first().map(|number| self.routes.index.text(*number))
     }
 
     /// The pattern that matched: the rule's own, or anybody's if the rule has none.
     #[inline]
-    pub(super) fn route<'a>(&'a self, rule: u32, matched: &[u32]) -> Option<&'a [u8]> {
+    pub(super) fn route<'a>(&'a self, rule: u32, routes: &[u32]) -> Option<&'a [u8]> {
         let number = if self.routes.is_indifferent(rule) {
-            matched.first().copied()
+            routes.first().copied()
         } else {
-            self.routes.index.of_rule(rule, matched)
+            self.routes.index.of_rule(rule, routes)
         };
         number.map(|number| self.routes.index.text(number))
     }

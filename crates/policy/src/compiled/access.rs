@@ -13,15 +13,15 @@ use crate::model::AccessList;
 
 /// A compiled list.
 #[derive(Debug)]
-pub(super) struct PlannedAccess {
+pub(super) struct CompiledAccess {
     /// Whether it grants something. Then an address is compared as it was sent; else also as what it carries.
     grants: bool,
     networks: NetworkMap<Option<IpNet>>,
     identities: Vec<(IdentityId, TextMap<Option<Pattern>>)>,
 }
 
-impl PlannedAccess {
-    pub(super) fn compile(list: &AccessList, grants: bool, identities: &mut Identities) -> PlannedAccess {
+impl CompiledAccess {
+    pub(super) fn compile(list: &AccessList, grants: bool, identities: &mut Identities) -> CompiledAccess {
         let mut networks = NetworkMap::new();
         for network in &list.client_ip {
             *networks.entry(*network) = Some(unmapped(*network));
@@ -34,7 +34,7 @@ impl PlannedAccess {
             }
             (id, map)
         };
-        PlannedAccess { grants, networks, identities: list.identities.iter().map(by_identity).collect() }
+        CompiledAccess { grants, networks, identities: list.identities.iter().map(by_identity).collect() }
     }
 
     /// Whether the client is meant. Networks are asked about the whole address, not about its group.

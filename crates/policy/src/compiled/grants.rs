@@ -17,7 +17,7 @@ use crate::model::{Allowance, Grant, Override, Rule};
 #[derive(Debug)]
 pub(super) struct Grants {
     base: Base,
-    overrides: Vec<PlannedOverride>,
+    overrides: Vec<CompiledOverride>,
     /// Overrides without stars, by the key that they mean.
     exact: HashMap<Box<[u8]>, u32, FixedState>,
     /// The others, the most exact first.
@@ -36,7 +36,7 @@ enum Base {
 }
 
 #[derive(Debug)]
-struct PlannedOverride {
+struct CompiledOverride {
     text: String,
     quotas: Vec<u32>,
     patterns: Vec<Pattern>,
@@ -103,7 +103,7 @@ impl Grants {
                 self.exact.entry(key.to_vec().into()).or_insert(number);
             }
         }
-        self.overrides.push(PlannedOverride { text, quotas, patterns, restricts });
+        self.overrides.push(CompiledOverride { text, quotas, patterns, restricts });
     }
 
     /// The grant for a key: an override that means it, else that of the tier, else the rule's own.
@@ -196,7 +196,7 @@ impl Grants {
     /// The grants that a key may have: an exact override for it is the only one.
     pub(super) fn possible(&self, key: &[u8], tiers: &Tiers) -> Vec<PossibleGrant> {
         let overriding = |number: &u32| {
-            let PlannedOverride { text, quotas, .. } = &self.overrides[*number as usize];
+            let CompiledOverride { text, quotas, .. } = &self.overrides[*number as usize];
             PossibleGrant { source: GrantSource::Override(text.clone()), quotas: quotas.clone() }
         };
         if let Some(number) = self.exact.get(key) {

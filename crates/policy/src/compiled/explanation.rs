@@ -28,7 +28,7 @@ pub struct Explanation {
 /// One rule of an [`Explanation`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedRule {
-    /// Its position among [`Plan::rules`](crate::Plan::rules).
+    /// Its position among [`CompiledPolicy::rules`](crate::CompiledPolicy::rules).
     pub rule: u32,
     /// Its name.
     pub name: String,
@@ -57,7 +57,7 @@ pub struct Application {
     pub more_keys: Vec<String>,
     /// The reading of the path in which it applies, where there are several.
     pub read_as: Option<String>,
-    /// The quotas, as positions among [`Plan::quotas`](crate::Plan::quotas). None: unlimited.
+    /// The quotas, as positions among [`CompiledPolicy::quotas`](crate::CompiledPolicy::quotas). None: unlimited.
     pub quotas: Vec<u32>,
     /// Whether the rule denies the request. Nothing is charged then.
     pub denies: bool,

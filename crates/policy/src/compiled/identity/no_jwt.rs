@@ -1,8 +1,8 @@
 //! What stands for the claims of tokens in a program that cannot read them: no plan gets as far as to ask.
 
 use super::unusable::Unusable;
+use crate::compiled::CompileError;
 use crate::model::JwtSettings;
-use crate::plan::CompileError;
 
 #[derive(Debug)]
 pub(crate) enum Verifier {}

@@ -11,7 +11,7 @@ use super::pattern::{PathPattern, Segment};
 use crate::model::{Paths, Rule};
 
 /// The patterns that a path matches, by number, the most specific first.
-pub(super) type Matched = SmallVec<[u32; 8]>;
+pub(super) type MatchedRoutes = SmallVec<[u32; 8]>;
 
 /// All patterns. Their numbers are their order, the most specific first.
 #[derive(Debug)]
@@ -84,27 +84,27 @@ impl Routes {
     }
 
     /// All patterns that a path matches.
-    pub(super) fn find(&self, path: &NormalPath<'_>) -> Matched {
-        let mut matched = Matched::new();
+    pub(super) fn find(&self, path: &NormalPath<'_>) -> MatchedRoutes {
+        let mut routes = MatchedRoutes::new();
         if let Some(exact) = self.exact.get(&*path.bytes) {
-            matched.push(*exact);
+            routes.push(*exact);
         }
         if self.exact.len() < self.patterns.len() {
             let rest = &path.bytes[1..];
-            self.walk(0, (!rest.is_empty()).then_some(rest), path.slash, &mut matched);
-            matched.sort_unstable();
+            self.walk(0, (!rest.is_empty()).then_some(rest), path.slash, &mut routes);
+            routes.sort_unstable();
         }
-        matched
+        routes
     }
 
     /// `rest` are the segments still to come. No path goes deeper than the patterns do.
-    fn walk(&self, node: u32, rest: Option<&[u8]>, slash: bool, matched: &mut Matched) {
+    fn walk(&self, node: u32, rest: Option<&[u8]>, slash: bool, routes: &mut MatchedRoutes) {
         let node = &self.nodes[node as usize];
         if rest.is_some() || slash {
-            matched.extend_from_slice(&node.below);
+            routes.extend_from_slice(&node.below);
         }
         let Some(rest) = rest else {
-            matched.extend_from_slice(&node.here);
+            routes.extend_from_slice(&node.here);
             return;
         };
         if node.children.is_empty() && node.any.is_none() {
@@ -113,10 +113,10 @@ impl Routes {
         let end = rest.iter().position(|byte| *byte == b'/');
         let (segment, rest) = end.map_or((rest, None), |end| (&rest[..end], Some(&rest[end + 1..])));
         if let Some(child) = node.children.get(segment) {
-            self.walk(*child, rest, slash, matched);
+            self.walk(*child, rest, slash, routes);
         }
         if let Some(child) = node.any.filter(|_| !segment.is_empty()) {
-            self.walk(child, rest, slash, matched);
+            self.walk(child, rest, slash, routes);
         }
     }
 
@@ -135,17 +135,17 @@ impl Routes {
     }
 
     /// The most specific of a rule's own patterns among those that matched.
-    pub(super) fn of_rule(&self, rule: u32, matched: &[u32]) -> Option<u32> {
-        matched.iter().copied().find(|number| self.rules(*number).contains(rule))
+    pub(super) fn of_rule(&self, rule: u32, routes: &[u32]) -> Option<u32> {
+        routes.iter().copied().find(|number| self.rules(*number).contains(rule))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compiled::path::normalise;
+    use crate::compiled::tests::rule;
     use crate::model::TrailingSlash;
-    use crate::plan::path::normalise;
-    use crate::plan::tests::rule;
 
     fn matched(patterns: &[&str], target: &str, trailing_slash: TrailingSlash) -> Vec<String> {
         let paths = Paths { trailing_slash, ignore_case: false };

@@ -8,7 +8,7 @@ use crate::model::{OnFailure, OnLimit};
 
 /// A rule as verdicts see it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PlannedRule {
+pub struct CompiledRule {
     /// Its name.
     pub name: Arc<str>,
     /// It denies the requests that it is for, and counts nothing.
@@ -39,7 +39,7 @@ pub struct PlannedRule {
 /// that limit over the same period have the same scope, so that a client which
 /// moves between them keeps its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedQuota {
+pub struct RuleQuota {
     /// The rule's position.
     pub rule: u32,
     /// The rule's name; with the period behind it for all but the first quota of a grant.

@@ -1,6 +1,6 @@
-//! A policy compiled: which rules meet a request, with which key, quota and cost.
+//! A policy compiled: which rules match a request, with which key, quota and cost.
 //!
-//! [`Plan::compile`] resolves every name and builds the indexes; `meet` then
+//! [`CompiledPolicy::new`] resolves every name and builds the indexes; `match_request` then
 //! walks one road: what is said is made comparable (`readings`, `host`), lists are
 //! asked (`access`), the rules whose conditions hold are found (`matcher`), and
 //! each of them gives a key (`key`), a grant (`grants`) and a cost (`cost`).
@@ -11,7 +11,6 @@ mod access;
 pub(crate) mod address;
 mod address_text;
 mod bits;
-mod by_hand;
 mod companion;
 mod compile;
 mod conditions;
@@ -27,18 +26,19 @@ mod host;
 mod hosts;
 mod identity;
 mod key;
-mod key_by_hand;
 mod key_text;
+mod matched;
 mod matcher;
-mod met;
 mod methods;
 mod networks;
+mod override_grant;
 mod path;
 mod pattern;
-mod planned;
+mod read_key;
 mod readings;
 mod resolve;
 mod routes;
+mod rule;
 mod scopes;
 mod secrets;
 mod sha256;
@@ -46,13 +46,13 @@ mod texts;
 mod tier;
 mod words;
 
-pub use by_hand::{NotALimit, PossibleGrant};
 pub use error::CompileError;
 pub use explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 pub use hmac::HmacKey;
-pub use key_by_hand::NotAKey;
-pub use met::{Access, Met, PlannedCharge};
-pub use planned::{PlannedQuota, PlannedRule};
+pub use matched::{Access, Matched, MatchedCharge};
+pub use override_grant::{InvalidLimit, PossibleGrant};
+pub use read_key::InvalidKey;
+pub use rule::{CompiledRule, RuleQuota};
 pub(crate) use secrets::Secrets;
 pub use sha256::{Sha256Behind, sha256};
 pub(crate) use words::network as network_words;
@@ -62,7 +62,7 @@ use std::net::IpAddr;
 
 use crate::model::{OnInvalid, ResponseFields};
 use crate::request::Request;
-use access::PlannedAccess;
+use access::CompiledAccess;
 use companion::Companion;
 use compile::Body;
 use conditions::Conditions;
@@ -72,7 +72,7 @@ use key::Keys;
 use matcher::Matcher;
 use path::NormalPath;
 use readings::Readings;
-use routes::Matched;
+use routes::MatchedRoutes;
 use words::Words;
 
 /// Why a rule has no key for a request.
@@ -85,16 +85,16 @@ enum NoKey {
 
 /// A checked policy, compiled once and then asked for every request.
 #[derive(Debug)]
-pub struct Plan {
-    rules: Vec<PlannedRule>,
-    quotas: Vec<PlannedQuota>,
+pub struct CompiledPolicy {
+    rules: Vec<CompiledRule>,
+    quotas: Vec<RuleQuota>,
     fields: ResponseFields,
     needs_client_ip: bool,
     /// Whether any rule replaces others.
     replaces: bool,
     identities: Identities,
-    deny: PlannedAccess,
-    allow: PlannedAccess,
+    deny: CompiledAccess,
+    allow: CompiledAccess,
     matcher: Matcher,
     conditions: Vec<Conditions>,
     bodies: Vec<Body>,
@@ -102,16 +102,16 @@ pub struct Plan {
     companion: Companion,
 }
 
-impl Plan {
+impl CompiledPolicy {
     /// The rules, in the order of the policy.
     #[must_use]
-    pub fn rules(&self) -> &[PlannedRule] {
+    pub fn rules(&self) -> &[CompiledRule] {
         &self.rules
     }
 
     /// Every quota that can be charged, with its scope.
     #[must_use]
-    pub fn quotas(&self) -> &[PlannedQuota] {
+    pub fn quotas(&self) -> &[RuleQuota] {
         &self.quotas
     }
 
@@ -155,85 +155,89 @@ impl Plan {
         parts.iter().any(|id| self.identities.places(*id).any(|place| self.identities.known(place).secret))
     }
 
-    /// What a request meets.
+    /// The rules that a request matches, and what they charge.
     #[must_use]
-    pub fn meet(&self, request: &Request<'_>) -> Met {
-        self.meet_with(request, |_, _| None)
+    pub fn match_request(&self, request: &Request<'_>) -> Matched {
+        self.match_request_with(request, |_, _| None)
     }
 
-    /// Like [`meet`](Plan::meet), where `by_hand` may know quotas for a rule and
+    /// Like [`match_request`](CompiledPolicy::match_request), where `overrides` may know quotas for a rule and
     /// a key that hold instead of what the rule grants: none of them is
-    /// unlimited. They need not be positions among [`Plan::quotas`].
+    /// unlimited. They need not be positions among [`CompiledPolicy::quotas`].
     #[must_use]
-    pub fn meet_with<'h>(&self, request: &Request<'_>, by_hand: impl Fn(u32, &[u8]) -> Option<&'h [u32]>) -> Met {
+    pub fn match_request_with<'h>(
+        &self,
+        request: &Request<'_>,
+        overrides: impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+    ) -> Matched {
         let seen = Seen::new(request, &self.identities);
         let mut look = Look::new(&self.identities, request, &seen);
-        let mut met = match seen.readings.as_ref().filter(|readings| readings.are_several()) {
-            Some(readings) => self.meet_in_each(readings, &mut look, &by_hand),
+        let mut matched = match seen.readings.as_ref().filter(|readings| readings.are_several()) {
+            Some(readings) => self.match_each_reading(readings, &mut look, &overrides),
             None => {
-                let matched = self.matched(look.path);
-                let access = self.access(&mut look, &matched);
-                self.meet_read(access, &mut look, &matched, &by_hand, |_| false)
+                let routes = self.matched_routes(look.path);
+                let access = self.access(&mut look, &routes);
+                self.match_reading(access, &mut look, &routes, &overrides, |_| false)
             }
         };
-        if met.access == Access::Unauthorized {
-            met.refuse_token();
+        if matched.access == Access::Unauthorized {
+            matched.refuse_token();
         } else if self.replaces {
-            met.without_replaced();
+            matched.without_replaced();
         }
-        met
+        matched
     }
 
-    /// What a request meets whose path can be read in several ways: whatever limits in any of them.
+    /// What a request matches whose path can be read in several ways: whatever limits in any of them.
     #[cold]
-    fn meet_in_each<'a, 'h>(
+    fn match_each_reading<'a, 'h>(
         &'a self,
         readings: &'a Readings<'a>,
         look: &mut Look<'a>,
-        by_hand: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
-    ) -> Met {
+        overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+    ) -> Matched {
         let access = self.access_in_each(readings, look);
-        let mut joined: Option<Met> = None;
+        let mut joined: Option<Matched> = None;
         for path in readings.iter() {
             look.read_as(path);
-            let matched = self.matched(look.path);
+            let routes = self.matched_routes(look.path);
             let is_settled = |rule| joined.as_ref().is_some_and(|joined| self.is_settled(rule, joined));
-            let met = self.meet_read(access, look, &matched, by_hand, is_settled);
+            let matched = self.match_reading(access, look, &routes, overrides, is_settled);
             match &mut joined {
-                Some(joined) => joined.join_reading(&met, |rule| self.bodies[rule as usize].counts_readings),
-                None => joined = Some(met),
+                Some(joined) => joined.join_reading(&matched, |rule| self.bodies[rule as usize].counts_readings),
+                None => joined = Some(matched),
             }
         }
-        joined.unwrap_or_else(|| Met::new(access))
+        joined.unwrap_or_else(|| Matched::new(access))
     }
 
     /// Whether other readings of the path change nothing about a rule. Not to ask again bounds what an odd path costs.
-    fn is_settled(&self, rule: u32, joined: &Met) -> bool {
+    fn is_settled(&self, rule: u32, joined: &Matched) -> bool {
         let body = &self.bodies[rule as usize];
         let is_charged = joined.charges.iter().any(|charge| charge.rule == rule);
         is_charged && !body.counts_readings && body.replaces.is_empty()
     }
 
-    /// What a request meets in one reading of its path, but for rules that are settled.
+    /// What a request matches in one reading of its path, but for rules that are settled.
     #[inline]
-    fn meet_read<'a, 'h>(
+    fn match_reading<'a, 'h>(
         &'a self,
         access: Access,
         look: &mut Look<'a>,
-        matched: &[u32],
-        by_hand: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+        routes: &[u32],
+        overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
         is_settled: impl Fn(u32) -> bool,
-    ) -> Met {
-        let mut met = Met::new(access);
-        met.endpoint = matched.first().copied();
+    ) -> Matched {
+        let mut matched = Matched::new(access);
+        matched.endpoint = routes.first().copied();
         if access == Access::Rules {
-            self.matcher.each(&self.conditions, look, matched, |look, rule| {
+            self.matcher.each(&self.conditions, look, routes, |look, rule| {
                 if !is_settled(rule) {
-                    self.charge(rule, look, matched, &mut met, by_hand);
+                    self.charge(rule, look, routes, &mut matched, overrides);
                 }
             });
         }
-        met
+        matched
     }
 
     /// The path pattern that a request matches: the most specific of this
@@ -242,10 +246,10 @@ impl Plan {
     pub fn route(&self, rule: Option<usize>, request: &Request<'_>) -> Option<&str> {
         let seen = Seen::new(request, &self.identities);
         let route = |path| {
-            let matched = self.matched(Some(path));
+            let routes = self.matched_routes(Some(path));
             match rule {
-                Some(rule) => self.matcher.route(position(rule), &matched),
-                None => self.matcher.any_route(&matched),
+                Some(rule) => self.matcher.route(position(rule), &routes),
+                None => self.matcher.any_route(&routes),
             }
         };
         let route = seen.readings.as_ref()?.iter().find_map(route);
@@ -276,8 +280,8 @@ impl Plan {
         let value = match &seen.readings {
             Some(readings) => readings.iter().find_map(|path| {
                 look.read_as(path);
-                let matched = self.matched(look.path);
-                self.deny.value_meant(&mut look, self.matcher.any_route(&matched))
+                let routes = self.matched_routes(look.path);
+                self.deny.value_meant(&mut look, self.matcher.any_route(&routes))
             }),
             None => self.deny.value_meant(&mut look, None),
         };
@@ -285,7 +289,7 @@ impl Plan {
     }
 
     /// The path patterns that a reading of a path matches.
-    fn matched(&self, path: Option<&NormalPath<'_>>) -> Matched {
+    fn matched_routes(&self, path: Option<&NormalPath<'_>>) -> MatchedRoutes {
         path.map(|path| self.matcher.routes.index.find(path)).unwrap_or_default()
     }
 
@@ -294,8 +298,8 @@ impl Plan {
         let mut access = Access::Allowed;
         for path in readings.iter() {
             look.read_as(path);
-            let matched = self.matched(look.path);
-            match self.access(look, &matched) {
+            let routes = self.matched_routes(look.path);
+            match self.access(look, &routes) {
                 Access::Denied => return Access::Denied,
                 Access::Rules | Access::Unauthorized => access = Access::Rules,
                 Access::Allowed => {}
@@ -305,8 +309,8 @@ impl Plan {
     }
 
     /// Deny comes before allow, and both before the rules.
-    fn access<'a>(&'a self, look: &mut Look<'a>, matched: &[u32]) -> Access {
-        let route = self.matcher.any_route(matched);
+    fn access<'a>(&'a self, look: &mut Look<'a>, routes: &[u32]) -> Access {
+        let route = self.matcher.any_route(routes);
         if self.deny.means(look, route) {
             Access::Denied
         } else if self.allow.means(look, route) {
@@ -322,72 +326,72 @@ impl Plan {
         &'a self,
         rule: u32,
         look: &mut Look<'a>,
-        matched: &[u32],
-        met: &mut Met,
-        by_hand: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+        routes: &[u32],
+        matched: &mut Matched,
+        overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) {
         if self.bodies[rule as usize].denies {
-            met.denials.push(rule);
-            return met.replace(self.replaced_by(rule, look, matched));
+            matched.denials.push(rule);
+            return matched.replace(self.replaced_by(rule, look, routes));
         }
-        let written = met.keys.len();
-        let (start, end) = match self.written_before(rule, met) {
+        let written = matched.keys.len();
+        let (start, end) = match self.written_before(rule, matched) {
             Some(key) => key,
-            None => match self.write_key(rule, look, matched, &mut met.keys) {
-                Ok(()) => (written, met.keys.len()),
+            None => match self.write_key(rule, look, routes, &mut matched.keys) {
+                Ok(()) => (written, matched.keys.len()),
                 Err(NoKey::Absent(_)) => return,
-                Err(NoKey::Refused(_)) => return met.refuse_token(),
+                Err(NoKey::Refused(_)) => return matched.refuse_token(),
             },
         };
-        met.replace(self.replaced_by(rule, look, matched));
-        let key = &met.keys[start..end];
-        let quotas = match by_hand(rule, key) {
+        matched.replace(self.replaced_by(rule, look, routes));
+        let key = &matched.keys[start..end];
+        let quotas = match overrides(rule, key) {
             Some(quotas) => quotas,
-            None => self.grant(rule, look, matched, key).quotas,
+            None => self.grant(rule, look, routes, key).quotas,
         };
         if quotas.is_empty() {
-            met.unlimited = true;
-            return met.keys.truncate(written);
+            matched.unlimited = true;
+            return matched.keys.truncate(written);
         }
         let cost = self.bodies[rule as usize].cost.of(look);
         let (key_start, key_end) = (position(start), position(end));
         for quota in quotas {
-            met.charges.push(PlannedCharge { rule, quota: *quota, cost, key_start, key_end });
+            matched.charges.push(MatchedCharge { rule, quota: *quota, cost, key_start, key_end });
         }
     }
 
     /// The rules that do not apply where this one does: none where that is not certain.
     #[inline]
-    fn replaced_by<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> &'a [u32] {
+    fn replaced_by<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> &'a [u32] {
         let replaces = &self.bodies[rule as usize].replaces;
-        if replaces.is_empty() || !self.surely_applies(rule, look, matched) { &[] } else { replaces }
+        if replaces.is_empty() || !self.surely_applies(rule, look, routes) { &[] } else { replaces }
     }
 
     /// Where the key of another rule with the same parts stands already. Most rules count by the same few identities.
     #[inline]
-    fn written_before(&self, rule: u32, met: &Met) -> Option<(usize, usize)> {
+    fn written_before(&self, rule: u32, matched: &Matched) -> Option<(usize, usize)> {
         let shape = self.bodies[rule as usize].shape?;
-        let is_same = |charge: &&PlannedCharge| self.bodies[charge.rule as usize].shape == Some(shape);
-        let charge = met.charges.iter().take(4).find(is_same)?;
+        let is_same = |charge: &&MatchedCharge| self.bodies[charge.rule as usize].shape == Some(shape);
+        let charge = matched.charges.iter().take(4).find(is_same)?;
         Some((charge.key_start as usize, charge.key_end as usize))
     }
 
     /// Whether what a rule replaces does not apply. A value that cannot be used, or an address that is meant only
-    /// for what it carries, meets a rule and exempts from none.
+    /// for what it carries, matches a rule and exempts from none.
     #[inline]
-    fn surely_applies<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> bool {
+    fn surely_applies<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> bool {
         let body = &self.bodies[rule as usize];
-        let route = self.key_route(rule, matched);
+        let route = self.key_route(rule, routes);
         let is_usable = |id: &IdentityId| look.find_usable(*id, route).is_some();
         body.key.iter().all(is_usable)
-            && self.conditions[rule as usize].surely_hold(look, self.matcher.route(rule, matched))
+            && self.conditions[rule as usize].surely_hold(look, self.matcher.route(rule, routes))
     }
 
     /// Writes the key of a rule whose conditions hold, or says why there is none.
     #[inline]
-    fn write_key<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32], keys: &mut Keys) -> Result<(), NoKey> {
+    fn write_key<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32], keys: &mut Keys) -> Result<(), NoKey> {
         let start = keys.len();
-        let route = self.key_route(rule, matched);
+        let route = self.key_route(rule, routes);
         for (at, id) in self.bodies[rule as usize].key.iter().enumerate() {
             let Some(found) = look.find(*id, route) else {
                 keys.truncate(start);
@@ -407,15 +411,15 @@ impl Plan {
 
     /// What a rule grants to a key.
     #[inline]
-    fn grant<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32], key: &[u8]) -> Chosen<'a> {
+    fn grant<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32], key: &[u8]) -> Chosen<'a> {
         let body = &self.bodies[rule as usize];
-        body.grants.choose(look, key, &body.key, || self.key_route(rule, matched))
+        body.grants.choose(look, key, &body.key, || self.key_route(rule, routes))
     }
 
     /// The pattern that matched, where a rule's key depends on it.
     #[inline]
-    fn key_route(&self, rule: u32, matched: &[u32]) -> Option<&[u8]> {
-        if self.bodies[rule as usize].uses_route { self.matcher.route(rule, matched) } else { None }
+    fn key_route(&self, rule: u32, routes: &[u32]) -> Option<&[u8]> {
+        if self.bodies[rule as usize].uses_route { self.matcher.route(rule, routes) } else { None }
     }
 }
 

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 
 use tollgate_core::AlgorithmKind;
 
-use super::access::PlannedAccess;
+use super::access::CompiledAccess;
 use super::companion::Companion;
 use super::conditions::Conditions;
-use super::cost::PlannedCost;
+use super::cost::CompiledCost;
 use super::grants::Grants;
 use super::identity::{Identities, IdentityId, Source};
 use super::matcher::Matcher;
 use super::scopes::Scopes;
 use super::words::Words;
-use super::{CompileError, Plan, PlannedRule};
+use super::{CompileError, CompiledPolicy, CompiledRule};
 use crate::checked::CheckedPolicy;
 use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings};
 use crate::shown::shown;
@@ -30,16 +30,16 @@ pub(super) struct Body {
     /// path says whose request it is, and any of the readings may be the one that is served.
     pub(super) counts_readings: bool,
     pub(super) grants: Grants,
-    pub(super) cost: PlannedCost,
+    pub(super) cost: CompiledCost,
     /// Whether it denies, and charges nothing.
     pub(super) denies: bool,
     /// The rules that do not apply where this one does.
     pub(super) replaces: Vec<u32>,
 }
 
-impl Plan {
+impl CompiledPolicy {
     /// Compiles a policy.
-    pub fn compile(policy: &CheckedPolicy) -> Result<Plan, CompileError> {
+    pub fn new(policy: &CheckedPolicy) -> Result<CompiledPolicy, CompileError> {
         let policy: &Policy = policy;
         let mut identities = Identities::compile(policy)?;
         let mut scopes = Scopes::default();
@@ -49,15 +49,15 @@ impl Plan {
             (0..).zip(&policy.rules).map(|(at, rule)| Body::compile(at, rule, &mut identities, &mut scopes)).collect();
         number_shapes(&mut bodies);
         number_replaced(&policy.rules, &mut bodies);
-        let deny = PlannedAccess::compile(&policy.deny, false, &mut identities);
-        let allow = PlannedAccess::compile(&policy.allow, true, &mut identities);
+        let deny = CompiledAccess::compile(&policy.deny, false, &mut identities);
+        let allow = CompiledAccess::compile(&policy.allow, true, &mut identities);
         let matcher = Matcher::compile(&policy.rules, &conditions, &identities);
         let needs_client_ip = needs_peer(&conditions, &bodies, &[&deny, &allow], &identities);
-        let mut rules: Vec<PlannedRule> = policy.rules.iter().map(|rule| planned(rule, &policy.store)).collect();
+        let mut rules: Vec<CompiledRule> = policy.rules.iter().map(|rule| planned(rule, &policy.store)).collect();
         for quota in scopes.quotas.iter().filter(|quota| quota.quota.kind() == AlgorithmKind::Concurrency) {
             rules[quota.rule as usize].concurrency = true;
         }
-        Ok(Plan {
+        Ok(CompiledPolicy {
             rules,
             quotas: scopes.quotas,
             fields: policy.fields.clone(),
@@ -85,7 +85,7 @@ impl Body {
             counts_readings: may_be(|source| matches!(source, Source::PathSegment(_)))
                 && !may_be(|source| matches!(source, Source::Path)),
             grants: Grants::compile(at, rule, &key, identities, scopes),
-            cost: PlannedCost::compile(&rule.cost, identities),
+            cost: CompiledCost::compile(&rule.cost, identities),
             denies: rule.denies(),
             replaces: Vec::new(),
             key,
@@ -109,12 +109,12 @@ fn number_shapes(bodies: &mut [Body]) {
 }
 
 /// What a verdict needs of a rule; whether it has permits is seen from its quotas.
-fn planned(rule: &Rule, store: &StoreSettings) -> PlannedRule {
+fn planned(rule: &Rule, store: &StoreSettings) -> CompiledRule {
     let (of_store, fallback_share) = match store {
         StoreSettings::Memory(_) => (OnFailure::default(), (1, 1)),
         StoreSettings::Redis(settings) => (settings.on_failure, settings.fallback_share),
     };
-    PlannedRule {
+    CompiledRule {
         name: rule.name.as_str().into(),
         deny: rule.denies(),
         shadow: rule.shadow,
@@ -130,7 +130,7 @@ fn planned(rule: &Rule, store: &StoreSettings) -> PlannedRule {
     }
 }
 
-fn needs_peer(conditions: &[Conditions], bodies: &[Body], lists: &[&PlannedAccess], identities: &Identities) -> bool {
+fn needs_peer(conditions: &[Conditions], bodies: &[Body], lists: &[&CompiledAccess], identities: &Identities) -> bool {
     let asked = conditions.iter().flat_map(|conditions| conditions.tests.iter().map(|(id, _)| *id));
     let keys = bodies.iter().flat_map(|body| body.key.iter().copied());
     let tiers = bodies.iter().any(|body| body.grants.uses_tiers()).then(|| identities.tiers.source()).flatten();

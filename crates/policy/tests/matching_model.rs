@@ -3,19 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod plan_support;
+mod matching_support;
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use plan_support::{compile, header, identity, limited, patterns, rule, strings};
+use matching_support::{compile, header, identity, limited, patterns, rule, strings};
 use proptest::prelude::*;
 use tollgate_core::Quota;
 use tollgate_policy::model::{
     AccessList, Allowance, ClientIp, Condition, CostSource, Grant, IdentitySource, Networks, Override, Policy, Rule,
     TextPattern, Tier, TierSource, When,
 };
-use tollgate_policy::{Access, Descriptor, Plan, Request, RuleOutcome};
+use tollgate_policy::{Access, CompiledPolicy, Descriptor, Request, RuleOutcome};
 
 /// Small alphabets, so that rules and requests often meet.
 const METHODS: [&str; 4] = ["GET", "POST", "PUT", "HEAD"];
@@ -623,7 +623,7 @@ fn star(pattern: &str, text: &str) -> bool {
     }
 }
 
-fn check(plan: &Plan, policy: &Policy, sent: &Sent) -> Result<usize, TestCaseError> {
+fn check(plan: &CompiledPolicy, policy: &Policy, sent: &Sent) -> Result<usize, TestCaseError> {
     let entries: Vec<(&str, &str)> =
         sent.descriptor.iter().flat_map(|(_, names)| names).map(|name| (name.as_str(), "")).collect();
     let descriptor = sent.descriptor.as_ref().map(|(domain, _)| Descriptor { domain, entries: &entries });
@@ -637,26 +637,26 @@ fn check(plan: &Plan, policy: &Policy, sent: &Sent) -> Result<usize, TestCaseErr
         ..Request::from_peer(sent.peer)
     };
     let model = Model { policy, sent, path: None };
-    let met = plan.meet(&request);
-    prop_assert_eq!(met.access, model.access());
-    let charges: Charges = met
+    let matched = plan.match_request(&request);
+    prop_assert_eq!(matched.access, model.access());
+    let charges: Charges = matched
         .charges
         .iter()
         .map(|charge| {
-            let key = String::from_utf8(met.key(charge).to_vec()).unwrap();
+            let key = String::from_utf8(matched.key(charge).to_vec()).unwrap();
             (charge.rule, key, plan.quotas()[charge.quota as usize].quota, charge.cost)
         })
         .collect();
-    let expected = if met.access == Access::Rules { model.charges() } else { Vec::new() };
+    let expected = if matched.access == Access::Rules { model.charges() } else { Vec::new() };
     prop_assert_eq!(&charges, &expected);
-    let denials = if met.access == Access::Rules { model.denials() } else { Vec::new() };
-    prop_assert_eq!(met.denials.as_slice(), denials.as_slice());
+    let denials = if matched.access == Access::Rules { model.denials() } else { Vec::new() };
+    prop_assert_eq!(matched.denials.as_slice(), denials.as_slice());
     explained_alike(plan, &request, &charges)?;
     Ok(charges.len())
 }
 
 /// What people are told is what is charged, and every rule that does not apply has its reason.
-fn explained_alike(plan: &Plan, request: &Request<'_>, charges: &Charges) -> Result<(), TestCaseError> {
+fn explained_alike(plan: &CompiledPolicy, request: &Request<'_>, charges: &Charges) -> Result<(), TestCaseError> {
     let mut told: Charges = Vec::new();
     for rule in plan.explain(request).rules {
         match rule.outcome {

@@ -6,18 +6,18 @@ use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use super::jwt;
+use crate::compiled::address::carried;
+use crate::compiled::address_text::{Prefixes, WHOLE, push_client};
+use crate::compiled::key::{self, Keys};
+use crate::compiled::networks::NetworkMap;
+use crate::compiled::secrets::Secrets;
+use crate::compiled::texts::Pattern;
+use crate::compiled::tier::Tiers;
+use crate::compiled::{CompileError, address, host, path};
 use crate::model::{
     BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern,
     TierSource, is_credential_header,
 };
-use crate::plan::address::carried;
-use crate::plan::address_text::{Prefixes, WHOLE, push_client};
-use crate::plan::key::{self, Keys};
-use crate::plan::networks::NetworkMap;
-use crate::plan::secrets::Secrets;
-use crate::plan::texts::Pattern;
-use crate::plan::tier::Tiers;
-use crate::plan::{CompileError, address, host, path};
 
 /// An identity's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

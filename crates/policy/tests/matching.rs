@@ -2,36 +2,36 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod plan_support;
+mod matching_support;
 
-use plan_support::{
-    compile, from, header, identity, limited, met, paths, patterns, per_minute, rule, rule_for, strings, with_rules,
+use matching_support::{
+    charged, compile, from, header, identity, limited, paths, patterns, per_minute, rule, rule_for, strings, with_rules,
 };
 use tollgate_core::Quota;
 use tollgate_policy::model::{
     AccessList, Allowance, ClientIp, Condition, CostSource, Grant, IdentitySource, Networks, OnFailure, Override, Rule,
     Tier, TierSource, When,
 };
-use tollgate_policy::{Access, Descriptor, GrantSource, Plan, Policy, Request, RuleOutcome};
+use tollgate_policy::{Access, CompiledPolicy, Descriptor, GrantSource, Policy, Request, RuleOutcome};
 
 const CLIENT: &str = "203.0.113.9";
 
-fn amounts(plan: &Plan, request: &Request<'_>) -> Vec<u64> {
-    let quota = |charge: &tollgate_policy::PlannedCharge| plan.quotas()[charge.quota as usize].quota.amount();
-    plan.meet(request).charges.iter().map(quota).collect()
+fn amounts(plan: &CompiledPolicy, request: &Request<'_>) -> Vec<u64> {
+    let quota = |charge: &tollgate_policy::MatchedCharge| plan.quotas()[charge.quota as usize].quota.amount();
+    plan.match_request(request).charges.iter().map(quota).collect()
 }
 
 #[test]
 fn a_plan_is_shared_between_threads() {
     fn is_shared<T: Send + Sync>() {}
-    is_shared::<Plan>();
+    is_shared::<CompiledPolicy>();
 }
 
 #[test]
 fn a_rule_without_a_key_counts_everybody_together() {
     let plan = compile(with_rules(vec![rule("all", &[])]));
-    assert_eq!(met(&plan, &from(CLIENT, "GET", "/", &())), ["all "]);
-    assert_eq!(met(&plan, &Request::from_peer(None)), ["all "]);
+    assert_eq!(charged(&plan, &from(CLIENT, "GET", "/", &())), ["all "]);
+    assert_eq!(charged(&plan, &Request::from_peer(None)), ["all "]);
     assert!(!plan.needs_client_ip());
 }
 
@@ -49,7 +49,7 @@ fn a_rule_whose_key_is_absent_does_not_apply() {
     let names: Vec<String> = identities.iter().map(|identity| identity.name.clone()).collect();
     let rules = names.iter().map(|name| rule(name, &[name])).collect();
     let plan = compile(Policy { identities, ..with_rules(rules) });
-    assert_eq!(met(&plan, &Request::from_peer(None)), ["everyone all"]);
+    assert_eq!(charged(&plan, &Request::from_peer(None)), ["everyone all"]);
     let headers = [("X-User", "u"), ("Cookie", "sid=s"), ("Authorization", "Bearer t")];
     let request = from(CLIENT, "GET", "/orgs/7?key=k", &headers);
     let expected = [
@@ -61,7 +61,7 @@ fn a_rule_whose_key_is_absent_does_not_apply() {
         "everyone all",
         "link 203.0.113.9",
     ];
-    assert_eq!(met(&plan, &request), expected);
+    assert_eq!(charged(&plan, &request), expected);
     assert!(plan.needs_client_ip());
 }
 
@@ -72,11 +72,11 @@ fn a_route_is_the_pattern_of_the_rule_or_of_anybody() {
         rule_for("wide", &["route"], paths(&["/*"])),
         rule("any", &["route"]),
     ]));
-    let met = |target| met(&plan, &from(CLIENT, "GET", target, &()));
-    assert_eq!(met("/a/b"), ["own /a/b", "wide /*", "any /a/b"]);
-    assert_eq!(met("/a/x"), ["own /a/*", "wide /*", "any /a/*"]);
-    assert_eq!(met("/z"), ["wide /*", "any /*"]);
-    assert_eq!(met(""), [""; 0]);
+    let charged = |target| charged(&plan, &from(CLIENT, "GET", target, &()));
+    assert_eq!(charged("/a/b"), ["own /a/b", "wide /*", "any /a/b"]);
+    assert_eq!(charged("/a/x"), ["own /a/*", "wide /*", "any /a/*"]);
+    assert_eq!(charged("/z"), ["wide /*", "any /*"]);
+    assert_eq!(charged(""), [""; 0]);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn several_quotas_are_several_charges_on_one_key() {
     }]));
     let scopes: Vec<&str> = plan.quotas().iter().map(|quota| quota.scope.as_str()).collect();
     assert_eq!(scopes, ["r", "r/1h"]);
-    assert_eq!(met(&plan, &from(CLIENT, "GET", "/", &())), ["r 203.0.113.9", "r 203.0.113.9"]);
+    assert_eq!(charged(&plan, &from(CLIENT, "GET", "/", &())), ["r 203.0.113.9", "r 203.0.113.9"]);
 }
 
 #[test]
@@ -161,10 +161,10 @@ fn a_cost_is_what_the_rule_says_or_the_caller() {
         costing("methods", methods),
         costing("guess", CostSource::Estimate(5)),
     ]));
-    let met = |method, cost| met(&plan, &Request { cost, ..from(CLIENT, method, "/", &()) });
-    assert_eq!(met("POST", 7), ["said  x7", "fixed  x3", "methods  x4", "guess  x5"]);
-    assert_eq!(met("GET", 1), ["said ", "fixed  x3", "methods  x2", "guess  x5"]);
-    assert_eq!(met("GET", 0), ["said  x0", "fixed  x0", "methods  x0", "guess  x0"]);
+    let charged = |method, cost| charged(&plan, &Request { cost, ..from(CLIENT, method, "/", &()) });
+    assert_eq!(charged("POST", 7), ["said  x7", "fixed  x3", "methods  x4", "guess  x5"]);
+    assert_eq!(charged("GET", 1), ["said ", "fixed  x3", "methods  x2", "guess  x5"]);
+    assert_eq!(charged("GET", 0), ["said  x0", "fixed  x0", "methods  x0", "guess  x0"]);
     let flags: Vec<(bool, bool)> = plan.rules().iter().map(|rule| (rule.own_cost, rule.variable_cost)).collect();
     assert_eq!(flags, [(false, false), (true, false), (true, false), (true, true)]);
 }
@@ -204,8 +204,12 @@ fn deny_comes_before_allow_and_both_before_the_rules() {
     ] {
         let headers = [("X-User", user)];
         let request = from(peer, "GET", "/", &headers);
-        let met = plan.meet(&request);
-        assert_eq!((met.access, met.charges.len()), (access, usize::from(access == Access::Rules)), "{peer} {user}");
+        let matched = plan.match_request(&request);
+        assert_eq!(
+            (matched.access, matched.charges.len()),
+            (access, usize::from(access == Access::Rules)),
+            "{peer} {user}"
+        );
         let told = plan.explain(&request);
         assert_eq!((told.access, told.decided_by.as_deref()), (access, decided), "{peer} {user}");
     }
@@ -281,7 +285,7 @@ fn a_descriptor_tells_of_a_request() {
     });
     let told = |entries: &[(&str, &str)]| {
         let descriptor = Descriptor { domain: "edge", entries };
-        met(&plan, &Request::from_descriptor(&descriptor))
+        charged(&plan, &Request::from_descriptor(&descriptor))
     };
     assert_eq!(told(&[("remote_address", CLIENT)]), ["address 203.0.113.9", "exact 203.0.113.9"]);
     assert_eq!(told(&[("remote_address", CLIENT), ("user", "bob")]), ["address 203.0.113.9"]);
@@ -293,7 +297,7 @@ fn a_descriptor_tells_of_a_request() {
     assert_eq!(told(&[("remote_address", "nowhere")]), ["address nowhere", "exact nowhere"]);
     assert_eq!(told(&[("remote_address", "203.0.113.9:4711")]), ["address 203.0.113.9", "exact 203.0.113.9"]);
     assert_eq!(told(&[("remote_address", " ")]), Vec::<String>::new());
-    assert_eq!(met(&plan, &from(CLIENT, "GET", "/", &())), Vec::<String>::new());
+    assert_eq!(charged(&plan, &from(CLIENT, "GET", "/", &())), Vec::<String>::new());
 }
 
 #[test]
@@ -304,10 +308,10 @@ fn a_rule_may_replace_others() {
         ..with_rules(vec![rule("all", &[]), login, rule("users", &["user"]), rule("others", &["client_ip"])])
     });
     let bob = [("X-User", "bob")];
-    assert_eq!(met(&plan, &from(CLIENT, "GET", "/login", &bob)), ["login bob", "others 203.0.113.9"]);
-    assert_eq!(met(&plan, &from(CLIENT, "GET", "/", &bob)), ["all ", "users bob", "others 203.0.113.9"]);
+    assert_eq!(charged(&plan, &from(CLIENT, "GET", "/login", &bob)), ["login bob", "others 203.0.113.9"]);
+    assert_eq!(charged(&plan, &from(CLIENT, "GET", "/", &bob)), ["all ", "users bob", "others 203.0.113.9"]);
     // Without its key it does not apply, and so it replaces nothing.
-    assert_eq!(met(&plan, &from(CLIENT, "GET", "/login", &())), ["all ", "others 203.0.113.9"]);
+    assert_eq!(charged(&plan, &from(CLIENT, "GET", "/login", &())), ["all ", "others 203.0.113.9"]);
     let told = plan.explain(&from(CLIENT, "GET", "/login", &bob)).rules.remove(0);
     assert_eq!(told.outcome, RuleOutcome::NotApplied { reason: "replaced by `login`".to_owned() });
 }

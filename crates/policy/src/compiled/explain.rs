@@ -1,25 +1,25 @@
-//! A plan explained: the road of `meet`, told.
+//! A compiled policy explained: the steps of `match_request`, in words.
 
 use super::identity::{Found, Look, Seen};
 use super::key::Keys;
 use super::path::NormalPath;
-use super::routes::Matched;
-use super::{Access, Application, ExplainedRule, Explanation, NoKey, Plan, PlannedRule, RuleOutcome};
+use super::routes::MatchedRoutes;
+use super::{Access, Application, CompiledPolicy, CompiledRule, ExplainedRule, Explanation, NoKey, RuleOutcome};
 use crate::request::Request;
 
 /// One reading of the path, and what the rules make of it.
 struct Reading<'a> {
     /// `None` where the path is not known.
     path: Option<&'a NormalPath<'a>>,
-    matched: Matched,
+    routes: MatchedRoutes,
     /// For each rule whether its conditions hold.
-    meeting: Vec<bool>,
+    matching: Vec<bool>,
     /// The rules that are replaced, each with the one that does it.
     replaced: Vec<(u32, u32)>,
 }
 
-impl Plan {
-    /// What a request meets, and why, for people.
+impl CompiledPolicy {
+    /// Which rules a request matches, and why, for people.
     #[must_use]
     pub fn explain(&self, request: &Request<'_>) -> Explanation {
         let seen = Seen::new(request, &self.identities);
@@ -44,14 +44,14 @@ impl Plan {
         };
         let rules = if refused.is_some() { Vec::new() } else { rules };
         read(&mut look, readings[0]);
-        let matched = self.matched(look.path);
+        let routes = self.matched_routes(look.path);
         Explanation {
             access,
             decided_by: decided_by.or(denying).or(refused),
             client_ip: look.client(),
             path: look.path.map(|path| lossy(&path.bytes)),
             readings: readings.iter().flatten().map(|path| lossy(&path.bytes)).collect(),
-            identities: self.present(&mut look, self.matcher.any_route(&matched)),
+            identities: self.present(&mut look, self.matcher.any_route(&routes)),
             tier: look.tier().map(|tier| self.identities.tiers.name(tier).to_owned()),
             rules,
         }
@@ -66,9 +66,9 @@ impl Plan {
     fn refused_token<'a>(&'a self, look: &mut Look<'a>, paths: &[Option<&'a NormalPath<'a>>]) -> Option<String> {
         let mut keys = Keys::new();
         let refused = paths.iter().find_map(|path| {
-            let reading = self.meeting_in(*path, look);
-            let mut met = (0..).zip(&reading.meeting).filter_map(|(rule, meets)| meets.then_some(rule));
-            met.find_map(|rule| match self.write_key(rule, look, &reading.matched, &mut keys) {
+            let reading = self.matching_in(*path, look);
+            let mut matched = (0..).zip(&reading.matching).filter_map(|(rule, matches)| matches.then_some(rule));
+            matched.find_map(|rule| match self.write_key(rule, look, &reading.routes, &mut keys) {
                 Err(NoKey::Refused(id)) => Some(id),
                 Ok(()) | Err(NoKey::Absent(_)) => None,
             })
@@ -89,13 +89,13 @@ impl Plan {
             Access::Rules | Access::Unauthorized => return None,
         };
         read(look, path);
-        let matched = self.matched(path);
-        list.entry_text(look, self.matcher.any_route(&matched))
+        let routes = self.matched_routes(path);
+        list.entry_text(look, self.matcher.any_route(&routes))
     }
 
     fn explain_rules<'a>(&'a self, look: &mut Look<'a>, paths: &[Option<&'a NormalPath<'a>>]) -> Vec<ExplainedRule> {
-        let readings: Vec<Reading<'a>> = paths.iter().map(|path| self.meeting_in(*path, look)).collect();
-        let explained = |(at, rule): (u32, &PlannedRule)| ExplainedRule {
+        let readings: Vec<Reading<'a>> = paths.iter().map(|path| self.matching_in(*path, look)).collect();
+        let explained = |(at, rule): (u32, &CompiledRule)| ExplainedRule {
             rule: at,
             name: rule.name.to_string(),
             outcome: self.outcome(at, look, &readings),
@@ -103,22 +103,22 @@ impl Plan {
         (0..).zip(&self.rules).map(explained).collect()
     }
 
-    fn meeting_in<'a>(&'a self, path: Option<&'a NormalPath<'a>>, look: &mut Look<'a>) -> Reading<'a> {
+    fn matching_in<'a>(&'a self, path: Option<&'a NormalPath<'a>>, look: &mut Look<'a>) -> Reading<'a> {
         read(look, path);
-        let matched = self.matched(path);
-        let mut meeting = vec![false; self.rules.len()];
-        self.matcher.each(&self.conditions, look, &matched, |_, rule| meeting[rule as usize] = true);
-        let replaced = self.replacing(&meeting, look, &matched);
-        Reading { path, matched, meeting, replaced }
+        let routes = self.matched_routes(path);
+        let mut matching = vec![false; self.rules.len()];
+        self.matcher.each(&self.conditions, look, &routes, |_, rule| matching[rule as usize] = true);
+        let replaced = self.replacing(&matching, look, &routes);
+        Reading { path, routes, matching, replaced }
     }
 
     /// What limits applies in any reading, what replaces it must be there in all of them.
     fn outcome<'a>(&'a self, rule: u32, look: &mut Look<'a>, readings: &[Reading<'a>]) -> RuleOutcome {
         let mut applied: Option<Application> = None;
         let mut why_not = None;
-        for reading in readings.iter().filter(|reading| reading.meeting[rule as usize]) {
+        for reading in readings.iter().filter(|reading| reading.matching[rule as usize]) {
             read(look, reading.path);
-            match self.application(rule, look, &reading.matched) {
+            match self.application(rule, look, &reading.routes) {
                 Ok(mut application) => {
                     let path = reading.path.filter(|_| readings.len() > 1);
                     application.read_as = path.map(|path| lossy(&path.bytes));
@@ -137,7 +137,7 @@ impl Plan {
             (None, Some(application)) => RuleOutcome::Applies(application),
             (None, None) => {
                 read(look, readings[0].path);
-                let reason = why_not.or_else(|| self.failing(rule, look, &readings[0].matched));
+                let reason = why_not.or_else(|| self.failing(rule, look, &readings[0].routes));
                 RuleOutcome::NotApplied { reason: reason.unwrap_or_else(|| "its conditions do not hold".to_owned()) }
             }
         }
@@ -158,11 +158,11 @@ impl Plan {
     }
 
     /// The rules that are replaced, each with the one that does it: one that has its key.
-    fn replacing<'a>(&'a self, meeting: &[bool], look: &mut Look<'a>, matched: &[u32]) -> Vec<(u32, u32)> {
+    fn replacing<'a>(&'a self, matching: &[bool], look: &mut Look<'a>, routes: &[u32]) -> Vec<(u32, u32)> {
         let mut replaced = Vec::new();
-        for (rule, _) in (0..).zip(meeting).filter(|(_, meets)| **meets) {
-            let others = self.replaced_by(rule, look, matched);
-            if !others.is_empty() && self.write_key(rule, look, matched, &mut Keys::new()).is_ok() {
+        for (rule, _) in (0..).zip(matching).filter(|(_, matches)| **matches) {
+            let others = self.replaced_by(rule, look, routes);
+            if !others.is_empty() && self.write_key(rule, look, routes, &mut Keys::new()).is_ok() {
                 replaced.extend(others.iter().map(|other| (*other, rule)));
             }
         }
@@ -174,13 +174,13 @@ impl Plan {
     }
 
     /// How a rule applies whose conditions hold, or why it does not.
-    fn application<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> Result<Application, String> {
+    fn application<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> Result<Application, String> {
         let mut keys = Keys::new();
         let body = &self.bodies[rule as usize];
-        if let Err(NoKey::Absent(id) | NoKey::Refused(id)) = self.write_key(rule, look, matched, &mut keys) {
+        if let Err(NoKey::Absent(id) | NoKey::Refused(id)) = self.write_key(rule, look, routes, &mut keys) {
             return Err(format!("identity `{}` is absent", self.identities.known(id).name));
         }
-        let chosen = self.grant(rule, look, matched, &keys);
+        let chosen = self.grant(rule, look, routes, &keys);
         Ok(Application {
             key: lossy(&keys),
             more_keys: Vec::new(),
@@ -188,16 +188,16 @@ impl Plan {
             quotas: chosen.quotas.to_vec(),
             denies: body.denies,
             cost: body.cost.of(look),
-            route: self.matcher.route(rule, matched).map(lossy),
+            route: self.matcher.route(rule, routes).map(lossy),
             grant: body.grants.source(&chosen, &self.identities.tiers),
         })
     }
 
     /// The first condition that does not hold, in words.
-    pub(super) fn failing<'a>(&'a self, rule: u32, look: &mut Look<'a>, matched: &[u32]) -> Option<String> {
+    pub(super) fn failing<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> Option<String> {
         let conditions = &self.conditions[rule as usize];
         let words = &self.words[rule as usize];
-        let [method, host, path, domain, entries] = self.matcher.holds_each(rule, look, matched);
+        let [method, host, path, domain, entries] = self.matcher.holds_each(rule, look, routes);
         if !domain {
             let domain = look.request.descriptor.map_or("", |descriptor| descriptor.domain);
             return Some(not_among("domain", domain.as_bytes(), &words.domains));
@@ -215,7 +215,7 @@ impl Plan {
             let path = look.path.map(|path| &*path.bytes).unwrap_or_default();
             return Some(not_among("path", path, &words.paths));
         }
-        let route = self.matcher.route(rule, matched);
+        let route = self.matcher.route(rule, routes);
         for (at, (id, _)) in conditions.tests.iter().enumerate() {
             if !conditions.holds(at, look, route) {
                 let found = look.find(*id, route);

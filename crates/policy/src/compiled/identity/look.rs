@@ -9,12 +9,12 @@ use smallvec::SmallVec;
 use super::source::{CLIENT_IP, Identities, IdentityId, Source};
 use super::unusable::{Read, Unusable};
 use super::{cookie, header, jwt, query};
+use crate::compiled::address::{carried, counted};
+use crate::compiled::address_text::{WHOLE, push_client};
+use crate::compiled::path::NormalPath;
+use crate::compiled::readings::Readings;
+use crate::compiled::{address, forwarded, host};
 use crate::model::OnInvalid;
-use crate::plan::address::{carried, counted};
-use crate::plan::address_text::{WHOLE, push_client};
-use crate::plan::path::NormalPath;
-use crate::plan::readings::Readings;
-use crate::plan::{address, forwarded, host};
 use crate::request::{REMOTE_ADDRESS, Request};
 
 /// What is said about a request, made comparable.
@@ -165,7 +165,12 @@ impl<'a> Look<'a> {
 
     /// Whether the value of an identity passes a test, in any way in which it can be read: a rule that limits must
     /// not be avoided by a value in two guises, or by one that cannot be used.
-    pub(crate) fn passes(&mut self, id: IdentityId, test: &crate::plan::texts::Test, route: Option<&'a [u8]>) -> bool {
+    pub(crate) fn passes(
+        &mut self,
+        id: IdentityId,
+        test: &crate::compiled::texts::Test,
+        route: Option<&'a [u8]>,
+    ) -> bool {
         let Some(found) = self.find(id, route) else { return test.holds(None) };
         if !found.is_usable() {
             return test.holds_for_unusable();
@@ -178,7 +183,7 @@ impl<'a> Look<'a> {
     pub(crate) fn surely_passes(
         &mut self,
         id: IdentityId,
-        test: &crate::plan::texts::Test,
+        test: &crate::compiled::texts::Test,
         route: Option<&'a [u8]>,
     ) -> bool {
         let Some(found) = self.find(id, route) else { return test.holds(None) };

@@ -3,16 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![cfg(feature = "jwt")]
 
-mod plan_support;
+mod matching_support;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use plan_support::{from, identity, limited, met, patterns, rule, rule_for, strings, with_rules};
+use matching_support::{charged, from, identity, limited, patterns, rule, rule_for, strings, with_rules};
 use serde_json::{Value, json};
 use tollgate_policy::model::{
     Allowance, Condition, Grant, Identity, IdentitySource, JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial, OnInvalid,
     Override, Rule, Tier, TierSource, When,
 };
-use tollgate_policy::{Access, CompileError, Plan, Policy, Request};
+use tollgate_policy::{Access, CompileError, CompiledPolicy, Policy, Request};
 
 const SECRET: &[u8] = b"a secret that only the issuer knows";
 const NOW_S: u64 = 1_000_000_000;
@@ -44,18 +44,18 @@ fn policy(jwt: JwtSettings) -> Policy {
     }
 }
 
-fn plan(jwt: JwtSettings) -> Plan {
-    Plan::compile(&policy(jwt).check().unwrap()).unwrap()
+fn plan(jwt: JwtSettings) -> CompiledPolicy {
+    CompiledPolicy::new(&policy(jwt).check().unwrap()).unwrap()
 }
 
 fn token(algorithm: Algorithm, secret: &[u8], claims: &Value) -> String {
     encode(&Header::new(algorithm), claims, &EncodingKey::from_secret(secret)).unwrap()
 }
 
-fn meets(plan: &Plan, token: &str) -> Vec<String> {
+fn meets(plan: &CompiledPolicy, token: &str) -> Vec<String> {
     let value = format!("Bearer {token}");
     let headers = [("Authorization", value.as_str())];
-    met(plan, &Request { unix_time_s: Some(NOW_S), ..from(STRANGER, "GET", "/", &headers) })
+    charged(plan, &Request { unix_time_s: Some(NOW_S), ..from(STRANGER, "GET", "/", &headers) })
 }
 
 /// What a client without a token meets: no tier, no user.
@@ -90,7 +90,7 @@ fn a_signed_claim_is_an_identity_and_a_tier() {
     }
     let enterprise = token(Algorithm::HS256, SECRET, &json!({"sub": "alice", "tier": "enterprise"}));
     assert_eq!(meets(&plan, &enterprise), ["per-user alice"]);
-    assert_eq!(met(&plan, &from(STRANGER, "GET", "/", &())), STRANGERS);
+    assert_eq!(charged(&plan, &from(STRANGER, "GET", "/", &())), STRANGERS);
 }
 
 #[test]
@@ -154,9 +154,11 @@ fn times_count_with_a_minute_of_leeway() {
     let plan = plan(key(JwtAlgorithm::Hs256, SECRET));
     let with = |name: &str, value: Value| {
         let token = token(Algorithm::HS256, SECRET, &json!({"sub": "alice", name: value}));
-        let met = meets(&plan, &token);
-        assert!(met.iter().eq(["per-ip 203.0.113.9", "per-user alice"].iter()) || met.iter().eq(UNUSABLE.iter()));
-        met[1] == "per-user alice"
+        let charged = meets(&plan, &token);
+        assert!(
+            charged.iter().eq(["per-ip 203.0.113.9", "per-user alice"].iter()) || charged.iter().eq(UNUSABLE.iter())
+        );
+        charged[1] == "per-user alice"
     };
     for (exp, valid) in [(json!(NOW_S), true), (json!(NOW_S - 59), true), (json!(NOW_S - 60), false), (json!(1), false)]
     {
@@ -185,8 +187,8 @@ fn the_issuer_and_the_audience_count_where_they_are_asked_for() {
         (json!({"sub": "a", "aud": "api"}), false),
         (json!({"sub": "a", "iss": "us"}), false),
     ] {
-        let met = meets(&plan, &token(Algorithm::HS256, SECRET, &claims));
-        assert_eq!(met[1], if valid { "per-user a" } else { UNUSABLE[1] }, "{claims}");
+        let charged = meets(&plan, &token(Algorithm::HS256, SECRET, &claims));
+        assert_eq!(charged[1], if valid { "per-user a" } else { UNUSABLE[1] }, "{claims}");
     }
 }
 
@@ -195,7 +197,7 @@ fn the_issuer_and_the_audience_count_where_they_are_asked_for() {
 fn a_trusted_claim_is_not_verified_again() {
     let user = Identity { trusted: true, ..identity("user", claim("sub")) };
     let policy = Policy { identities: vec![user], ..with_rules(vec![rule("per-user", &["user"])]) };
-    let plan = Plan::compile(&policy.check().unwrap()).unwrap();
+    let plan = CompiledPolicy::new(&policy.check().unwrap()).unwrap();
     let signed = token(Algorithm::HS256, b"not known here", &json!({"sub": "alice", "exp": 1}));
     assert_eq!(meets(&plan, &signed), ["per-user alice"]);
     let body = signed.split('.').nth(1).unwrap();
@@ -203,11 +205,11 @@ fn a_trusted_claim_is_not_verified_again() {
     assert_eq!(meets(&plan, &none), UNUSABLE[1..]);
 }
 
-fn with_on_invalid(on_invalid: OnInvalid, change: impl FnOnce(&mut Policy)) -> Plan {
+fn with_on_invalid(on_invalid: OnInvalid, change: impl FnOnce(&mut Policy)) -> CompiledPolicy {
     let mut policy = policy(key(JwtAlgorithm::Hs256, SECRET));
     policy.identities[0].on_invalid = on_invalid;
     change(&mut policy);
-    Plan::compile(&policy.check().unwrap()).unwrap()
+    CompiledPolicy::new(&policy.check().unwrap()).unwrap()
 }
 
 fn expired() -> String {
@@ -222,8 +224,8 @@ fn a_token_that_cannot_be_used_is_what_the_policy_makes_of_it() {
     let value = format!("Bearer {}", expired());
     let headers = [("Authorization", value.as_str())];
     let request = Request { unix_time_s: Some(NOW_S), ..from(STRANGER, "GET", "/", &headers) };
-    let met = refuse.meet(&request);
-    assert_eq!((met.access, met.charges.len()), (Access::Unauthorized, 0));
+    let matched = refuse.match_request(&request);
+    assert_eq!((matched.access, matched.charges.len()), (Access::Unauthorized, 0));
     let explained = refuse.explain(&request);
     assert_eq!((explained.access, explained.rules.len()), (Access::Unauthorized, 0));
     assert_eq!(explained.decided_by.as_deref(), Some("user: its token cannot be used"));
@@ -233,7 +235,7 @@ fn a_token_that_cannot_be_used_is_what_the_policy_makes_of_it() {
     // An address that is let through needs no token.
     let allowed =
         with_on_invalid(OnInvalid::Refuse, |policy| policy.allow.client_ip = vec!["203.0.113.9/32".parse().unwrap()]);
-    assert_eq!(allowed.meet(&request).access, Access::Allowed);
+    assert_eq!(allowed.match_request(&request).access, Access::Allowed);
 }
 
 #[test]
@@ -306,13 +308,13 @@ fn the_key_of_tokens_that_cannot_be_used_can_be_typed() {
     assert!(plan.read_key(0, r"\unusable:203.0.113.9").is_err());
     // No subject can take the name of such a key.
     let claims = json!({"sub": r"\unusable:203.0.113.9"});
-    let met = meets(&plan, &token(Algorithm::HS256, SECRET, &claims));
-    assert_eq!(met[1], r"per-user \x5cunusable:203.0.113.9");
+    let charged = meets(&plan, &token(Algorithm::HS256, SECRET, &claims));
+    assert_eq!(charged[1], r"per-user \x5cunusable:203.0.113.9");
 }
 
 #[test]
 fn a_key_that_cannot_verify_is_refused() {
-    let compile = |jwt: JwtSettings| Plan::compile(&policy(jwt).check().unwrap()).unwrap_err();
+    let compile = |jwt: JwtSettings| CompiledPolicy::new(&policy(jwt).check().unwrap()).unwrap_err();
     for (algorithm, text) in [
         (JwtAlgorithm::Rs256, "no key"),
         (JwtAlgorithm::Es256, RSA_PUBLIC),

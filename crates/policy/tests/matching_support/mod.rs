@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use tollgate_core::Quota;
 use tollgate_policy::model::{Allowance, Grant, Identity, IdentitySource, Rule, TextPattern, When};
-use tollgate_policy::{Headers, Plan, Policy, Request};
+use tollgate_policy::{CompiledPolicy, Headers, Policy, Request};
 
 /// So many per minute.
 pub(crate) fn per_minute(count: u64) -> Quota {
@@ -46,8 +46,8 @@ pub(crate) fn patterns(texts: &[&str]) -> Vec<TextPattern> {
     texts.iter().map(|text| TextPattern((*text).to_owned())).collect()
 }
 
-pub(crate) fn compile(policy: Policy) -> Plan {
-    Plan::compile(&policy.check().unwrap()).unwrap()
+pub(crate) fn compile(policy: Policy) -> CompiledPolicy {
+    CompiledPolicy::new(&policy.check().unwrap()).unwrap()
 }
 
 pub(crate) fn with_rules(rules: Vec<Rule>) -> Policy {
@@ -61,13 +61,13 @@ pub(crate) fn from<'a>(peer: &str, method: &'a str, target: &'a str, headers: &'
 }
 
 /// What a request meets, as `rule key` or `rule key xCOST`.
-pub(crate) fn met(plan: &Plan, request: &Request<'_>) -> Vec<String> {
-    let met = plan.meet(request);
-    let charge = |charge: &tollgate_policy::PlannedCharge| {
+pub(crate) fn charged(plan: &CompiledPolicy, request: &Request<'_>) -> Vec<String> {
+    let matched = plan.match_request(request);
+    let charge = |charge: &tollgate_policy::MatchedCharge| {
         let name = &plan.rules()[charge.rule as usize].name;
-        let key = String::from_utf8_lossy(met.key(charge));
+        let key = String::from_utf8_lossy(matched.key(charge));
         let cost = if charge.cost == 1 { String::new() } else { format!(" x{}", charge.cost) };
         format!("{name} {key}{cost}")
     };
-    met.charges.iter().map(charge).collect()
+    matched.charges.iter().map(charge).collect()
 }

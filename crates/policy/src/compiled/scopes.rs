@@ -6,13 +6,13 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use tollgate_core::{AlgorithmKind, Quota, Rate};
 
-use super::PlannedQuota;
+use super::RuleQuota;
 use crate::model::Grant;
 
 /// Collects what can be charged.
 #[derive(Default)]
 pub(super) struct Scopes {
-    pub(super) quotas: Vec<PlannedQuota>,
+    pub(super) quotas: Vec<RuleQuota>,
     known: HashMap<(String, Quota), u32, FixedState>,
     /// Whose a scope is: two rules never count in the same one.
     owners: HashMap<String, u32, FixedState>,
@@ -20,7 +20,7 @@ pub(super) struct Scopes {
 
 impl Scopes {
     /// Nothing collected, with the scopes belonging to the rules that these quotas say.
-    pub(super) fn owned_as(quotas: &[PlannedQuota]) -> Scopes {
+    pub(super) fn owned_as(quotas: &[RuleQuota]) -> Scopes {
         let owners = quotas.iter().map(|planned| (planned.scope.clone(), planned.rule)).collect();
         Scopes { owners, ..Scopes::default() }
     }
@@ -58,7 +58,7 @@ impl Scopes {
         let next = u32::try_from(self.quotas.len()).unwrap_or(u32::MAX);
         let position = *self.known.entry((scope.clone(), quota)).or_insert(next);
         if position == next {
-            self.quotas.push(PlannedQuota { rule, scope, quota, former_scope });
+            self.quotas.push(RuleQuota { rule, scope, quota, former_scope });
         } else if former_scope.is_some() {
             self.quotas[position as usize].former_scope = former_scope;
         }

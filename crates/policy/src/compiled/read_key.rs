@@ -8,7 +8,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use super::Plan;
+use super::CompiledPolicy;
 use super::address_text::push_client;
 use super::identity::{IdentityId, Source};
 use super::key::{self, Keys};
@@ -25,17 +25,17 @@ const LISTED: usize = 8;
 
 /// Why a text is no key of a rule, and what would be one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotAKey(String);
+pub struct InvalidKey(String);
 
-impl Plan {
+impl CompiledPolicy {
     /// The key of a rule that a text means. It may be written as
-    /// [`explain`](Plan::explain) shows it, or as a request would bring the
+    /// [`explain`](CompiledPolicy::explain) shows it, or as a request would bring the
     /// values: an address stands for its network, a path for the pattern that it
     /// matches, and letters beyond ASCII need no escape.
-    pub fn read_key(&self, rule: u32, text: &str) -> Result<String, NotAKey> {
+    pub fn read_key(&self, rule: u32, text: &str) -> Result<String, InvalidKey> {
         let parts = self.bodies.get(rule as usize).map_or(&[][..], |body| &body.key);
         if parts.is_empty() {
-            return if text.is_empty() { Ok(String::new()) } else { Err(NotAKey(EVERYBODY.to_owned())) };
+            return if text.is_empty() { Ok(String::new()) } else { Err(InvalidKey(EVERYBODY.to_owned())) };
         }
         let texts: Vec<&str> = text.split('|').collect();
         if texts.len() != parts.len() || text.len() > LONGEST_KEY {
@@ -46,13 +46,13 @@ impl Plan {
             if at > 0 {
                 key::push_bar(&mut key);
             }
-            self.push_part_by_hand(rule, *id, text, &mut key)?;
+            self.push_typed_part(rule, *id, text, &mut key)?;
         }
         // Whatever is beyond ASCII is escaped in a key.
         Ok(String::from_utf8_lossy(&key).into_owned())
     }
 
-    fn push_part_by_hand(&self, rule: u32, id: IdentityId, text: &str, key: &mut Keys) -> Result<(), NotAKey> {
+    fn push_typed_part(&self, rule: u32, id: IdentityId, text: &str, key: &mut Keys) -> Result<(), InvalidKey> {
         let (source, text) = if self.identities.is_list(id) {
             let named = |source: &IdentityId| {
                 text.strip_prefix(self.identities.known(*source).name.as_str())?.strip_prefix('=')
@@ -78,7 +78,7 @@ impl Plan {
             Some(_) if is_secret && secrets::is_hashed(text) => key.extend_from_slice(text.as_bytes()),
             Some(KeyText::Value(value)) if is_secret => self.identities.push_value(key, source, &value),
             Some(KeyText::Value(value)) => {
-                let value = self.value_by_hand(rule, source, &value);
+                let value = self.typed_value(rule, source, &value);
                 let value = value.map_err(|expected| self.not_a_value(source, text, &expected))?;
                 key::push_value(key, &value);
             }
@@ -89,7 +89,7 @@ impl Plan {
     }
 
     /// The value that a request would bring, or what is expected.
-    fn value_by_hand<'v>(&self, rule: u32, id: IdentityId, value: &'v [u8]) -> Result<Cow<'v, [u8]>, String> {
+    fn typed_value<'v>(&self, rule: u32, id: IdentityId, value: &'v [u8]) -> Result<Cow<'v, [u8]>, String> {
         let text = str::from_utf8(value).ok();
         let found = match &self.identities.known(id).source {
             Source::ClientIp => self.network(value).map(Cow::Owned),
@@ -129,12 +129,12 @@ impl Plan {
             return Some(pattern);
         }
         let readings = Readings::of(str::from_utf8(value).ok()?, self.identities.paths)?;
-        readings.iter().find_map(|path| self.matcher.route(rule, &self.matched(Some(path))))
+        readings.iter().find_map(|path| self.matcher.route(rule, &self.matched_routes(Some(path))))
     }
 
     /// The reading by which a request for this path is counted: the first that the rule is for.
     fn path_meant(&self, rule: u32, readings: &Readings<'_>) -> Vec<u8> {
-        let is_for = |path: &&NormalPath<'_>| self.matcher.is_for(rule, &self.matched(Some(path)));
+        let is_for = |path: &&NormalPath<'_>| self.matcher.is_for(rule, &self.matched_routes(Some(path)));
         readings.iter().find(is_for).unwrap_or_else(|| readings.first()).bytes.to_vec()
     }
 
@@ -180,17 +180,17 @@ impl Plan {
         format!("the name of the identity that was found, and its value: {}", listed(places))
     }
 
-    fn not_a_value(&self, id: IdentityId, text: &str, expected: &str) -> NotAKey {
+    fn not_a_value(&self, id: IdentityId, text: &str, expected: &str) -> InvalidKey {
         let name = &self.identities.known(id).name;
         if self.identities.places(id).any(|place| self.identities.known(place).secret) {
-            return NotAKey(format!("not a key of this rule: this cannot be its {name}; expected {expected}"));
+            return InvalidKey(format!("not a key of this rule: this cannot be its {name}; expected {expected}"));
         }
-        NotAKey(format!("not a key of this rule: {text:?} cannot be its {name}; expected {expected}"))
+        InvalidKey(format!("not a key of this rule: {text:?} cannot be its {name}; expected {expected}"))
     }
 
-    fn not_in_parts(&self, rule: u32) -> NotAKey {
+    fn not_in_parts(&self, rule: u32) -> InvalidKey {
         let names = self.key_names(rule);
-        NotAKey(match names.as_slice() {
+        InvalidKey(match names.as_slice() {
             [name] => format!(
                 "not a key of this rule: expected one {name}, as `tollgate explain` shows it (a bar within it is \\x7c)"
             ),
@@ -215,18 +215,18 @@ fn listed(mut names: impl Iterator<Item = String>) -> String {
     list
 }
 
-impl fmt::Display for NotAKey {
+impl fmt::Display for InvalidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Error for NotAKey {}
+impl Error for InvalidKey {}
 
 #[cfg(test)]
 #[cfg(feature = "yaml")]
 mod tests {
-    use crate::plan::Plan;
+    use crate::compiled::CompiledPolicy;
 
     const POLICY: &str = "
 version: 1
@@ -242,7 +242,7 @@ rules:
 ";
 
     fn read(rule: &str, text: &str) -> Result<String, String> {
-        let plan = Plan::compile(&crate::parse(POLICY, "policy", None).unwrap().policy).unwrap();
+        let plan = CompiledPolicy::new(&crate::parse(POLICY, "policy", None).unwrap().policy).unwrap();
         plan.read_key(plan.rule_named(rule).unwrap(), text).map_err(|error| error.to_string())
     }
 

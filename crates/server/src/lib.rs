@@ -28,7 +28,6 @@ mod reload_metrics;
 pub mod resp;
 mod rule_metrics;
 mod server;
-mod service_clock;
 mod service_store;
 mod sharded_counters;
 mod shared_store_metrics;

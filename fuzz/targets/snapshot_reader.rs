@@ -20,34 +20,39 @@ const CALLERS_APART: u8 = 10;
 const CALLER_BUCKET: u8 = 11;
 const CALLER_WINDOW: u8 = 12;
 
-type Store = MemoryStore<ManualClock>;
-
 fuzz_target!(|data: &[u8]| {
     let Some((&form, input)) = data.split_first() else { return };
     match form % 3 {
         // Bytes as they come.
-        0 => _ = restore(input, NOW_NS).map(|store| use_it(&store)),
+        0 => _ = restore(input, NOW_NS).map(|restored| use_it(&restored)),
         // Any records behind a good head, with the right checksum.
-        1 => _ = restore(&summed([&head(), input].concat()), NOW_NS).map(|store| use_it(&store)),
+        1 => _ = restore(&summed([&head(), input].concat()), NOW_NS).map(|restored| use_it(&restored)),
         // Good records of one key, with any numbers in them.
         _ => {
             let mut bytes = Unstructured::new(input);
             if let Ok((snapshot, now_ns)) = records(&mut bytes) {
-                _ = restore(&snapshot, now_ns).map(|store| use_it(&store));
+                _ = restore(&snapshot, now_ns).map(|restored| use_it(&restored));
             }
         }
     }
 });
 
-fn restore(bytes: &[u8], now_ns: u64) -> std::result::Result<Store, RestoreError> {
-    MemoryStore::restore(OPTIONS, ManualClock::at(now_ns), NOW_NS, &mut &bytes[..]).map(|(store, _)| store)
+struct Restored {
+    store: MemoryStore,
+    clock: ManualClock,
 }
 
-fn empty() -> Store {
+fn restore(bytes: &[u8], now_ns: u64) -> std::result::Result<Restored, RestoreError> {
+    let clock = ManualClock::at(now_ns);
+    let (store, _) = MemoryStore::restore(OPTIONS, clock.clone(), NOW_NS, &mut &bytes[..])?;
+    Ok(Restored { store, clock })
+}
+
+fn empty() -> MemoryStore {
     MemoryStore::restorable(OPTIONS, ManualClock::at(NOW_NS)).unwrap()
 }
 
-fn written(store: &Store) -> Vec<u8> {
+fn written(store: &MemoryStore) -> Vec<u8> {
     let mut bytes = Vec::new();
     store.write_snapshot(NOW_NS, &mut bytes).unwrap();
     bytes
@@ -161,7 +166,8 @@ fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Asks and charges the key under every algorithm, at times around now, and writes all of it down again.
-fn use_it(store: &Store) {
+fn use_it(restored: &Restored) {
+    let store = &restored.store;
     let rate = "3/day".parse().unwrap();
     let quotas = [
         Quota::token_bucket(rate),
@@ -172,21 +178,21 @@ fn use_it(store: &Store) {
         Quota::concurrency(3, Some(Duration::from_secs(60))),
     ];
     for quota in quotas {
-        ask(store, &store.limit("scope", quota.unwrap()).unwrap());
+        ask(restored, &store.limit("scope", quota.unwrap()).unwrap());
     }
     for quota in [Quota::token_bucket(rate), Quota::fixed_window(rate)] {
-        ask(store, &store.caller_limit("scope", quota.unwrap().with_max_debt(0).unwrap()).unwrap());
+        ask(restored, &store.caller_limit("scope", quota.unwrap().with_max_debt(0).unwrap()).unwrap());
     }
     let again = restore(&written(store), NOW_NS);
     assert!(again.is_ok(), "what was written cannot be read");
 }
 
-fn ask(store: &Store, limit: &Limit) {
+fn ask(Restored { store, clock }: &Restored, limit: &Limit) {
     for ns in [0, 1, 86_400_000_000_000] {
         let before = store.peek(limit, "key");
         let after = store.check(limit, "key", 1);
         // States that no store has written may be odd, but never promise more than a limit.
         assert!(before.remaining <= before.limit && after.remaining <= after.limit, "{:?}", limit.quota());
-        store.clock().advance(ns);
+        clock.advance(ns);
     }
 }

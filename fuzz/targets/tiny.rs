@@ -13,7 +13,7 @@ const START_NS: u64 = 1 << 60;
 const REMEMBERED: usize = 48;
 
 pub(crate) struct Tiny {
-    store: MemoryStore<ManualClock>,
+    store: MemoryStore,
     clock: ManualClock,
     now: u64,
     when_full: WhenFull,

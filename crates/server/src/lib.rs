@@ -22,7 +22,6 @@ mod receipts;
 pub mod resp;
 mod rule_metrics;
 mod server;
-mod service_clock;
 mod service_store;
 mod snapshot;
 mod throttle;

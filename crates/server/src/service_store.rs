@@ -9,7 +9,6 @@ use tollgate::{
     LimiterError, MemoryStore, Notice, Outcome, Quota, RedisStore, Settled, Store, memory_store,
 };
 
-use crate::service_clock::ServiceClock;
 use crate::snapshot::{self, Opened, SnapshotError};
 
 /// The store behind every front end, as the policy chose it when the service started.
@@ -17,7 +16,7 @@ use crate::snapshot::{self, Opened, SnapshotError};
 pub(crate) enum ServiceStore {
     /// In this process. Its clock is chosen when the service starts; a call
     /// through a pointer is nothing beside reading a request.
-    Memory(MemoryStore<ServiceClock>),
+    Memory(MemoryStore),
     /// Shared with other instances.
     Redis(RedisStore),
 }
@@ -49,11 +48,10 @@ impl ServiceStore {
     ) -> Result<(ServiceStore, Option<Opened>), LimiterError> {
         match &policy.store {
             StoreSettings::Memory(settings) => {
-                let clock = ServiceClock(Arc::clone(clock));
                 let Some(kept) = &settings.snapshot else {
-                    return Ok((ServiceStore::Memory(memory_store(settings, clock)?), None));
+                    return Ok((ServiceStore::Memory(memory_store(settings, Arc::clone(clock))?), None));
                 };
-                let (store, opened) = snapshot::open(settings, kept, &clock).map_err(unopened)?;
+                let (store, opened) = snapshot::open(settings, kept, clock).map_err(unopened)?;
                 Ok((ServiceStore::Memory(store), Some(opened)))
             }
             StoreSettings::Redis(settings) => {

@@ -1,3 +1,4 @@
+mod chosen;
 mod slew;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -5,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+#[cfg(not(loom))]
+pub(crate) use chosen::ChosenClock;
 use slew::{Sample, Slew};
 
 /// Where a store takes its time from.

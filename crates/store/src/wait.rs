@@ -10,7 +10,6 @@ use std::time::Duration;
 use tollgate_core::{Charged, Decision, Verdict};
 
 use crate::charge::Charge;
-use crate::clock::Clock;
 use crate::key::Key;
 use crate::limit::{Limit, Rule};
 use crate::memory::MemoryStore;
@@ -80,7 +79,7 @@ impl fmt::Display for NotAcquired {
 
 impl std::error::Error for NotAcquired {}
 
-impl<C: Clock> MemoryStore<C> {
+impl MemoryStore {
     /// Takes `cost` for `key`, waiting for it if need be.
     ///
     /// Under a leaky bucket with a queue, or a bucket with
@@ -148,8 +147,8 @@ enum Promise {
 }
 
 /// Waits for a promised place. Dropped before its time, it gives the place back.
-struct Turn<'a, C: Clock, T: Timer> {
-    store: &'a MemoryStore<C>,
+struct Turn<'a, T: Timer> {
+    store: &'a MemoryStore,
     limit: &'a Limit,
     key: u64,
     id: u64,
@@ -160,9 +159,9 @@ struct Turn<'a, C: Clock, T: Timer> {
     is_over: bool,
 }
 
-impl<C: Clock, T: Timer> Unpin for Turn<'_, C, T> {}
+impl<T: Timer> Unpin for Turn<'_, T> {}
 
-impl<C: Clock, T: Timer> Future for Turn<'_, C, T> {
+impl<T: Timer> Future for Turn<'_, T> {
     type Output = Charged;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Charged> {
@@ -192,7 +191,7 @@ impl<C: Clock, T: Timer> Future for Turn<'_, C, T> {
     }
 }
 
-impl<C: Clock, T: Timer> Drop for Turn<'_, C, T> {
+impl<T: Timer> Drop for Turn<'_, T> {
     fn drop(&mut self) {
         if self.is_over {
             return;

@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-fn store() -> MemoryStore<ManualClock> {
+fn store() -> MemoryStore {
     MemoryStore::with(Default::default(), ManualClock::at(START_NS)).unwrap()
 }
 

@@ -16,7 +16,7 @@ const HOUR_NS: u64 = 3600 * SECOND_NS;
 /// A time at which windows of an hour begin.
 const START_NS: u64 = 300_000 * HOUR_NS;
 
-fn store(capacity: Capacity, when_full: WhenFull, clock: &ManualClock) -> MemoryStore<ManualClock> {
+fn store(capacity: Capacity, when_full: WhenFull, clock: &ManualClock) -> MemoryStore {
     MemoryStore::with(MemoryOptions { capacity, when_full }, clock.clone()).unwrap()
 }
 

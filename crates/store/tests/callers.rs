@@ -15,7 +15,7 @@ const YEAR_S: u64 = 365 * 86_400;
 const START_NS: u64 = 300_000 * HOUR_NS;
 const SCOPE: &str = "*callers";
 
-type Store = MemoryStore<ManualClock>;
+type Store = MemoryStore;
 
 fn store_of(entries: usize, when_full: WhenFull, clock: &ManualClock) -> Store {
     let options = MemoryOptions { capacity: Capacity::Entries(entries), when_full };

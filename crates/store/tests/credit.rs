@@ -10,7 +10,7 @@ use tollgate_store::{ManualClock, MemoryOptions, MemoryStore, Queue, Quota, Rate
 
 const START_NS: u64 = 1 << 60;
 
-fn store() -> MemoryStore<ManualClock> {
+fn store() -> MemoryStore {
     MemoryStore::with(MemoryOptions::default(), ManualClock::at(START_NS)).unwrap()
 }
 

@@ -10,7 +10,7 @@ use tollgate_store::{AlgorithmKind, Clock, Limit, ManualClock, MemoryOptions, Me
 const START_NS: u64 = 1_790_000_000_000_000_000;
 const H_NS: u64 = 3_600_000_000_000;
 
-type Store = MemoryStore<ManualClock>;
+type Store = MemoryStore;
 
 /// Every algorithm that can owe, at 10/h.
 fn owing_algorithms() -> Vec<Quota> {

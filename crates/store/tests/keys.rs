@@ -30,7 +30,7 @@ impl Key for Part {
     }
 }
 
-fn setting(quota: Quota) -> (MemoryStore<ManualClock>, Limit) {
+fn setting(quota: Quota) -> (MemoryStore, Limit) {
     let store = MemoryStore::with(SMALL, ManualClock::at(1 << 60)).unwrap();
     let limit = store.limit("all", quota).unwrap();
     (store, limit)

@@ -20,7 +20,7 @@ const FAMILIES: [AlgorithmKind; 4] = [
     AlgorithmKind::SlidingWindowLog,
 ];
 
-type Store = MemoryStore<ManualClock>;
+type Store = MemoryStore;
 
 fn store_at(clock: &ManualClock) -> Store {
     MemoryStore::with(options(), clock.clone()).unwrap()

@@ -7,11 +7,11 @@ use tollgate_store::{Limit, LimitError, ManualClock, MemoryOptions, MemoryStore,
 const START_NS: u64 = 1 << 60;
 const SECOND_NS: u64 = 1_000_000_000;
 
-fn store_at(clock: &ManualClock) -> MemoryStore<ManualClock> {
+fn store_at(clock: &ManualClock) -> MemoryStore {
     MemoryStore::with(MemoryOptions::default(), clock.clone()).unwrap()
 }
 
-fn bucket(store: &MemoryStore<ManualClock>, rate: &str) -> Limit {
+fn bucket(store: &MemoryStore, rate: &str) -> Limit {
     store.limit("plan", Quota::token_bucket(rate.parse().unwrap()).unwrap()).unwrap()
 }
 

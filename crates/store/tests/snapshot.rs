@@ -16,7 +16,7 @@ use tollgate_store::{
 const ROOMY: MemoryOptions = MemoryOptions { capacity: Capacity::Entries(1024), when_full: WhenFull::RefuseNew };
 const START_NS: u64 = 1_790_000_000_000_000_000;
 
-type Store = MemoryStore<ManualClock>;
+type Store = MemoryStore;
 
 fn written(store: &Store, wall_ns: u64) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -35,7 +35,7 @@ impl Clock for Interrupting {
     }
 }
 
-fn store_at(clock: &ManualClock) -> MemoryStore<Interrupting> {
+fn store_at(clock: &ManualClock) -> MemoryStore {
     MemoryStore::with(MemoryOptions::default(), Interrupting(clock.clone())).unwrap()
 }
 
@@ -151,7 +151,7 @@ struct Stamped {
 
 /// Checks keys and moves the clock on a little after each.
 fn stamped_checks(
-    store: &MemoryStore<Interrupting>,
+    store: &MemoryStore,
     limit: &Limit,
     clock: &ManualClock,
     mut key: impl FnMut(u64) -> u64,

@@ -21,7 +21,7 @@ const START: u64 = 1_000_000 * MS;
 type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Acquired, NotAcquired>> + 'a>>;
 
 struct Shop {
-    store: MemoryStore<ManualClock>,
+    store: MemoryStore,
     clock: ManualClock,
     limit: Limit,
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use tollgate::policy::parse;
-use tollgate::{AskedTogether, Descriptor, Limiter, ManualClock, MemoryStore, Part, Request, Together};
+use tollgate::{AskedTogether, Descriptor, Limiter, ManualClock, Part, Request, Together};
 
 /// A whole day, so that windows of the clock begin here.
 pub(crate) const START_NS: u64 = 20_000 * 86_400 * 1_000_000_000;
@@ -27,7 +27,7 @@ pub(crate) fn policy(configuration: &str) -> String {
 }
 
 pub(crate) struct Imported {
-    pub(crate) limiter: Limiter<MemoryStore<ManualClock>>,
+    pub(crate) limiter: Limiter,
     pub(crate) clock: ManualClock,
 }
 

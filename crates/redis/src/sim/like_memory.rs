@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate::{Action, Limiter, ManualClock, MemoryStore, Request, Source, Verdict};
+use tollgate::{Action, Limiter, ManualClock, Request, Source, Verdict};
 use tollgate_core::Decision;
 
 use super::shard::Shard;
@@ -46,7 +46,7 @@ impl Transport for Near {
 /// Two instances on one server, and the same policy in memory.
 struct Pair {
     shared: Vec<Limiter<SharedStore<Near>>>,
-    memory: Limiter<MemoryStore<ManualClock>>,
+    memory: Limiter,
     clock: ManualClock,
     began: Instant,
 }

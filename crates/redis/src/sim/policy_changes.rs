@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::policy::CheckedPolicy;
-use tollgate::{Limiter, ManualClock, MemoryStore, Request, Verdict};
+use tollgate::{Limiter, ManualClock, Request, Verdict};
 use tollgate_testbed::RedisServer;
 
 use super::world::BEGAN_US;
@@ -79,7 +79,7 @@ fn charges_of(line: &Line) -> &[SlotCharge] {
 
 struct Pair {
     shared: Limiter<SharedStore<Server>>,
-    memory: Limiter<MemoryStore<ManualClock>>,
+    memory: Limiter,
     clock: ManualClock,
     began: Instant,
 }

@@ -55,7 +55,7 @@ use self::payments::Payments;
 use self::planted::Planted;
 use self::receipt::MadeWhere;
 use self::refusals::KnownRefusals;
-use self::server_clock::{OwnClock, ServerClock};
+use self::server_clock::ServerClock;
 use self::stats::Counters;
 use crate::call::{Answer, Line, Reply, Terms};
 use crate::transport::{Slot, Transport};
@@ -84,7 +84,7 @@ struct Inner<T: Transport> {
     runtime: Handle,
     clock: ServerClock,
     /// Counts while the store fails. It is kept between two failures.
-    fallback: MemoryStore<OwnClock>,
+    fallback: MemoryStore,
     /// A limit of the fallback for each scope, by what the names of its keys begin with.
     fallback_scopes: Mutex<HashMap<Box<[u8]>, Limit>>,
     lanes: Lanes<T>,

@@ -1,5 +1,5 @@
 use tollgate::policy::parse;
-use tollgate::{CheckedPolicy, Limiter, ManualClock, MemoryStore, Request, Verdict};
+use tollgate::{CheckedPolicy, Limiter, ManualClock, Request, Verdict};
 
 use super::*;
 
@@ -14,12 +14,12 @@ fn policy(text: &str) -> CheckedPolicy {
     parse(text, "policy.yaml", None).unwrap_or_else(|report| panic!("{report}")).policy
 }
 
-fn limiter(text: &str) -> Limiter<MemoryStore<ManualClock>> {
+fn limiter(text: &str) -> Limiter {
     Limiter::in_memory(&policy(text), ManualClock::at(1)).unwrap()
 }
 
 struct Counting {
-    limiter: Limiter<MemoryStore<ManualClock>>,
+    limiter: Limiter,
     metrics: RuleMetrics,
 }
 

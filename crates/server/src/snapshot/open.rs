@@ -1,13 +1,13 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::policy::model::{MemorySettings, SnapshotSettings};
-use tollgate::{MemoryStore, RestoreError, memory_options};
+use tollgate::{Clock, MemoryStore, RestoreError, memory_options};
 
 use super::beginning::Beginning;
 use super::error::SnapshotError;
 use super::file::SnapshotFile;
 use super::wall_ns;
-use crate::service_clock::ServiceClock;
 
 /// A file that was taken, and what was in it.
 pub(crate) struct Opened {
@@ -20,16 +20,16 @@ pub(crate) struct Opened {
 pub(crate) fn open(
     settings: &MemorySettings,
     snapshot: &SnapshotSettings,
-    clock: &ServiceClock,
-) -> Result<(MemoryStore<ServiceClock>, Opened), SnapshotError> {
+    clock: &Arc<dyn Clock>,
+) -> Result<(MemoryStore, Opened), SnapshotError> {
     let file = SnapshotFile::take(snapshot.file.as_ref())?;
     let path = file.path().to_owned();
     let options = memory_options(settings);
-    let empty = || MemoryStore::restorable(options, clock.clone()).map_err(SnapshotError::Build);
+    let empty = || MemoryStore::restorable(options, Arc::clone(clock)).map_err(SnapshotError::Build);
     let written = file.open().map_err(|error| SnapshotError::Unreadable(path.clone(), error))?;
     let (store, beginning) = match written {
         None => (empty()?, Beginning::New { file: path }),
-        Some(mut written) => match MemoryStore::restore(options, clock.clone(), wall_ns(), &mut written) {
+        Some(mut written) => match MemoryStore::restore(options, Arc::clone(clock), wall_ns(), &mut written) {
             Ok((store, restored)) => {
                 let age = Duration::from_nanos(wall_ns().saturating_sub(restored.written_at_ns));
                 (store, Beginning::Restored { file: path, restored, age })

@@ -3,9 +3,6 @@
 use tollgate::{ChargeVerdict, Decision, Limit, MemoryStore, Quota};
 
 use super::THROTTLE_SCOPE;
-use crate::service_clock::ServiceClock;
-
-type Store = MemoryStore<ServiceClock>;
 
 /// A quota that a caller brings along, ready for the store once it was asked
 /// about: a caller nearly always comes back with the same.
@@ -29,11 +26,11 @@ impl AskedQuota {
 /// whatever quota a key comes, what it has used stays used, and no caller takes
 /// anything from the policy, neither room for its keys nor for its quotas.
 pub(crate) struct LocalThrottle<'a> {
-    store: &'a Store,
+    store: &'a MemoryStore,
 }
 
 impl<'a> LocalThrottle<'a> {
-    pub(crate) fn new(store: &'a Store) -> LocalThrottle<'a> {
+    pub(crate) fn new(store: &'a MemoryStore) -> LocalThrottle<'a> {
         LocalThrottle { store }
     }
 

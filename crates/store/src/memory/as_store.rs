@@ -15,7 +15,7 @@ use crate::notes::Notes;
 use crate::receipt::Receipt;
 use crate::store::{Asked, KeyedCharge, LimitOptions, LocalStore, Outcome, Source, Store};
 
-impl<C: Clock + 'static> Store for MemoryStore<C> {
+impl Store for MemoryStore {
     type Limit = Limit;
     type Receipt = Receipt;
     const IS_LOCAL: bool = true;
@@ -74,9 +74,9 @@ impl<C: Clock + 'static> Store for MemoryStore<C> {
     }
 }
 
-impl<C: Clock + 'static> LocalStore for MemoryStore<C> {}
+impl LocalStore for MemoryStore {}
 
-impl<C: Clock> MemoryStore<C> {
+impl MemoryStore {
     /// Like [`Store::decide`], for a store that wraps this one: its limits have
     /// one of ours in them, and its receipts are made of ours.
     #[inline]

@@ -18,7 +18,7 @@ use crate::table::Place;
 pub(super) const UNANSWERED: Decision =
     Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 };
 
-impl<C: Clock> MemoryStore<C> {
+impl MemoryStore {
     /// Makes several charges, all or none. `decisions` receives the answer to
     /// each; where the whole is refused, an allowed one was not charged, and
     /// says what remains.

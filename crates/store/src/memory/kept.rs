@@ -3,16 +3,16 @@
 use std::io::{self, Read, Write};
 
 use super::MemoryStore;
-use crate::clock::Clock;
+use crate::clock::{ChosenClock, Clock};
 use crate::key::HashSecret;
 use crate::options::{BuildError, MemoryOptions};
 use crate::snapshot::{self, RestoreError, Restored, Written};
 
-impl<C: Clock> MemoryStore<C> {
+impl MemoryStore {
     /// An empty store that [`write_snapshot`](MemoryStore::write_snapshot) can
     /// write down. Its buckets take half as much memory again.
-    pub fn restorable(options: MemoryOptions, clock: C) -> Result<MemoryStore<C>, BuildError> {
-        MemoryStore::built(options, clock, HashSecret::of_process(), true)
+    pub fn restorable(options: MemoryOptions, clock: impl Clock + 'static) -> Result<MemoryStore, BuildError> {
+        MemoryStore::built(options, ChosenClock::new(clock), HashSecret::of_process(), true)
     }
 
     /// A store that goes on where the one was that `from` was written of. It
@@ -31,12 +31,12 @@ impl<C: Clock> MemoryStore<C> {
     ///   `options` say, and counted.
     pub fn restore(
         options: MemoryOptions,
-        clock: C,
+        clock: impl Clock + 'static,
         wall_ns: u64,
         from: &mut dyn Read,
-    ) -> Result<(MemoryStore<C>, Restored), RestoreError> {
+    ) -> Result<(MemoryStore, Restored), RestoreError> {
         let (secret, filler) = snapshot::open(from)?;
-        let store = MemoryStore::built(options, clock, secret, true).map_err(RestoreError::Build)?;
+        let store = MemoryStore::built(options, ChosenClock::new(clock), secret, true).map_err(RestoreError::Build)?;
         let restored = filler.fill(&store.tables, (store.clock.now_ns(), wall_ns))?;
         store.tables.note_restored();
         Ok((store, restored))

@@ -11,7 +11,7 @@ use crate::board::Board;
 use crate::callers::CallerRule;
 use crate::cell::Cell;
 use crate::charge::{Charge, Mode};
-use crate::clock::{Clock, RealClock};
+use crate::clock::{ChosenClock, Clock, RealClock};
 use crate::family::{Families, Family, ScopeFamilies};
 use crate::full::Full;
 use crate::key::{HashSecret, Key, ScopeHasher};
@@ -37,9 +37,9 @@ use crate::wait_lists::WaitLists;
 /// The store never takes more memory than its capacity. Keys that are as if
 /// untouched make room for free; what happens when all are live is
 /// [`WhenFull`](crate::WhenFull), and is counted.
-pub struct MemoryStore<C = RealClock> {
+pub struct MemoryStore {
     tables: Tables,
-    clock: C,
+    clock: ChosenClock,
     pub(crate) waiting: WaitLists,
     id: u64,
     secret: HashSecret,
@@ -86,19 +86,20 @@ impl Default for MemoryStore {
     }
 }
 
-impl<C: Clock> MemoryStore<C> {
-    /// A store with options and a clock of one's own.
-    pub fn with(options: MemoryOptions, clock: C) -> Result<MemoryStore<C>, BuildError> {
-        MemoryStore::built(options, clock, HashSecret::of_process(), false)
+impl MemoryStore {
+    /// A store with options and a clock of one's own. The real and the manual
+    /// clock are called directly, any other through a pointer.
+    pub fn with(options: MemoryOptions, clock: impl Clock + 'static) -> Result<MemoryStore, BuildError> {
+        MemoryStore::built(options, ChosenClock::new(clock), HashSecret::of_process(), false)
     }
 
     /// An empty store.
     fn built(
         options: MemoryOptions,
-        clock: C,
+        clock: ChosenClock,
         secret: HashSecret,
         can_be_walked: bool,
-    ) -> Result<MemoryStore<C>, BuildError> {
+    ) -> Result<MemoryStore, BuildError> {
         match options.capacity {
             Capacity::Entries(0) => return Err(BuildError::NoCapacity),
             Capacity::Bytes(bytes) if bytes < 64 << 10 => return Err(BuildError::NoCapacity),
@@ -164,7 +165,7 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// The clock of this store.
-    pub fn clock(&self) -> &C {
+    pub fn clock(&self) -> &dyn Clock {
         &self.clock
     }
 

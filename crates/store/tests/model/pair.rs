@@ -39,7 +39,7 @@ pub(crate) struct Target {
 }
 
 pub(crate) struct Pair {
-    pub(crate) store: MemoryStore<ManualClock>,
+    pub(crate) store: MemoryStore,
     clock: ManualClock,
     now: u64,
     model: Model,

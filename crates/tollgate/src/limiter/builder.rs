@@ -1,6 +1,6 @@
 use tollgate_policy::model::{IdentitySource, Policy};
 use tollgate_policy::{PolicyBuilder, RuleBuilder};
-use tollgate_store::{Clock, MemoryStore};
+use tollgate_store::Clock;
 
 use super::{Limiter, LimiterError};
 
@@ -36,7 +36,7 @@ impl LimiterBuilder {
     }
 
     /// The limiter, with a memory store that goes by a clock of one's own.
-    pub fn build_with_clock<C: Clock + 'static>(self, clock: C) -> Result<Limiter<MemoryStore<C>>, LimiterError> {
+    pub fn build_with_clock(self, clock: impl Clock + 'static) -> Result<Limiter, LimiterError> {
         Limiter::in_memory(&self.policy.build().map_err(LimiterError::Policy)?, clock)
     }
 }

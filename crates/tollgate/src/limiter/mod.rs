@@ -130,9 +130,9 @@ impl Limiter {
     }
 }
 
-impl<C: Clock + 'static> Limiter<MemoryStore<C>> {
+impl Limiter {
     /// Like [`Limiter::new`], with a clock of one's own.
-    pub fn in_memory(policy: &CheckedPolicy, clock: C) -> Result<Limiter<MemoryStore<C>>, LimiterError> {
+    pub fn in_memory(policy: &CheckedPolicy, clock: impl Clock + 'static) -> Result<Limiter, LimiterError> {
         let StoreSettings::Memory(settings) = &policy.store else { return Err(LimiterError::OtherStore) };
         if settings.snapshot.is_some() {
             // Nobody would write it, and every start would refill what should not be.
@@ -146,7 +146,7 @@ const NO_KEEPER: &str = "only the service keeps snapshots: leave out `snapshot`,
                          MemoryStore::restore to Limiter::with_store and write it down yourself";
 
 /// The memory store that a policy's settings describe.
-pub fn memory_store<C: Clock>(settings: &MemorySettings, clock: C) -> Result<MemoryStore<C>, LimiterError> {
+pub fn memory_store(settings: &MemorySettings, clock: impl Clock + 'static) -> Result<MemoryStore, LimiterError> {
     MemoryStore::with(memory_options(settings), clock).map_err(LimiterError::Store)
 }
 

@@ -3,7 +3,7 @@
 use tollgate::policy::model::{FieldSet, Reset};
 use tollgate::{AlgorithmKind, Limiter, rule};
 
-use crate::support::{Reply, S_NS, behind, built, check_fields, get, hello, item, items};
+use crate::support::{Reply, S_NS, behind, built, check_fields, clock, get, hello, item, items};
 
 const NOW_S: u64 = 1_800_000_000;
 
@@ -84,8 +84,9 @@ async fn a_refused_response_tells_the_rule_that_refused() {
 
 #[tokio::test]
 async fn the_fields_agree_with_what_happens() {
-    let limiter = built(Limiter::builder().rule(rule("per-ip").per("client_ip").limit("7/min")));
-    let clock = limiter.store().clock().clone();
+    let clock = clock();
+    let policy = Limiter::builder().rule(rule("per-ip").per("client_ip").limit("7/min"));
+    let limiter = policy.build_with_clock(clock.clone()).unwrap();
     let app = hello(&limiter);
     for _ in 0..40 {
         let reply = get(&app, "/").await;

@@ -8,7 +8,7 @@ use axum::{Extension, Router};
 use tollgate::tower::TrueCost;
 use tollgate::{Limiter, LimiterBuilder, Request, Store, rule};
 
-use crate::support::{S_NS, behind, built, changed, get, hello, hesitant};
+use crate::support::{S_NS, behind, built, changed, clock, get, hello, hesitant};
 
 /// What remains of each rule, in order.
 async fn remaining<S: Store>(limiter: &Limiter<S>) -> Vec<u64> {
@@ -50,7 +50,8 @@ async fn without_a_word_the_estimate_stays() {
 /// What costs more than there is, is owed: later requests wait for it.
 #[tokio::test]
 async fn a_cost_beyond_the_budget_is_waited_for() {
-    let limiter = built(tokens());
+    let clock = clock();
+    let limiter = tokens().build_with_clock(clock.clone()).unwrap();
     let app = behind(&limiter, costing(1_500));
     assert_eq!(get(&app, "/").await.status, 200);
     let refused = get(&app, "/").await;
@@ -59,9 +60,9 @@ async fn a_cost_beyond_the_budget_is_waited_for() {
     // 500 are owed, and room for the next estimate takes 100 more, at 1,000 a day.
     let seconds = refused.number("retry-after").unwrap();
     assert_eq!(seconds, 6 * 8_640);
-    limiter.store().clock().advance((seconds - 1) * S_NS);
+    clock.advance((seconds - 1) * S_NS);
     assert_eq!(get(&app, "/").await.status, 429);
-    limiter.store().clock().advance(S_NS);
+    clock.advance(S_NS);
     assert_eq!(get(&app, "/").await.status, 200);
 }
 

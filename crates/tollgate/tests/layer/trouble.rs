@@ -7,7 +7,7 @@ use http::Request;
 use tollgate::policy::model::{MemorySettings, StoreSettings, WhenFull};
 use tollgate::{Limiter, PolicyBuilder, rule};
 
-use crate::support::{Down, Reply, S_NS, ask_from, check_fields, clock, get, hello, hesitant};
+use crate::support::{Down, Reply, S_NS, ask_from, check_fields, clock, get, hello, hesitant_at};
 
 fn client(app: &axum::Router, at: u32) -> impl Future<Output = Reply> {
     let peer = std::net::Ipv4Addr::from(0x0a00_0000 + at).to_string();
@@ -88,7 +88,8 @@ async fn trouble_blocks_nobody() {
 /// The road over which a store is waited for gives the same answers.
 #[tokio::test]
 async fn a_store_that_is_waited_for_is_obeyed() {
-    let limiter = hesitant(rule("per-ip").per("client_ip").limit("2/min"));
+    let clock = clock();
+    let limiter = hesitant_at(rule("per-ip").per("client_ip").limit("2/min"), clock.clone());
     let app = hello(&limiter);
     let mut replies = Vec::new();
     for _ in 0..3 {
@@ -97,6 +98,6 @@ async fn a_store_that_is_waited_for_is_obeyed() {
         replies.push((reply.status, reply.number("x-ratelimit-remaining"), reply.number("retry-after")));
     }
     assert_eq!(replies, [(200, Some(1), None), (200, Some(0), None), (429, Some(0), Some(30))]);
-    limiter.store().0.clock().advance(30 * S_NS);
+    clock.advance(30 * S_NS);
     assert_eq!(get(&app, "/").await.status, 200);
 }

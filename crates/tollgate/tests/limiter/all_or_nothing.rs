@@ -11,7 +11,7 @@ use crate::support::{Manual, clock, small};
 const USERS: [&str; 3] = ["ann", "ben", "cy"];
 const TEAMS: [&str; 2] = ["red", "blue"];
 
-type Store = tollgate::MemoryStore<tollgate::ManualClock>;
+type Store = tollgate::MemoryStore;
 
 /// What a rule is made of.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tollgate::policy::model::{MemorySettings, StoreSettings};
-use tollgate::{Limiter, LimiterBuilder, ManualClock, MemoryStore, Policy, Request, RuleBuilder};
+use tollgate::{Limiter, LimiterBuilder, ManualClock, Policy, Request, RuleBuilder};
 
 pub(crate) const S_NS: u64 = 1_000_000_000;
 
-pub(crate) type Manual = Limiter<MemoryStore<ManualClock>>;
+pub(crate) type Manual = Limiter;
 
 pub(crate) fn clock() -> ManualClock {
     ManualClock::at(1_800_000_000 * S_NS)

@@ -7,7 +7,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use tollgate::policy::model::Rule;
 use tollgate::tower::PeerAddress;
-use tollgate::{Limiter, LimiterBuilder, ManualClock, MemoryStore, Policy, PolicyBuilder, RuleBuilder, Store};
+use tollgate::{Limiter, LimiterBuilder, ManualClock, Policy, PolicyBuilder, RuleBuilder, Store};
 use tower::ServiceExt;
 
 use super::Reply;
@@ -18,7 +18,7 @@ pub(crate) const S_NS: u64 = 1_000_000_000;
 const STRANGER: &str = "203.0.113.9";
 
 /// The limiter of a test that moves the clock.
-pub(crate) type App = Limiter<MemoryStore<ManualClock>>;
+pub(crate) type App = Limiter;
 
 /// A clock that begins at a whole second, some time in 2027.
 pub(crate) fn clock() -> ManualClock {

@@ -12,4 +12,4 @@ pub(crate) use client::Client;
 pub(crate) use fields::{check_fields, item, items};
 pub(crate) use reply::Reply;
 pub(crate) use server::Server;
-pub(crate) use stores::{Down, hesitant};
+pub(crate) use stores::{Down, hesitant, hesitant_at};

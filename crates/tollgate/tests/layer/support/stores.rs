@@ -11,9 +11,14 @@ use super::clock;
 
 /// A limiter over a store that is waited for.
 pub(crate) fn hesitant(rule: RuleBuilder) -> Limiter<Hesitant> {
+    hesitant_at(rule, clock())
+}
+
+/// The same by a clock that the test moves.
+pub(crate) fn hesitant_at(rule: RuleBuilder, clock: ManualClock) -> Limiter<Hesitant> {
     let policy = PolicyBuilder::default().rule(rule).build().unwrap();
     let options = MemoryOptions { capacity: Capacity::Entries(1_000), ..MemoryOptions::default() };
-    Limiter::with_store(&policy, Hesitant(MemoryStore::with(options, clock()).unwrap())).unwrap()
+    Limiter::with_store(&policy, Hesitant(MemoryStore::with(options, clock).unwrap())).unwrap()
 }
 
 /// A store that cannot be reached, under a policy that then refuses; perhaps it says when to try again.
@@ -62,7 +67,7 @@ impl Store for Down {
 }
 
 /// A store in memory that answers only when it is asked for the second time, as one at the other end of a wire would.
-pub(crate) struct Hesitant(pub(crate) MemoryStore<ManualClock>);
+pub(crate) struct Hesitant(MemoryStore);
 
 impl Store for Hesitant {
     type Limit = Limit;

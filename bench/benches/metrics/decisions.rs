@@ -36,7 +36,7 @@ pub(crate) fn engine(metrics: Metrics) -> Engine {
     let engine = Engine::new(&policy, Arc::new(RealClock::new())).unwrap_or_else(|error| panic!("{error}"));
     match metrics {
         Metrics::On => engine,
-        Metrics::Off => engine.blind(),
+        Metrics::Off => engine.unobserved(),
     }
 }
 

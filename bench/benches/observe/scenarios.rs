@@ -55,7 +55,7 @@ impl Scenario {
         }
         let engine =
             Engine::observed(&policy.build().unwrap(), Arc::new(clock.clone()), Arc::new(observer), |_| {}).unwrap();
-        let engine = if is_seen { engine } else { engine.blind() };
+        let engine = if is_seen { engine } else { engine.unobserved() };
         let mut asked = Asked { engine, clock, clients: self.clients, next: 0 };
         // Whoever is refused later has passed once.
         asked.decide(self.clients as usize);

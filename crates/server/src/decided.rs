@@ -19,13 +19,13 @@ pub(crate) struct Decided<'a> {
     pub(crate) is_uncounted: bool,
 }
 
-/// Which limits said no.
+/// Which limits refuse a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SaidNo {
-    /// Any limit did.
-    pub(crate) anybody: bool,
-    /// One did that is only watched.
-    pub(crate) somebody_watched: bool,
+pub(crate) struct RefusedBy {
+    /// Any limit does, shadow rules included.
+    pub(crate) any: bool,
+    /// A shadow rule does.
+    pub(crate) shadow: bool,
 }
 
 impl<'a> Decided<'a> {

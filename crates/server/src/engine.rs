@@ -10,8 +10,8 @@ use tollgate::policy::published::Published;
 use tollgate::policy::{CounterChange, Matched, counter_changes};
 use tollgate::redis::StoreEvent;
 use tollgate::{
-    AlgorithmKind, AskedTogether, CheckedPolicy, Clock, Decision, LimitOptions, Limiter, LimiterError, Permit, Quota,
-    Receipt, Request, Settled, Together, Verdict,
+    AlgorithmKind, Answer, Ask, AskedTogether, AsyncLimiter, CallerLimit, CheckedPolicy, Clock, Decision, LimitOptions,
+    LimiterError, Permit, Quota, Receipt, RedisStore, Request, Settled, Together, Verdict,
 };
 
 use crate::decided::Decided;
@@ -22,28 +22,28 @@ use crate::metrics::public_names::PublicNames;
 use crate::metrics::receipt_metrics::ReceiptUse;
 use crate::observe::{LogKeyError, Observer, ObserverSettings};
 use crate::receipts::{ReceiptName, Receipts};
-use crate::service_store::{ServiceLimit, ServiceStore as Store};
 use crate::snapshot::{self, SnapshotKeeper};
-use crate::throttle::{LocalThrottle, NotThrottled, SharedQuotas};
+use crate::store::{self, OpenStore};
+use crate::throttle::{CallerQuota, CallerQuotas, NotThrottled};
 
 /// Decides requests. All front ends share one.
 pub struct Engine {
-    limiter: Limiter<Store>,
+    limiter: AsyncLimiter,
     /// Ours, whatever clock the store decides by: how long things take, and when receipts end.
     clock: Arc<dyn Clock>,
     in_force: ArcSwap<InForce>,
     /// Whether a rule limits how many are under way. Every check asks, so it is not behind a pointer that may change.
     has_permits: AtomicBool,
     receipts: Arc<Receipts>,
-    /// The quotas that callers bring along, where the store is shared.
-    throttle_shared: SharedQuotas<ServiceLimit>,
+    /// The quotas that callers bring along.
+    caller_quotas: CallerQuotas,
     metrics: Metrics,
     observer: Arc<Observer>,
     snapshots: Option<Arc<SnapshotKeeper>>,
     /// Held while a policy is replaced, so that its parts are replaced together.
     replacing: Mutex<()>,
-    /// Nobody watches, as a benchmark may want it.
-    is_blind: bool,
+    /// Decisions are neither counted nor observed, as a benchmark may want it.
+    is_unobserved: bool,
 }
 
 /// What follows from the policy beside the limiter itself, and is replaced with it.
@@ -104,26 +104,25 @@ impl Engine {
         observer: Arc<Observer>,
         on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
     ) -> Result<Engine, LimiterError> {
-        let (store, opened) = Store::open(policy, &clock, Box::new(on_change))?;
-        let limiter = Limiter::with_store(policy, store)?;
+        let OpenStore { limiter, opened } = store::open(policy, &clock, Box::new(on_change))?;
         let snapshots = opened.map(|opened| Arc::new(SnapshotKeeper::new(opened, limiter.clone())));
         let receipts = Arc::new(Receipts::new(Arc::clone(&clock)));
         let mut metrics = Metrics::new(&limiter, &receipts, &observer);
         snapshots.iter().for_each(|keeper| metrics.show_snapshots(keeper.metrics()));
         let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
-        let throttle_shared = SharedQuotas::new(policy);
+        let caller_quotas = CallerQuotas::new(policy);
         Ok(Engine {
             has_permits: AtomicBool::new(has_permits(&limiter)),
             limiter,
             clock,
             in_force,
             receipts,
-            throttle_shared,
+            caller_quotas,
             metrics,
             observer,
             snapshots,
             replacing: Mutex::default(),
-            is_blind: false,
+            is_unobserved: false,
         })
     }
 
@@ -150,9 +149,9 @@ impl Engine {
         if !snapshot::same_file(&before.store, &policy.store) {
             return Err(ReloadError::OtherSnapshot);
         }
-        let plan_before = self.limiter.plan();
+        let before_policy = self.limiter.policy();
         self.limiter.set_policy(policy).map_err(ReloadError::Limiter)?;
-        let counter_changes = counter_changes(&plan_before, &self.limiter.plan());
+        let counter_changes = counter_changes(&before_policy, &self.limiter.policy());
         let mut in_force = InForce::new(policy, &self.limiter, &self.metrics);
         // The store is the one that it was made as, whatever later policies say; only how often it is
         // written down may change.
@@ -175,16 +174,14 @@ impl Engine {
 
     /// Decides one request, and counts it. Permits are looked at and not taken.
     pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
-        let begun_ns = self.begun_ns();
-        let seen = |verdict: &Verdict, matched: &Matched| self.note(front_end, request, verdict, matched, begun_ns);
-        self.limiter.watched(seen).decide(request).await
+        self.ask(front_end, request, Ask::Check).await.0
     }
 
-    /// Decides from now on as if nobody watched, so that a benchmark can tell what watching costs.
+    /// Decides from now on without counting or observing, so that a benchmark can tell what these cost.
     #[doc(hidden)]
     #[must_use]
-    pub fn blind(mut self) -> Engine {
-        self.is_blind = true;
+    pub fn unobserved(mut self) -> Engine {
+        self.is_unobserved = true;
         self
     }
 
@@ -198,29 +195,32 @@ impl Engine {
         wants_receipt: bool,
         caller: IpAddr,
     ) -> (Verdict, Option<ReceiptName>) {
-        // Who only asks takes nothing that could be brought back.
+        // A request that costs nothing takes nothing that could be brought back.
         let takes_something = request.cost > 0 && (wants_receipt || self.has_permits.load(Relaxed));
-        if !takes_something {
-            return (self.decide(front_end, request).await, None);
-        }
-        let begun_ns = self.begun_ns();
-        let seen = |verdict: &Verdict, matched: &Matched| self.note(front_end, request, verdict, matched, begun_ns);
-        let (verdict, permit) = self.limiter.watched(seen).admit(request).await;
+        let ask = if takes_something { Ask::Admit } else { Ask::Check };
+        let (verdict, permit) = self.ask(front_end, request, ask).await;
         let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt, caller));
         (verdict, receipt)
     }
 
     /// Decides one request for a caller who never says when it ends. Rules that
-    /// limit how many are under way do not apply. What it was charged can be
+    /// limit concurrency do not apply. What it was charged can be
     /// refunded as long as the permit is held.
-    pub(crate) async fn admit_rates(
-        &self,
-        front_end: FrontEnd,
-        request: &Request<'_>,
-    ) -> (Verdict, Option<Permit<Store>>) {
-        let begun_ns = self.begun_ns();
-        let seen = |verdict: &Verdict, matched: &Matched| self.note(front_end, request, verdict, matched, begun_ns);
-        let (verdict, permit) = self.limiter.watched(seen).admit_rates(request).await;
+    pub(crate) async fn admit_rates(&self, front_end: FrontEnd, request: &Request<'_>) -> (Verdict, Option<Permit>) {
+        self.ask(front_end, request, Ask::AdmitRates).await
+    }
+
+    /// Asks the limiter, and then counts and observes what it answered.
+    #[inline]
+    async fn ask(&self, front_end: FrontEnd, request: &Request<'_>, ask: Ask) -> (Verdict, Option<Permit>) {
+        if let Some(Answer { verdict, matched, permit }) = self.limiter.ask_now(request, ask) {
+            self.note(front_end, request, &verdict, &matched, verdict.decided_at_ns());
+            return (verdict, permit);
+        }
+        // A shared store goes by another clock than ours.
+        let begun_ns = self.now_ns();
+        let Answer { verdict, matched, permit } = self.limiter.ask(request, ask).await;
+        self.note(front_end, request, &verdict, &matched, begun_ns);
         (verdict, permit)
     }
 
@@ -244,7 +244,7 @@ impl Engine {
         Ok(settled)
     }
 
-    fn take(&self, name: ReceiptName, receipt_use: ReceiptUse) -> Result<Receipt<Store>, NoReceipt> {
+    fn take(&self, name: ReceiptName, receipt_use: ReceiptUse) -> Result<Receipt, NoReceipt> {
         let receipt = self.receipts.take(name);
         self.metrics.receipts.count(receipt_use, receipt.is_some());
         receipt.ok_or(NoReceipt)
@@ -252,7 +252,7 @@ impl Engine {
 
     /// Whether somebody at this address is believed when they speak for others.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
-        self.limiter.plan().trusts(peer)
+        self.limiter.policy().trusts(peer)
     }
 
     /// Shows the limits as clients may know them to `read`.
@@ -262,11 +262,11 @@ impl Engine {
 
     /// Whether other instances are known to count the same clients under other keys.
     pub(crate) fn counts_apart(&self) -> bool {
-        matches!(self.limiter.store(), Store::Redis(store) if store.secret_key_differs())
+        self.limiter.store_as::<RedisStore>().is_some_and(RedisStore::secret_key_differs)
     }
 
     /// What decides, for operators.
-    pub(crate) fn limiter(&self) -> &Limiter<Store> {
+    pub(crate) fn limiter(&self) -> &AsyncLimiter {
         &self.limiter
     }
 
@@ -282,7 +282,7 @@ impl Engine {
 
     /// Whether decisions wait for a store elsewhere.
     pub(crate) fn waits_for_store(&self) -> bool {
-        matches!(self.limiter.store(), Store::Redis(_))
+        self.limiter.memory_store().is_none()
     }
 
     /// The counters for what connections wait for.
@@ -290,27 +290,26 @@ impl Engine {
         self.metrics.connections.of_shares()
     }
 
-    /// For those who bring a bucket along with a key and a cost. Such keys share
-    /// no counter with those of any rule; under another quota, what a key has
-    /// used stays used. A cost of 0 only looks.
-    /// `None` where the store is shared, which has to be waited for: see `throttle_shared`.
-    pub(crate) fn throttle_local(&self) -> Option<LocalThrottle<'_>> {
-        match self.limiter.store() {
-            Store::Memory(store) => Some(LocalThrottle::new(store)),
-            Store::Redis(_) => None,
-        }
-    }
-
-    /// Counts one of these.
+    /// Decides and counts a charge under a quota that the caller brings along. Such
+    /// keys share no counter with those of any rule; under another quota, what
+    /// a key has used stays used. A cost of 0 only looks.
+    /// `None` where the store is shared, which has to be waited for: see [`throttle`](Engine::throttle).
     #[inline]
-    pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision) {
-        self.metrics.count_throttled(cost, decision);
+    pub(crate) fn throttle_now(&self, key: &[u8], quota: &mut CallerQuota, cost: u64) -> Option<Decision> {
+        let decision = self.caller_quotas.check_now(&self.limiter, key, quota, cost)?;
+        self.metrics.count_throttled(cost, &decision);
+        Some(decision)
     }
 
     /// The same where the store is shared.
-    pub(crate) async fn throttle_shared(&self, key: &[u8], quota: &Quota, cost: u64) -> Result<Decision, NotThrottled> {
+    pub(crate) async fn throttle(
+        &self,
+        key: &[u8],
+        quota: &mut CallerQuota,
+        cost: u64,
+    ) -> Result<Decision, NotThrottled> {
         let begun_ns = self.now_ns();
-        let decision = self.throttle_shared.check(self.limiter.store(), key, quota, cost).await?;
+        let decision = self.caller_quotas.check(&self.limiter, key, quota, cost).await?;
         self.metrics.count_throttled(cost, &decision);
         self.metrics.time_throttled(1, self.now_ns().saturating_sub(begun_ns));
         Ok(decision)
@@ -324,25 +323,20 @@ impl Engine {
     }
 
     /// Decides several requests together, all or none, and counts them as one.
-    pub(crate) async fn decide_together(
-        &self,
-        front_end: FrontEnd,
-        asked: &[AskedTogether<'_, ServiceLimit>],
-    ) -> Together {
-        let begun_ns = self.begun_ns();
-        // What takes nothing is a peek only if none of them takes anything.
-        let largest = asked.iter().max_by_key(|one| one.request.cost);
-        let seen = |verdict: &Verdict, matched: &Matched| {
-            if let Some(largest) = largest {
-                self.note(front_end, &largest.request, verdict, matched, begun_ns);
-            }
-        };
-        self.limiter.watched(seen).decide_together(asked).await
+    pub(crate) async fn decide_together(&self, front_end: FrontEnd, asked: &[AskedTogether<'_>]) -> Together {
+        let begun_ns = if self.waits_for_store() { Some(self.now_ns()) } else { None };
+        let together = self.limiter.decide_together(asked).await;
+        // They are a peek only if none of them takes anything.
+        if let Some(largest) = asked.iter().max_by_key(|one| one.request.cost) {
+            let begun_ns = begun_ns.unwrap_or(together.overall.decided_at_ns());
+            self.note(front_end, &largest.request, &together.overall, &together.matched, begun_ns);
+        }
+        together
     }
 
     /// Prepares a limit that is no rule's, for a caller who brings one. Its scope must be no rule's either.
-    pub(crate) fn caller_limit(&self, scope: &str, quota: Quota) -> Option<ServiceLimit> {
-        tollgate::Store::caller_limit(self.limiter.store(), scope, quota, LimitOptions::default()).ok()
+    pub(crate) fn caller_limit(&self, scope: &str, quota: Quota) -> Option<CallerLimit> {
+        self.limiter.caller_limit(scope, quota, LimitOptions::default()).ok()
     }
 
     /// What sees every decision: who is refused most often, and what happens.
@@ -362,39 +356,21 @@ impl Engine {
         self.in_force.load().public_names.visible_of(&self.metrics.text())
     }
 
-    /// When a decision begins, if the verdict will not tell: a shared store goes by another clock than ours.
-    #[inline]
-    fn begun_ns(&self) -> Option<u64> {
-        match self.limiter.store() {
-            Store::Memory(_) => None,
-            Store::Redis(_) => Some(self.now_ns()),
-        }
-    }
-
     /// Counts a decision and how long it took, and shows it to the observer.
-    /// Not a wrapper around the decision: moving its future would cost more.
-    /// Not a part of it either: each has the registers for itself.
+    /// Not inlined: the decision before it has the registers for itself.
     #[inline(never)]
-    fn note(
-        &self,
-        front_end: FrontEnd,
-        request: &Request<'_>,
-        verdict: &Verdict,
-        matched: &Matched,
-        begun_ns: Option<u64>,
-    ) {
-        if self.is_blind {
+    fn note(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, matched: &Matched, begun_ns: u64) {
+        if self.is_unobserved {
             return;
         }
-        let begun_ns = begun_ns.unwrap_or(verdict.decided_at_ns());
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
         let decided = Decided::new(front_end, request, verdict);
-        let said_no = self.metrics.count(&decided, taken_ns);
-        self.observer.see(&decided, matched, said_no);
+        let refusals = self.metrics.count(&decided, taken_ns);
+        self.observer.see(&decided, matched, refusals);
     }
 
-    fn keep(&self, permit: Permit<Store>, wants_receipt: bool, caller: IpAddr) -> Option<ReceiptName> {
+    fn keep(&self, permit: Permit, wants_receipt: bool, caller: IpAddr) -> Option<ReceiptName> {
         if !wants_receipt && !permit.holds_permits() {
             return None;
         }
@@ -407,14 +383,13 @@ impl Engine {
     }
 }
 
-fn has_permits(limiter: &Limiter<Store>) -> bool {
-    limiter.plan().quotas().iter().any(|planned| planned.quota.kind() == AlgorithmKind::Concurrency)
+fn has_permits(limiter: &AsyncLimiter) -> bool {
+    limiter.policy().quotas().iter().any(|planned| planned.quota.kind() == AlgorithmKind::Concurrency)
 }
 
 impl InForce {
-    fn new(policy: &CheckedPolicy, limiter: &Limiter<Store>, metrics: &Metrics) -> InForce {
-        let plan = limiter.plan();
-        metrics.prepare_for(policy, &plan);
+    fn new(policy: &CheckedPolicy, limiter: &AsyncLimiter, metrics: &Metrics) -> InForce {
+        metrics.prepare_for(policy, &limiter.policy());
         InForce {
             published: Published::of(policy),
             promises: promises(policy),

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tollgate::{Clock, Receipt};
 
 use crate::listen::counted_as;
-use crate::service_store::ServiceStore as Store;
 
 const MINUTE_NS: u64 = 60_000_000_000;
 
@@ -49,7 +48,7 @@ struct Kept {
 struct KeptReceipt {
     end_ns: u64,
     caller: IpAddr,
-    receipt: Receipt<Store>,
+    receipt: Receipt,
 }
 
 impl Receipts {
@@ -60,7 +59,7 @@ impl Receipts {
     /// Keeps a receipt, as long as its permits are leased if it holds any: with
     /// the lease they are others', and there is nothing left to release. `None`
     /// if the system has no name that nobody can guess.
-    pub(crate) fn keep(&self, receipt: Receipt<Store>, lease_ns: Option<u64>, caller: IpAddr) -> Option<ReceiptName> {
+    pub(crate) fn keep(&self, receipt: Receipt, lease_ns: Option<u64>, caller: IpAddr) -> Option<ReceiptName> {
         let caller = counted_as(caller);
         let name = ReceiptName::new()?;
         let now_ns = self.clock.now_ns();
@@ -76,7 +75,7 @@ impl Receipts {
     }
 
     /// Takes a receipt, if it is there and still good.
-    pub(crate) fn take(&self, name: ReceiptName) -> Option<Receipt<Store>> {
+    pub(crate) fn take(&self, name: ReceiptName) -> Option<Receipt> {
         let now_ns = self.clock.now_ns();
         let mut kept = self.lock();
         let taken = kept.remove(name)?;
@@ -174,11 +173,9 @@ mod tests {
 
     use super::*;
 
-    fn receipts(count: usize) -> Vec<Receipt<Store>> {
+    fn receipts(count: usize) -> Vec<Receipt> {
         let policy = PolicyBuilder::default().rule(rule("r").limit("1000000/min")).build().unwrap();
-        let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
-        let (store, _) = Store::open(&policy, &clock, Box::new(|_| {})).unwrap();
-        let limiter = Limiter::with_store(&policy, store).unwrap();
+        let limiter = Limiter::in_memory(&policy, ManualClock::at(1)).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let mut receipts = Vec::new();

@@ -75,7 +75,7 @@ pub use {
     memory::{MemoryStore, Stats},
     receipt::Receipt,
     snapshot::{RestoreError, Restored, Written},
-    store::{Asked, KeyedCharge, LimitOptions, LocalStore, OnFailure, Outcome, Refusals, Source, Store},
+    store::{Asked, KeyedCharge, LimitOptions, OnFailure, Outcome, Refusals, Source, Store},
     timer::{ManualSleep, Timer},
     wait::{Acquired, NotAcquired, Wait},
 };

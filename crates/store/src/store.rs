@@ -37,16 +37,6 @@ pub trait Store: Send + Sync + 'static {
     /// Proof of a charge.
     type Receipt: fmt::Debug + Send + Sync + 'static;
 
-    /// Whether the futures of this store's calls are ready when they are first
-    /// polled, because nothing is waited for. See [`LocalStore`].
-    const IS_LOCAL: bool = false;
-
-    /// Whether that holds for this very store: one that stands for several kinds learns only at run time which it is.
-    #[inline]
-    fn answers_at_once(&self) -> bool {
-        Self::IS_LOCAL
-    }
-
     /// Prepares a quota whose keys are counted under `scope`.
     fn limit(
         &self,
@@ -123,11 +113,6 @@ pub trait Store: Send + Sync + 'static {
         async { Err(ChangeError::NotOffered) }
     }
 }
-
-/// A store in this process: the futures of its calls are ready when they are
-/// first polled, so that nobody has to be asynchronous to use it. Its
-/// [`IS_LOCAL`](Store::IS_LOCAL) is `true`.
-pub trait LocalStore: Store {}
 
 /// What a store that can fail, or that is far away, may do with a limit. One in
 /// this process has no use for it.
@@ -265,11 +250,6 @@ impl Source {
 impl<S: Store> Store for Arc<S> {
     type Limit = S::Limit;
     type Receipt = S::Receipt;
-    const IS_LOCAL: bool = S::IS_LOCAL;
-
-    fn answers_at_once(&self) -> bool {
-        S::answers_at_once(self)
-    }
 
     fn limit(
         &self,
@@ -330,5 +310,3 @@ impl<S: Store> Store for Arc<S> {
         (**self).remove(name)
     }
 }
-
-impl<S: LocalStore> LocalStore for Arc<S> {}

@@ -10,7 +10,7 @@ use tollgate_policy::CheckedPolicy;
 use tollgate_policy::model::{self, RedisSettings, Secret};
 use tollgate_redis::{Password, RedisOptions, RedisStore, StoreEvent, StoreSettings, TlsOptions};
 
-use crate::limiter::{Limiter, LimiterError};
+use crate::limiter::{AsyncLimiter, LimiterError};
 
 /// Why a policy's shared store cannot be had.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub enum ConnectError {
     Settings(Box<dyn Error + Send + Sync>),
 }
 
-impl Limiter<RedisStore> {
+impl AsyncLimiter {
     /// A limiter for a policy whose counters are on Redis, Valkey or a cluster
     /// of them. It must be called within a tokio runtime, which carries the
     /// connections, and does not wait for them: until a server answers, each
@@ -37,10 +37,10 @@ impl Limiter<RedisStore> {
     pub fn connect(
         policy: &CheckedPolicy,
         on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
-    ) -> Result<Limiter<RedisStore>, LimiterError> {
+    ) -> Result<AsyncLimiter, LimiterError> {
         let model::StoreSettings::Redis(settings) = &policy.store else { return Err(LimiterError::OtherStore) };
         let store = redis_store(settings, on_change).map_err(LimiterError::Connect)?;
-        Limiter::with_store(policy, store)
+        AsyncLimiter::with_store(policy, store)
     }
 }
 

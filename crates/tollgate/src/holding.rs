@@ -41,7 +41,7 @@ impl HoldingTime {
     }
 
     /// Goes on from what was measured before.
-    pub(crate) fn go_on_from(&self, other: &HoldingTime) {
+    pub(crate) fn continue_from(&self, other: &HoldingTime) {
         self.mean_ns.store(other.mean_ns.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }

@@ -63,7 +63,6 @@
 
 #[cfg(feature = "redis")]
 mod connect;
-mod facts;
 mod fields;
 mod holding;
 mod limiter;
@@ -77,8 +76,8 @@ mod verdict;
 pub use connect::{ConnectError, redis_store};
 pub use fields::{Field, INVALID_TOKEN, PROBLEM_JSON};
 pub use limiter::{
-    AskedTogether, KeyCounter, KeyError, KeyOverride, KeyReport, Limiter, LimiterBuilder, LimiterError, Part, Together,
-    Watched, memory_options, memory_store,
+    Answer, Ask, AskedTogether, AsyncLimiter, CallerCharge, CallerLimit, KeyCounter, KeyError, KeyOverride, KeyReport,
+    Limiter, LimiterBuilder, LimiterError, Part, Together, memory_options, memory_store,
 };
 pub use permit::Permit;
 pub use receipt::Receipt;
@@ -95,8 +94,8 @@ pub use tollgate_redis::{self as redis, RedisStore};
 pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{
     Acquired, Asked, Board, BuildError, Capacity, ChangeError, Charge, Clock, Key, KeyHasher, KeyedCharge, Limit,
-    LimitError, LimitOptions, LocalStore, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired,
-    Notice, OnFailure, Outcome, RealClock, Receipt as ChargeReceipt, Refusals, RestoreError, Restored, Source, Stats,
-    Store, Timer, Wait, WhenFull, Written,
+    LimitError, LimitOptions, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired, Notice,
+    OnFailure, Outcome, RealClock, Receipt as ChargeReceipt, Refusals, RestoreError, Restored, Source, Stats, Store,
+    Timer, Wait, WhenFull, Written,
 };
 pub use verdict::{Action, RuleState, Verdict};

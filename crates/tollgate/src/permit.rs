@@ -1,22 +1,22 @@
 use std::fmt;
 use std::time::Duration;
 
-use tollgate_store::{Settled, Store};
+use tollgate_core::Settled;
 
-use crate::limiter::Limiter;
+use crate::limiter::AsyncLimiter;
 use crate::receipt::Receipt;
 
 /// Leave to go on. Where rules limit how many are under way at once, it holds
 /// their permits, and lets go of them when it is dropped; what was charged
 /// stays charged.
 #[must_use = "a permit that is dropped is let go of"]
-pub struct Permit<S: Store> {
-    limiter: Limiter<S>,
-    receipt: Option<Receipt<S>>,
+pub struct Permit {
+    limiter: AsyncLimiter,
+    receipt: Option<Receipt>,
 }
 
-impl<S: Store> Permit<S> {
-    pub(crate) fn new(limiter: Limiter<S>, receipt: Receipt<S>) -> Permit<S> {
+impl Permit {
+    pub(crate) fn new(limiter: AsyncLimiter, receipt: Receipt) -> Permit {
         Permit { limiter, receipt: Some(receipt) }
     }
 
@@ -33,6 +33,15 @@ impl<S: Store> Permit<S> {
             Some(receipt) => self.limiter.settle_by(receipt, true_cost).await,
             None => Settled { overrun: 0 },
         }
+    }
+
+    /// Settles at once if the store is in this process; else the permit comes back, to be settled later.
+    #[cfg(feature = "tower")]
+    pub(crate) fn settle_now(mut self, true_cost: u64) -> Option<Permit> {
+        let Some(store) = self.limiter.memory_store() else { return Some(self) };
+        let receipt = self.receipt.take()?;
+        self.limiter.settle_in_memory(store, receipt, true_cost);
+        None
     }
 
     /// Whether it holds permits, so that others wait for it to be dropped.
@@ -62,17 +71,17 @@ impl<S: Store> Permit<S> {
     }
 
     /// The receipt, for somebody who keeps it where a guard cannot go.
-    pub fn into_receipt(mut self) -> Receipt<S> {
+    pub fn into_receipt(mut self) -> Receipt {
         self.receipt.take().unwrap_or_else(Receipt::nothing)
     }
 
     /// While its turn has not come, dropping it gives everything back.
-    pub(crate) fn refunded_unless_kept(self) -> Waiting<S> {
+    pub(crate) fn refunded_unless_kept(self) -> Waiting {
         Waiting { permit: Some(self) }
     }
 }
 
-impl<S: Store> Drop for Permit<S> {
+impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(receipt) = self.receipt.take() {
             self.limiter.release(receipt);
@@ -80,24 +89,24 @@ impl<S: Store> Drop for Permit<S> {
     }
 }
 
-impl<S: Store> fmt::Debug for Permit<S> {
+impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permit").field("receipt", &self.receipt).finish_non_exhaustive()
     }
 }
 
 /// A permit whose turn has not come yet.
-pub(crate) struct Waiting<S: Store> {
-    permit: Option<Permit<S>>,
+pub(crate) struct Waiting {
+    permit: Option<Permit>,
 }
 
-impl<S: Store> Waiting<S> {
-    pub(crate) fn keep(mut self) -> Permit<S> {
+impl Waiting {
+    pub(crate) fn keep(mut self) -> Permit {
         self.permit.take().unwrap_or_else(|| unreachable!("it is taken once, here"))
     }
 }
 
-impl<S: Store> Drop for Waiting<S> {
+impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(permit) = self.permit.take() {
             permit.refund();

@@ -1,19 +1,18 @@
 use std::fmt;
 
-use tollgate_store::Store;
-
 use crate::holding::Measured;
+use crate::limiter::ChargeReceipt;
 
 /// Proof of the charges of one request, with which they can be refunded,
 /// settled or released: once, because that takes the receipt.
 #[must_use = "what may have to be given back needs its receipt"]
-pub struct Receipt<S: Store> {
-    held: Vec<Held<S::Receipt>>,
+pub struct Receipt {
+    held: Vec<HeldCharge>,
 }
 
 /// One charge, and what it is.
-pub(crate) struct Held<R> {
-    pub(crate) receipt: R,
+pub(crate) struct HeldCharge {
+    pub(crate) receipt: ChargeReceipt,
     /// Of permits, how long they are held at most without being renewed.
     pub(crate) lease_ns: Option<u64>,
     /// Of permits, what their holding time tells of.
@@ -24,13 +23,13 @@ pub(crate) struct Held<R> {
     pub(crate) follows_request: bool,
 }
 
-impl<S: Store> Receipt<S> {
+impl Receipt {
     /// Of a request that was charged nothing, or whose receipts nobody wants.
-    pub(crate) fn nothing() -> Receipt<S> {
+    pub(crate) fn nothing() -> Receipt {
         Receipt { held: Vec::new() }
     }
 
-    pub(crate) fn new(held: impl Iterator<Item = Held<S::Receipt>>) -> Receipt<S> {
+    pub(crate) fn new(held: impl Iterator<Item = HeldCharge>) -> Receipt {
         Receipt { held: held.collect() }
     }
 
@@ -56,7 +55,7 @@ impl<S: Store> Receipt<S> {
         self.held.iter().filter_map(|held| held.lease_ns).max()
     }
 
-    pub(crate) fn permits(&self) -> impl Iterator<Item = &S::Receipt> {
+    pub(crate) fn permits(&self) -> impl Iterator<Item = &ChargeReceipt> {
         self.held.iter().filter(|held| held.lease_ns.is_some()).map(|held| &held.receipt)
     }
 
@@ -64,27 +63,27 @@ impl<S: Store> Receipt<S> {
         self.held.iter().filter_map(|held| held.measured.as_ref())
     }
 
-    pub(crate) fn into_all(self) -> impl Iterator<Item = S::Receipt> {
+    pub(crate) fn into_all(self) -> impl Iterator<Item = ChargeReceipt> {
         // The last first: of the places in a queue only the last can be taken back.
         self.held.into_iter().rev().map(|held| held.receipt)
     }
 
-    pub(crate) fn into_permits(self) -> impl Iterator<Item = S::Receipt> {
+    pub(crate) fn into_permits(self) -> impl Iterator<Item = ChargeReceipt> {
         self.held.into_iter().filter(|held| held.lease_ns.is_some()).map(|held| held.receipt)
     }
 
     /// The permits, and the charges whose cost is to be settled: those that
     /// were estimated, or where none was, those that cost what the caller said.
-    pub(crate) fn into_permits_and_estimates(self) -> (Vec<S::Receipt>, Vec<S::Receipt>) {
+    pub(crate) fn into_permits_and_estimates(self) -> (Vec<ChargeReceipt>, Vec<ChargeReceipt>) {
         let (permits, charges): (Vec<_>, Vec<_>) = self.held.into_iter().partition(|held| held.lease_ns.is_some());
         let any_estimate = charges.iter().any(|held| held.is_estimate);
-        let to_settle = |held: &Held<_>| if any_estimate { held.is_estimate } else { held.follows_request };
-        let receipts = |held: Vec<Held<S::Receipt>>| held.into_iter().map(|held| held.receipt).collect();
+        let to_settle = |held: &HeldCharge| if any_estimate { held.is_estimate } else { held.follows_request };
+        let receipts = |held: Vec<HeldCharge>| held.into_iter().map(|held| held.receipt).collect();
         (receipts(permits), receipts(charges.into_iter().filter(to_settle).collect()))
     }
 }
 
-impl<S: Store> fmt::Debug for Receipt<S> {
+impl fmt::Debug for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receipt").field("charges", &self.held.len()).finish_non_exhaustive()
     }

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,107 +7,92 @@ use tollgate_core::{Decision, Quota, Verdict as CoreVerdict};
 use tollgate_policy::{Access, CompiledPolicy};
 use tollgate_store::Source;
 
-use crate::facts::Facts;
+use crate::limiter::PolicyRef;
 
 /// When to try again what could not be counted. Nobody knows; soon, because it is not the client's doing.
 const ROOM_AFTER_NS: u64 = 1_000_000_000;
 
 /// The answer to a request: what to do with it, which rule decided, and how
-/// every rule it met stands.
+/// every rule stands that applies to it.
 ///
-/// It is as cheap to clone and to move as a pointer.
+/// It is a plain value. It keeps the policy that it was decided by, so that it
+/// names its rules correctly after the policy was replaced.
 #[derive(Clone)]
 pub struct Verdict {
-    pub(crate) told: Arc<Told>,
-}
-
-/// What a verdict says.
-#[derive(Clone)]
-pub(crate) struct Told {
-    pub(crate) facts: Arc<Facts>,
+    pub(crate) policy: PolicyRef,
     pub(crate) action: Action,
-    /// The position of the deciding state.
-    deciding: Option<usize>,
-    pub(crate) states: SmallVec<[RuleState; 4]>,
     pub(crate) source: Source,
+    /// Whether a rule applies that grants as much as anybody wants.
+    pub(crate) unlimited: bool,
+    /// Whether it is denied because its token cannot be used.
+    unauthorized: bool,
+    /// The position of the deciding state.
+    deciding: Option<u32>,
+    /// The kind of endpoint that it is for, by position.
+    pub(crate) endpoint: Option<u32>,
     /// When it was asked for, in nanoseconds since 1970.
     pub(crate) now_ns: u64,
     /// Until the request would pass; `None` if nobody knows, or it never will.
     retry_after_ns: Option<u64>,
+    pub(crate) states: SmallVec<[RuleState; 4]>,
+    /// What few verdicts have.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few verdicts have.
+#[derive(Clone, Default)]
+pub(crate) struct Rare {
     /// The rules that let it pass with a warning.
     pub(crate) warned: SmallVec<[u32; 2]>,
-    /// The answers to what was charged besides the rules.
-    pub(crate) besides: Vec<Decision>,
     /// The rules that deny the request, and those that would if they were no shadows.
     pub(crate) denials: SmallVec<[u32; 2]>,
-    /// Whether a rule applies that grants as much as anybody wants.
-    pub(crate) unlimited: bool,
-    /// The kind of endpoint that it is for, by position.
-    pub(crate) endpoint: Option<u32>,
-    /// Whether it is denied because its token cannot be used.
-    unauthorized: bool,
+    /// The answers to charges under limits that a caller brought along.
+    pub(crate) caller_decisions: Vec<Decision>,
 }
 
-/// A verdict that is still being written. It is where it is written: one that others may have, too, would have to
-/// be asked with every word.
-pub(crate) struct Draft(Told);
-
-impl Deref for Draft {
-    type Target = Told;
-
-    fn deref(&self) -> &Told {
-        &self.0
-    }
-}
-
-impl DerefMut for Draft {
-    fn deref_mut(&mut self) -> &mut Told {
-        &mut self.0
-    }
-}
-
-impl Draft {
-    pub(crate) fn new(facts: &Arc<Facts>, now_ns: u64) -> Draft {
-        Draft(Told {
-            facts: Arc::clone(facts),
+impl Verdict {
+    /// A request that nothing stands in the way of.
+    #[inline]
+    pub(crate) fn new(policy: PolicyRef, now_ns: u64) -> Verdict {
+        Verdict {
+            policy,
             action: Action::Allow,
-            deciding: None,
-            states: SmallVec::new(),
             source: Source::Exact,
+            unlimited: false,
+            unauthorized: false,
+            deciding: None,
+            endpoint: None,
             now_ns,
             retry_after_ns: None,
-            warned: SmallVec::new(),
-            besides: Vec::new(),
-            denials: SmallVec::new(),
-            unlimited: false,
-            endpoint: None,
-            unauthorized: false,
-        })
+            states: SmallVec::new(),
+            rare: None,
+        }
     }
 
-    pub(crate) fn finish(self) -> Verdict {
-        Verdict { told: Arc::new(self.0) }
-    }
-}
-
-impl Told {
-    /// Turns it away before any rule.
-    pub(crate) fn deny(&mut self, access: Access) {
-        self.action = Action::Deny;
-        self.unauthorized = access == Access::Unauthorized;
+    /// What few verdicts have, to be written.
+    pub(crate) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     #[inline]
-    fn deciding(&self) -> Option<&RuleState> {
-        self.states.get(self.deciding?)
+    pub(crate) fn warned(&self) -> &[u32] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.warned)
     }
 
-    /// The rule that denies it; none where a list does.
-    fn denied_by(&self) -> Option<u32> {
-        if self.action != Action::Deny {
-            return None;
-        }
-        self.denials.iter().copied().find(|rule| !self.facts.rules[*rule as usize].shadow)
+    #[inline]
+    fn denying(&self) -> &[u32] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.denials)
+    }
+
+    #[inline]
+    pub(crate) fn caller_decisions(&self) -> &[Decision] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.caller_decisions)
+    }
+
+    /// Turns it away before any limit.
+    pub(crate) fn deny(&mut self, access: Access) {
+        self.action = Action::Deny;
+        self.unauthorized = access == Access::Unauthorized;
     }
 
     fn enforced(&self) -> impl Iterator<Item = (usize, &RuleState)> {
@@ -117,22 +101,23 @@ impl Told {
 
     /// Whether the store could not answer as it should.
     pub(crate) fn is_troubled(&self) -> bool {
-        self.source == Source::Fallback || self.is_uncounted()
+        self.source == Source::Fallback || self.lacks_room()
     }
 
     /// Whether the store could not count it.
-    fn is_uncounted(&self) -> bool {
+    fn lacks_room(&self) -> bool {
         let no_room = |decision: &Decision| decision.verdict == CoreVerdict::NoRoom;
-        self.enforced().any(|(_, state)| no_room(&state.decision)) || self.besides.iter().any(no_room)
+        self.enforced().any(|(_, state)| no_room(&state.decision)) || self.caller_decisions().iter().any(no_room)
     }
 
-    /// Whether anything that was to be charged stands in the way.
+    /// Whether anything that was to be charged refuses it.
     pub(crate) fn refuses(&self) -> bool {
         self.enforced().any(|(_, state)| !state.decision.is_allowed())
-            || self.besides.iter().any(|decision| !decision.is_allowed())
+            || self.caller_decisions().iter().any(|decision| !decision.is_allowed())
     }
 
-    fn delay_ns(&self) -> u64 {
+    /// How long it waits before it goes on, in nanoseconds.
+    pub(crate) fn delay_ns(&self) -> u64 {
         if !self.action.is_allowed() {
             return 0;
         }
@@ -140,34 +125,52 @@ impl Told {
     }
 
     /// Lets it pass: the rule closest to its limit decides what is told.
+    #[inline]
     pub(crate) fn pass(&mut self) {
-        self.deciding = tightest(self.enforced()).map(|(at, _)| at);
-        self.action = if self.delay_ns() > 0 { Action::Delay } else { Action::Allow };
+        let (mut deciding, mut delay_ns): (Option<(u32, &RuleState)>, u64) = (None, 0);
+        for (at, state) in (0..).zip(&self.states).filter(|(_, state)| !state.shadow) {
+            delay_ns = delay_ns.max(state.decision.delay());
+            let is_tighter = |(_, known): (u32, &RuleState)| by_share_left(&state.decision, &known.decision).is_lt();
+            if deciding.is_none_or(is_tighter) {
+                deciding = Some((at, state));
+            }
+        }
+        self.deciding = deciding.map(|(at, _)| at);
+        self.action = if delay_ns > 0 { Action::Delay } else { Action::Allow };
     }
 
-    /// Refuses it: the rule that stands in the way longest decides.
+    /// Refuses it: the rule that refuses it longest decides.
     pub(crate) fn reject(&mut self) {
         let refusing = self.enforced().filter(|(_, state)| !state.decision.is_allowed());
         let longest = refusing.max_by_key(|(_, state)| weight(&state.decision));
-        self.deciding = longest.map(|(at, _)| at);
-        let of_rules = self.deciding().map(|state| retry_after_ns(&state.decision));
-        let besides = self.besides.iter().filter(|decision| !decision.is_allowed()).map(retry_after_ns);
+        let deciding = longest.map(|(at, state)| (at, retry_after_ns(&state.decision)));
+        let of_callers = self.caller_decisions().iter().filter(|decision| !decision.is_allowed()).map(retry_after_ns);
+        let of_rules = deciding.map(|(_, retry_ns)| retry_ns).into_iter();
         // Never, where one of them says so.
-        self.retry_after_ns = of_rules.into_iter().chain(besides).reduce(|one, other| Some(one?.max(other?))).flatten();
+        let retry_ns = of_rules.chain(of_callers).reduce(|one, other| Some(one?.max(other?))).flatten();
+        self.deciding = deciding.map(|(at, _)| position(at));
+        self.retry_after_ns = retry_ns;
         self.action = Action::Reject;
-        if self.is_uncounted() {
-            // Whichever store it is: what it should count it does not, and the policy says what happens then.
+        if self.lacks_room() {
+            // The policy says what happens to a request that the store does not count.
             self.source = Source::Fallback;
         }
     }
 
     /// Refuses it because the rule of one charge is blocked: what that says of its limits is what counts.
-    pub(crate) fn block(&mut self, charge: usize) {
+    pub(crate) fn block(&mut self, charge: u32) {
         self.action = Action::Block;
-        self.warned.clear();
-        self.deciding = self.states.iter().position(|state| state.charge as usize == charge);
+        if let Some(rare) = &mut self.rare {
+            rare.warned.clear();
+        }
+        self.deciding = self.states.iter().position(|state| state.charge == charge).map(position);
         self.retry_after_ns = self.deciding().and_then(|state| state.decision.retry_after());
     }
+}
+
+/// There are far fewer states than that.
+fn position(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 /// How long a limit stands in the way. What could not be counted is told before
@@ -276,21 +279,21 @@ impl Verdict {
     /// Whether the request passes, at once or after its delay.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
-        self.told.action.is_allowed()
+        self.action.is_allowed()
     }
 
     /// What to do with the request.
     #[inline]
     #[must_use]
     pub fn action(&self) -> Action {
-        self.told.action
+        self.action
     }
 
     /// The rule that decided; of an allowed request the one closest to its limit; `None` if none applies, or a list
     /// decided.
     #[must_use]
     pub fn rule(&self) -> Option<&str> {
-        let denying = || self.denied_by().map(|rule| &*self.plan().rules()[rule].name);
+        let denying = || self.denied_by().map(|rule| &*self.policy().rules()[rule].name);
         self.deciding().map(|state| self.rule_name(state)).or_else(denying)
     }
 
@@ -298,77 +301,81 @@ impl Verdict {
     #[inline]
     #[must_use]
     pub fn denied_by(&self) -> Option<usize> {
-        self.told.denied_by().map(|rule| rule as usize)
+        if self.action != Action::Deny {
+            return None;
+        }
+        let enforced = |rule: &u32| !self.policy.rules[*rule as usize].shadow;
+        self.denying().iter().copied().find(enforced).map(|rule| rule as usize)
     }
 
     /// The rules that deny the request, by their positions among [`CompiledPolicy::rules`], each with whether it is a shadow,
     /// which only would. They have no limit, and so no [state](Verdict::states).
     #[inline]
     pub fn denials(&self) -> impl Iterator<Item = (usize, bool)> {
-        self.told.denials.iter().map(|rule| (*rule as usize, self.told.facts.rules[*rule as usize].shadow))
+        self.denying().iter().map(|rule| (*rule as usize, self.policy.rules[*rule as usize].shadow))
     }
 
     /// How the deciding rule stands; `None` where a rule denies, as it has no limit.
     #[inline]
     #[must_use]
     pub fn deciding(&self) -> Option<&RuleState> {
-        self.told.deciding()
+        self.states.get(self.deciding? as usize)
     }
 
     /// How each rule stands that the request met. A rule with several limits has as many states.
     #[inline]
     #[must_use]
     pub fn states(&self) -> &[RuleState] {
-        &self.told.states
+        &self.states
     }
 
     /// When it was asked for by the store's clock, in nanoseconds since 1970.
     #[inline]
     #[must_use]
     pub fn decided_at_ns(&self) -> u64 {
-        self.told.now_ns
+        self.now_ns
     }
 
     /// The name of a state's rule.
     #[must_use]
     pub fn rule_name(&self, state: &RuleState) -> &str {
-        &self.told.facts.plan.rules()[state.rule as usize].name
+        self.policy.rule_name(state.rule)
     }
 
     /// The name under which clients know a state's limit: that of the rule,
     /// with the period where a rule has several limits.
     #[must_use]
     pub fn limit_name(&self, state: &RuleState) -> &str {
-        &self.told.facts.quota(state.quota).scope
+        &self.policy.quota(state.quota).scope
     }
 
     /// The quota of a state's limit.
     #[must_use]
     pub fn quota(&self, state: &RuleState) -> &Quota {
-        &self.told.facts.quota(state.quota).quota
+        &self.policy.quota(state.quota).quota
     }
 
     /// The positions of the rules that let it pass with a warning, among [`CompiledPolicy::rules`].
     pub fn warned_rules(&self) -> impl Iterator<Item = usize> {
-        self.told.warned.iter().map(|rule| *rule as usize)
+        self.warned().iter().map(|rule| *rule as usize)
     }
 
     /// The names of the rules that let it pass with a warning.
     pub fn warned_by(&self) -> impl Iterator<Item = &str> {
-        self.told.warned.iter().map(|rule| &*self.told.facts.plan.rules()[*rule as usize].name)
+        self.warned().iter().map(|rule| self.policy.rule_name(*rule))
     }
 
     /// Whether a rule applies that grants as much as anybody wants.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
-        self.told.unlimited
+        self.unlimited
     }
 
-    /// The plan that it was decided by.
+    /// The policy that it was decided by.
     #[inline]
     #[must_use]
-    pub fn plan(&self) -> &Arc<CompiledPolicy> {
-        &self.told.facts.plan
+    pub fn policy(&self) -> &Arc<CompiledPolicy> {
+        &self.policy.compiled
     }
 
     /// The kind of endpoint that the request is for: the position of the most specific path
@@ -376,34 +383,34 @@ impl Verdict {
     #[inline]
     #[must_use]
     pub fn endpoint(&self) -> Option<usize> {
-        self.told.endpoint.map(|position| position as usize)
+        self.endpoint.map(|position| position as usize)
     }
 
     /// Where the answer comes from.
     #[inline]
     #[must_use]
     pub fn source(&self) -> Source {
-        self.told.source
+        self.source
     }
 
     /// Whether it is refused because it costs more than a limit can ever let pass.
     #[must_use]
     pub fn is_impossible(&self) -> bool {
         let is_never = |state: &RuleState| state.decision.verdict == CoreVerdict::Impossible;
-        self.told.action == Action::Reject && self.deciding().is_some_and(is_never)
+        self.action == Action::Reject && self.deciding().is_some_and(is_never)
     }
 
     /// Whether it is refused because the store could not count it: it is full, or does not answer and
     /// the policy wants nothing to pass then.
     #[must_use]
     pub fn is_uncounted(&self) -> bool {
-        self.told.action == Action::Reject && self.told.is_uncounted()
+        self.action == Action::Reject && self.lacks_room()
     }
 
     /// Whether it is refused because of the store's trouble, and not for anything the client did.
     #[must_use]
     pub fn is_trouble(&self) -> bool {
-        self.told.action == Action::Reject && self.told.is_troubled()
+        self.action == Action::Reject && self.is_troubled()
     }
 
     /// How long an allowed request waits before it goes on.
@@ -415,7 +422,7 @@ impl Verdict {
     /// Until a refused request would pass; `None` if nobody knows, or it never will.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.told.retry_after_ns.map(Duration::from_nanos)
+        self.retry_after_ns.map(Duration::from_nanos)
     }
 
     /// Whether a limit refuses it, be it only this instance's share of it, and not just the store's trouble.
@@ -423,10 +430,10 @@ impl Verdict {
     pub fn is_over_limit(&self) -> bool {
         let over =
             |decision: &Decision| matches!(decision.verdict, CoreVerdict::Refused { .. } | CoreVerdict::Impossible);
-        let is_refused = self.told.enforced().any(|(_, state)| over(&state.decision));
-        match self.told.action {
+        let is_refused = self.enforced().any(|(_, state)| over(&state.decision));
+        match self.action {
             Action::Block | Action::Deny => true,
-            Action::Reject => is_refused || self.told.besides.iter().any(over),
+            Action::Reject => is_refused || self.caller_decisions().iter().any(over),
             Action::Allow | Action::Warn | Action::Delay => false,
         }
     }
@@ -434,14 +441,14 @@ impl Verdict {
     /// Whether it is denied because its token cannot be used, under a policy that refuses such.
     #[must_use]
     pub fn is_unauthorized(&self) -> bool {
-        self.told.unauthorized
+        self.unauthorized
     }
 
     /// The HTTP status: 200, 429 (limited), 403 (denied by a list or a rule), 401 (a token that cannot be used) or 503
     /// (the store's trouble).
     #[must_use]
     pub fn status(&self) -> u16 {
-        match self.told.action {
+        match self.action {
             Action::Allow | Action::Warn | Action::Delay => 200,
             Action::Deny if self.is_unauthorized() => 401,
             Action::Deny => 403,
@@ -450,19 +457,15 @@ impl Verdict {
         }
     }
 
-    pub(crate) fn delay_ns(&self) -> u64 {
-        self.told.delay_ns()
-    }
-
     /// The response header that tells the true cost of the request, and the most that it counts.
     #[cfg(feature = "tower")]
     pub(crate) fn settled_by(&self) -> Option<(&str, u64)> {
-        let mut rules = self.told.states.iter().map(|state| &self.told.facts.plan.rules()[state.rule as usize]);
+        let mut rules = self.states.iter().map(|state| &self.policy().rules()[state.rule as usize]);
         rules.find_map(|rule| Some((rule.settled_by.as_deref()?, rule.max_cost)))
     }
 
     pub(crate) fn retry_after_ns(&self) -> Option<u64> {
-        self.told.retry_after_ns
+        self.retry_after_ns
     }
 }
 
@@ -480,11 +483,11 @@ fn by_share_left(one: &Decision, other: &Decision) -> std::cmp::Ordering {
 impl fmt::Debug for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verdict")
-            .field("action", &self.told.action)
+            .field("action", &self.action)
             .field("rule", &self.rule())
             .field("retry_after", &self.retry_after())
-            .field("source", &self.told.source)
-            .field("states", &self.told.states)
+            .field("source", &self.source)
+            .field("states", &self.states)
             .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use tollgate::redis::StoreEvent;
 use tollgate::{
-    Action, Field, KeyedCharge, LimitOptions, Limiter, LimiterError, Mode, Quota, RedisStore, Request, Source, Store,
+    Action, AsyncLimiter, Field, KeyedCharge, LimitOptions, LimiterError, Mode, Quota, RedisStore, Request, Source,
+    Store,
 };
 use tollgate_testbed::{RedisServer, Reply};
 
@@ -57,12 +58,12 @@ fn policy(server: &RedisServer) -> String {
 }
 
 /// A limiter that has reached its server, and what it said about it.
-async fn connect(policy: &str) -> (Limiter<RedisStore>, Arc<Mutex<Vec<StoreEvent>>>) {
+async fn connect(policy: &str) -> (AsyncLimiter, Arc<Mutex<Vec<StoreEvent>>>) {
     let loaded = tollgate::policy::parse(policy, "policy", None).unwrap();
     let events = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&events);
-    let limiter = Limiter::connect(&loaded.policy, move |event| heard.lock().unwrap().push(event)).unwrap();
-    until("the server is reached", || limiter.store().is_ready()).await;
+    let limiter = AsyncLimiter::connect(&loaded.policy, move |event| heard.lock().unwrap().push(event)).unwrap();
+    until("the server is reached", || limiter.store_as::<RedisStore>().unwrap().is_ready()).await;
     (limiter, events)
 }
 
@@ -169,8 +170,11 @@ async fn key_that_goes_on_is_warned_first_times_among_all_instances() {
     let mut changed = tollgate::Policy::clone(&loaded.policy);
     changed.rules[0].on_limit.as_mut().unwrap().span_ns = 1_000_000_000;
     loaded.policy = changed.check().unwrap();
-    let limiters = [0, 1].map(|_| Limiter::connect(&loaded.policy, |_| {}).unwrap());
-    until("the server is reached", || limiters.iter().all(|limiter| limiter.store().is_ready())).await;
+    let limiters = [0, 1].map(|_| AsyncLimiter::connect(&loaded.policy, |_| {}).unwrap());
+    until("the server is reached", || {
+        limiters.iter().all(|limiter| limiter.store_as::<RedisStore>().unwrap().is_ready())
+    })
+    .await;
     let request = Request::from_peer(Some("203.0.113.9".parse().unwrap()));
     let (begun, mut last) = (Instant::now(), Instant::now());
     let (mut warned, mut longest_pause) = (0, Duration::ZERO);
@@ -313,7 +317,7 @@ async fn a_password_that_is_not_there_is_said_and_not_shown() {
     let text =
         format!("{RULES}store: {{ redis: {{ nodes: [\"127.0.0.1:1\"], password_env: TOLLGATE_TEST_NO_SUCH }} }}\n");
     let loaded = tollgate::policy::parse(&text, "policy", None).unwrap();
-    let error = Limiter::connect(&loaded.policy, |_| {}).unwrap_err();
+    let error = AsyncLimiter::connect(&loaded.policy, |_| {}).unwrap_err();
     assert!(matches!(error, LimiterError::Connect(_)));
     assert!(error.to_string().contains("TOLLGATE_TEST_NO_SUCH"), "{error}");
 }
@@ -346,7 +350,7 @@ async fn the_documented_access_is_enough_and_the_password_comes_from_a_file() {
     limiter.override_key("per-user", "alice", "7/h", Duration::from_secs(60)).await.unwrap();
     let denied = server.command(&["ACL", "LOG"]).unwrap();
     assert_eq!(denied, Reply::Array(Vec::new()), "something was not allowed");
-    let shown = format!("{limiter:?} {:?} {verdict:?}", limiter.store());
+    let shown = format!("{limiter:?} {:?} {verdict:?}", limiter.store_as::<RedisStore>().unwrap());
     assert!(!shown.contains("correct-horse"), "{shown}");
 }
 
@@ -366,11 +370,11 @@ rules:
     let before = ["api/1h", "api/1day"].map(|scope| {
         let rate = if scope == "api/1h" { "10/h" } else { "100/day" };
         let quota = Quota::token_bucket(rate.parse().unwrap()).unwrap();
-        limiter.store().limit(scope, quota, LimitOptions::default()).unwrap()
+        limiter.store_as::<RedisStore>().unwrap().limit(scope, quota, LimitOptions::default()).unwrap()
     });
     let ask_before = async || {
         let charge = |limit| KeyedCharge { limit, key: b"alice", cost: 1, mode: Mode::Enforce, receipt: false };
-        let outcome = limiter.store().decide(&[charge(&before[0]), charge(&before[1])]).await;
+        let outcome = limiter.store_as::<RedisStore>().unwrap().decide(&[charge(&before[0]), charge(&before[1])]).await;
         (outcome.passed, outcome.decisions[0].remaining)
     };
     let request = Request { identities: &[("user", "alice")], ..Request::from_peer(None) };

@@ -4,18 +4,18 @@
 
 use std::time::Duration;
 
-use tollgate::{Action, Limiter, RedisStore, Request, Source, Verdict};
+use tollgate::{Action, AsyncLimiter, Limiter, RedisStore, Request, Source, Verdict};
 use tollgate_testbed::RedisServer;
 
 const HEAD: &str = "version: 1\nidentity:\n  user: { header: X-User, trusted: true }\n";
 
 /// A limiter over a server that it has reached, and one in memory.
-async fn limiters(server: &RedisServer, rules: &str) -> (Limiter<RedisStore>, Limiter) {
+async fn limiters(server: &RedisServer, rules: &str) -> (AsyncLimiter, Limiter) {
     let store = format!("store: {{ redis: {{ deadline: 5s, nodes: [\"{}\"] }} }}\n", server.address());
     let shared = tollgate::policy::parse(&format!("{HEAD}{store}{rules}"), "policy", None).unwrap();
-    let limiter = Limiter::connect(&shared.policy, |_| {}).unwrap();
+    let limiter = AsyncLimiter::connect(&shared.policy, |_| {}).unwrap();
     for _ in 0..5_000 {
-        if limiter.store().is_ready() {
+        if limiter.store_as::<RedisStore>().unwrap().is_ready() {
             return (limiter, Limiter::from_yaml(&format!("{HEAD}{rules}")).unwrap());
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -28,7 +28,7 @@ fn alice(cost: u64) -> Request<'static> {
 }
 
 /// Asks until the answer comes from memory.
-async fn remembered(limiter: &Limiter<RedisStore>, cost: u64) -> Verdict {
+async fn remembered(limiter: &AsyncLimiter, cost: u64) -> Verdict {
     for _ in 0..1_000 {
         let verdict = limiter.decide(&alice(cost)).await;
         assert!(!verdict.is_allowed());

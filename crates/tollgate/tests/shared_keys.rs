@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Action, ChangeError, KeyError, Limiter, RedisStore, Request, Source};
+use tollgate::{Action, AsyncLimiter, ChangeError, KeyError, RedisStore, Request, Source};
 use tollgate_testbed::{RedisServer, Reply};
 
 const RULES: &str = "
@@ -40,10 +40,10 @@ fn policy(server: &RedisServer, access: &str) -> String {
 }
 
 /// A limiter that has reached its server.
-async fn connect(policy: &str) -> Limiter<RedisStore> {
+async fn connect(policy: &str) -> AsyncLimiter {
     let loaded = tollgate::policy::parse(policy, "policy", None).unwrap();
-    let limiter = Limiter::connect(&loaded.policy, |_| {}).unwrap();
-    until("the server is reached", async || limiter.store().is_ready()).await;
+    let limiter = AsyncLimiter::connect(&loaded.policy, |_| {}).unwrap();
+    until("the server is reached", async || limiter.store_as::<RedisStore>().unwrap().is_ready()).await;
     limiter
 }
 
@@ -72,18 +72,18 @@ fn request(path: &str) -> Request<'_> {
     Request { method: "GET", target: path, identities: ALICE, ..Request::from_peer(None) }
 }
 
-async fn passes(limiter: &Limiter<RedisStore>, path: &str) -> bool {
+async fn passes(limiter: &AsyncLimiter, path: &str) -> bool {
     limiter.decide(&request(path)).await.is_allowed()
 }
 
-async fn use_up(limiter: &Limiter<RedisStore>) {
+async fn use_up(limiter: &AsyncLimiter) {
     for _ in 0..3 {
         assert!(passes(limiter, "/").await);
     }
 }
 
 /// Asks until the answer is a remembered refusal.
-async fn until_refused_from_memory(limiter: &Limiter<RedisStore>, path: &str) {
+async fn until_refused_from_memory(limiter: &AsyncLimiter, path: &str) {
     until("the refusal is remembered", async || limiter.decide(&request(path)).await.source() == Source::Cached).await;
 }
 
@@ -152,7 +152,7 @@ async fn an_instance_that_may_not_listen_hears_of_a_reset_all_the_same() {
 async fn another_limit_holds_on_every_instance_and_for_those_that_come_later() {
     let server = RedisServer::start(&[]).unwrap();
     let (one, other) = (connect(&policy(&server, "")).await, connect(&policy(&server, "")).await);
-    let limit = async |limiter: &Limiter<RedisStore>| {
+    let limit = async |limiter: &AsyncLimiter| {
         limiter.look(&request("/")).await.states().first().map(|state| state.decision.limit)
     };
     use_up(&other).await;

@@ -32,7 +32,7 @@ pub(super) async fn serve_three_rules(is_seen: bool) {
     let settings = ObserverSettings { log: Some(log), ..ObserverSettings::default() };
     let observer = Arc::new(Observer::new(settings, clock.clone()).unwrap());
     let engine = Engine::observed(&policy.build().unwrap(), clock, observer, |_| {}).unwrap();
-    listen(if is_seen { engine } else { engine.blind() }).await;
+    listen(if is_seen { engine } else { engine.unobserved() }).await;
 }
 
 async fn listen(engine: Engine) {

@@ -42,7 +42,7 @@ impl Imported {
     /// The answer to a call with these descriptors.
     pub(crate) fn call(&self, domain: &str, descriptors: &[&[(&str, &str)]]) -> Together {
         let told: Vec<Descriptor<'_>> = descriptors.iter().map(|entries| Descriptor { domain, entries }).collect();
-        let asked: Vec<AskedTogether<'_, _>> = told
+        let asked: Vec<AskedTogether<'_>> = told
             .iter()
             .map(|descriptor| AskedTogether { request: Request::from_descriptor(descriptor), part: Part::Charge })
             .collect();

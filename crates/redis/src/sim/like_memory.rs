@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate::{Action, Limiter, ManualClock, Request, Source, Verdict};
+use tollgate::{Action, AsyncLimiter, Limiter, ManualClock, Request, Source, Verdict};
 use tollgate_core::Decision;
 
 use super::shard::Shard;
@@ -45,7 +45,7 @@ impl Transport for Near {
 
 /// Two instances on one server, and the same policy in memory.
 struct Pair {
-    shared: Vec<Limiter<SharedStore<Near>>>,
+    shared: Vec<AsyncLimiter>,
     memory: Limiter,
     clock: ManualClock,
     began: Instant,
@@ -71,7 +71,7 @@ impl Pair {
         let shared = || {
             let (near, settings) = (near.clone(), StoreSettings::default());
             let store = SharedStore::for_test(near, settings, Box::new(|_| {}), BEGAN_US * 1_000, None);
-            Limiter::with_store(&policy, store).unwrap()
+            AsyncLimiter::with_store(&policy, store).unwrap()
         };
         let clock = ManualClock::at(BEGAN_US * 1_000);
         let memory = Limiter::in_memory(&policy, clock.clone()).unwrap();

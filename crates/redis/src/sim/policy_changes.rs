@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::policy::CheckedPolicy;
-use tollgate::{Limiter, ManualClock, Request, Verdict};
+use tollgate::{AsyncLimiter, Limiter, ManualClock, Request, Verdict};
 use tollgate_testbed::RedisServer;
 
 use super::world::BEGAN_US;
@@ -78,7 +78,7 @@ fn charges_of(line: &Line) -> &[SlotCharge] {
 }
 
 struct Pair {
-    shared: Limiter<SharedStore<Server>>,
+    shared: AsyncLimiter,
     memory: Limiter,
     clock: ManualClock,
     began: Instant,
@@ -90,7 +90,7 @@ impl Pair {
         let server = Server { client: Arc::clone(client), began, ends: Arc::default() };
         // An operator's overrides are kept on a board, which this server has none of: those of the policy stand in.
         let store = SharedStore::for_test(server, StoreSettings::default(), Box::new(|_| {}), BEGAN_US * 1_000, None);
-        let shared = Limiter::with_store(policy, store).unwrap();
+        let shared = AsyncLimiter::with_store(policy, store).unwrap();
         let clock = ManualClock::at(BEGAN_US * 1_000);
         let memory = Limiter::in_memory(policy, clock.clone()).unwrap();
         Pair { shared, memory, clock, began }

@@ -21,15 +21,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::policy::CompiledPolicy;
-use tollgate::{ChargeVerdict, CheckedPolicy, Decision, Limiter, Store as _};
+use tollgate::{AsyncLimiter, ChargeVerdict, CheckedPolicy, Decision, MemoryStore, RedisStore};
 
-use crate::decided::{Decided, SaidNo};
+use crate::decided::{Decided, RefusedBy};
 use crate::front_end::FrontEnd;
 use crate::listen::ConnectionMetrics;
 use crate::observe::{Observer, ObserverMetrics};
 use crate::receipts::Receipts;
 use crate::rule_metrics::RuleMetrics;
-use crate::service_store::ServiceStore as Store;
 use crate::snapshot::SnapshotMetrics;
 use duration_histogram::DurationHistogram;
 use policy_info::PolicyInfo;
@@ -55,7 +54,7 @@ struct BuildLabels {
 }
 
 impl Metrics {
-    pub(crate) fn new(limiter: &Limiter<Store>, receipts: &Arc<Receipts>, observer: &Arc<Observer>) -> Metrics {
+    pub(crate) fn new(limiter: &AsyncLimiter, receipts: &Arc<Receipts>, observer: &Arc<Observer>) -> Metrics {
         let mut registry = Registry::with_prefix("tollgate");
         let durations = DurationHistogram::new();
         registry.register_with_unit(
@@ -81,7 +80,7 @@ impl Metrics {
         registry.register_collector(Box::new(ObserverMetrics(Arc::clone(observer))));
         let connections = ConnectionMetrics::default();
         connections.register(&mut registry);
-        let reloads = ReloadMetrics::new(limiter.store().now_ns());
+        let reloads = ReloadMetrics::new(limiter.now_ns());
         reloads.register(&mut registry);
         let receipts = ReceiptMetrics::default();
         receipts.register(&mut registry);
@@ -94,14 +93,14 @@ impl Metrics {
     }
 
     /// Makes ready for a policy that is about to be in force.
-    pub(crate) fn prepare_for(&self, policy: &CheckedPolicy, plan: &CompiledPolicy) {
+    pub(crate) fn prepare_for(&self, policy: &CheckedPolicy, compiled: &Arc<CompiledPolicy>) {
         self.policy.set(policy.fingerprint());
-        self.rules.prepare_for(plan);
+        self.rules.prepare_for(compiled);
     }
 
-    /// Counts a decision, and how long it took, and tells who said no.
+    /// Counts a decision, and how long it took, and tells which limits refused it.
     #[inline]
-    pub(crate) fn count(&self, decided: &Decided<'_>, taken_ns: u64) -> SaidNo {
+    pub(crate) fn count(&self, decided: &Decided<'_>, taken_ns: u64) -> RefusedBy {
         self.durations.observe(decided.front_end, taken_ns);
         if decided.is_uncounted {
             self.uncounted.inc();
@@ -134,19 +133,15 @@ impl Metrics {
 
 /// Asks the store and the receipts when somebody asks us.
 struct StoreMetrics {
-    limiter: Limiter<Store>,
+    limiter: AsyncLimiter,
     receipts: Arc<Receipts>,
 }
 
 impl Collector for StoreMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let stats = match self.limiter.store() {
-            Store::Memory(store) => Some(store.stats()),
-            Store::Redis(store) => {
-                shared_store_metrics::encode(&store.stats(), &mut encoder)?;
-                None
-            }
-        };
+        if let Some(store) = self.limiter.store_as::<RedisStore>() {
+            shared_store_metrics::encode(&store.stats(), &mut encoder)?;
+        }
         let mut write = |name: &str, help: &str, unit: Option<&Unit>, metric: &dyn EncodeMetric| {
             metric.encode(encoder.encode_descriptor(name, help, unit, metric.metric_type())?)
         };
@@ -160,7 +155,7 @@ impl Collector for StoreMetrics {
             &evicted,
         )?;
         // Keys elsewhere are not ours to count.
-        let Some(stats) = stats else { return Ok(()) };
+        let Some(stats) = self.limiter.memory_store().map(MemoryStore::stats) else { return Ok(()) };
         write("keys", "About how many keys are live.", None, &ConstGauge::new(stats.live_keys as u64))?;
         let evictions = ConstCounter::new(stats.evictions);
         write("evictions", "Live keys of rules that had to make room for others.", None, &evictions)?;

@@ -9,7 +9,7 @@ use tollgate::{Action, ChargeVerdict, Request, RuleState, Verdict};
 use super::event::Event;
 use super::observer::Observer;
 use super::violation;
-use crate::decided::{Decided, SaidNo};
+use crate::decided::{Decided, RefusedBy};
 use crate::front_end::FrontEnd;
 use crate::observe::clients::rule_clients::Sighting;
 use crate::observe::clients::sample::is_drawn;
@@ -27,20 +27,20 @@ pub(super) struct Seen<'a> {
 }
 
 impl Observer {
-    /// Sees a decision, with what the request met and who said no to it. Most
+    /// Sees a decision, with the rules that apply to the request and which limits refused it. Most
     /// pass far from their limits, and cost no more than to see that.
     #[inline]
-    pub(crate) fn see(&self, decided: &Decided<'_>, matched: &Matched, said_no: SaidNo) {
+    pub(crate) fn see(&self, decided: &Decided<'_>, matched: &Matched, refused_by: RefusedBy) {
         let is_sampled = is_drawn();
         let is_plain =
-            !said_no.anybody && decided.action == Action::Allow && decided.deciding.is_none_or(|state| !is_near(state));
+            !refused_by.any && decided.action == Action::Allow && decided.deciding.is_none_or(|state| !is_near(state));
         if !is_plain || is_sampled {
-            self.look_at(decided, matched, is_sampled, said_no);
+            self.look_at(decided, matched, is_sampled, refused_by);
         }
     }
 
     #[inline(never)]
-    fn look_at(&self, decided: &Decided<'_>, matched: &Matched, is_sampled: bool, said_no: SaidNo) {
+    fn look_at(&self, decided: &Decided<'_>, matched: &Matched, is_sampled: bool, refused_by: RefusedBy) {
         let Decided { front_end, request, verdict, action, deciding, denied_by, states, is_uncounted } = *decided;
         let seen = Seen { front_end, request, verdict, matched };
         if action == Action::Deny {
@@ -57,7 +57,7 @@ impl Observer {
         if is_sampled {
             self.see_traffic(seen);
         }
-        if said_no.somebody_watched {
+        if refused_by.shadow {
             self.see_watched(seen, action, states);
             self.see_watched_denials(seen);
         }
@@ -104,7 +104,7 @@ impl Observer {
             is_violation,
         };
         let spent = self.budget.spent(now_ns / S_NS);
-        let rules = seen.verdict.plan().rules();
+        let rules = seen.verdict.policy().rules();
         let mut tables = self.shards.lock_any();
         let line = tables.see(rules, state.rule_position(), sighting, spent, || self.names.name(key));
         drop(tables);
@@ -124,7 +124,7 @@ impl Observer {
     /// Sees that a rule denies a request, or would. It has no key, so the client is its address.
     #[cold]
     fn see_denial(&self, seen: Seen<'_>, rule: usize, is_watched: bool) {
-        let client = seen.verdict.plan().client_key(seen.request);
+        let client = seen.verdict.policy().client_key(seen.request);
         let key = client.as_deref().unwrap_or_default().as_bytes();
         let now_ns = seen.verdict.decided_at_ns();
         let sighting = Sighting {
@@ -137,7 +137,7 @@ impl Observer {
             is_violation: true,
         };
         let spent = self.budget.spent(now_ns / S_NS);
-        let rules = seen.verdict.plan().rules();
+        let rules = seen.verdict.policy().rules();
         let mut tables = self.shards.lock_any();
         let line = tables.see(rules, rule, sighting, spent, || self.names.name(key));
         drop(tables);
@@ -152,7 +152,7 @@ impl Observer {
     #[inline(never)]
     fn see_traffic(&self, seen: Seen<'_>) {
         let now_ns = seen.verdict.decided_at_ns();
-        let (rules, spent) = (seen.verdict.plan().rules(), self.budget.spent(now_ns / S_NS));
+        let (rules, spent) = (seen.verdict.policy().rules(), self.budget.spent(now_ns / S_NS));
         let mut tables = self.shards.lock_any();
         let mut last = None;
         for state in seen.verdict.states() {
@@ -183,7 +183,7 @@ impl Observer {
             return;
         }
         self.take_line(now_ns, LineKind::Other, || {
-            let plan = seen.verdict.plan();
+            let plan = seen.verdict.policy();
             let address = plan.client_address(seen.request).map(|address| address.to_string());
             let client = address.or_else(|| plan.denied_value(seen.request));
             violation::without_rule(seen, client.map(|client| self.names.name(client.as_bytes())))

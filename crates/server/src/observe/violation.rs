@@ -34,7 +34,7 @@ pub(super) fn under_rule(seen: Seen<'_>, state: &RuleState, client: Arc<str>) ->
         shadow: state.shadow,
         limit: Some(state.decision.limit),
         algorithm: Some(algorithm(verdict.quota(state).kind())),
-        route: verdict.plan().route(of_rule, seen.request).map(shown),
+        route: verdict.policy().route(of_rule, seen.request).map(shown),
         retry_after_ms,
         client: Some(client),
         ..plain(seen)
@@ -43,7 +43,7 @@ pub(super) fn under_rule(seen: Seen<'_>, state: &RuleState, client: Arc<str>) ->
 
 /// A rule that denies, or one that is only watched and would.
 pub(super) fn denial(seen: Seen<'_>, rule: usize, shadow: bool, client: Option<Arc<str>>) -> Event {
-    let plan = seen.verdict.plan();
+    let plan = seen.verdict.policy();
     Event::Violation(Violation {
         rule: plan.rules().get(rule).map(|rule| shown(&rule.name)),
         action: Action::Deny.name(),
@@ -58,7 +58,7 @@ pub(super) fn denial(seen: Seen<'_>, rule: usize, shadow: bool, client: Option<A
 pub(super) fn without_rule(seen: Seen<'_>, client: Option<Arc<str>>) -> Event {
     let verdict = seen.verdict;
     Event::Violation(Violation {
-        route: verdict.plan().route(None, seen.request).map(shown),
+        route: verdict.policy().route(None, seen.request).map(shown),
         retry_after_ms: verdict.retry_after().map(|wait| ms(wait.as_nanos())),
         client,
         ..plain(seen)

@@ -113,7 +113,6 @@ impl Connection {
     async fn answer_all(&mut self, engine: &Engine, io: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         let mut answered = 0;
         let mut begun_ns = engine.now_ns();
-        let throttle = engine.throttle_local();
         while !self.session.is_over {
             let rest = &self.input[answered..];
             match self.parser.parse(rest) {
@@ -121,7 +120,7 @@ impl Connection {
                 Ok(Found::Nothing(length)) => answered += length,
                 Ok(Found::Command(length)) => {
                     let arguments = self.parser.arguments(rest);
-                    match commands::answer(engine, throttle.as_ref(), &mut self.session, arguments, &mut self.output) {
+                    match commands::answer(engine, &mut self.session, arguments, &mut self.output) {
                         Left::Nothing => {}
                         Left::Check => {
                             note_throttled(engine, &mut self.session, begun_ns);

@@ -1,9 +1,10 @@
 //! What is counted about rules.
 //!
-//! Each policy has counters of its own, beside its plan, at places that a
-//! verdict tells by position: to count takes a few additions and nothing else.
-//! Names come in only when somebody reads. A verdict that a reload has overtaken
-//! still has its plan, and is counted there.
+//! Each policy has counters of its own, at places that a verdict tells by
+//! position: to count takes a few additions and nothing else. A thread remembers
+//! the counters of the policy that it counted for last, and looks them up only
+//! after a reload. Names come in only when the metrics are read. A verdict that a
+//! reload has overtaken is counted for the policy that decided it.
 //!
 //! Nothing here is labelled by a client: a label has as many series as it has
 //! values, and clients have no end.
@@ -18,12 +19,13 @@ mod tests;
 mod text;
 mod totals;
 
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate::policy::CompiledPolicy;
 use tollgate::{Action, Decision};
 
-use crate::decided::{Decided, SaidNo};
+use crate::decided::{Decided, RefusedBy};
 use crate::front_end::FrontEnd;
 use crate::metrics::sharded_counters::ShardedCounters;
 use crate::outcome::Outcome;
@@ -45,7 +47,7 @@ pub(crate) struct RuleMetrics {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// What policies have counted that nobody decides by any more. A counter must not go back.
+    /// What policies have counted that no verdict refers to any more. A counter must not go back.
     gone: Totals,
     /// The others, the newest last.
     policies: Vec<Arc<PolicyCounters>>,
@@ -57,26 +59,42 @@ impl RuleMetrics {
     }
 
     /// Has counters for a policy that is about to be in force, so that its series are there from the start.
-    pub(crate) fn prepare_for(&self, plan: &CompiledPolicy) {
-        self.of_plan(plan);
+    pub(crate) fn prepare_for(&self, policy: &Arc<CompiledPolicy>) {
+        self.for_policy(policy);
     }
 
-    /// Counts a verdict, under the policy that it was decided by, and tells who said no.
+    /// Counts a verdict, under the policy that it was decided by, and tells which limits refused it.
     #[inline]
-    pub(crate) fn count(&self, decided: &Decided<'_>) -> SaidNo {
-        self.of_plan(decided.verdict.plan()).map_or(SaidNo::default(), |counters| counters.count(decided))
+    pub(crate) fn count(&self, decided: &Decided<'_>) -> RefusedBy {
+        let policy = decided.verdict.policy();
+        let counted = LAST_COUNTERS.try_with(|last| {
+            let last = last.try_borrow().ok()?;
+            let counters = last.as_ref().filter(|counters| counters.are_of(policy))?;
+            Some(counters.count(decided))
+        });
+        match counted {
+            Ok(Some(refused_by)) => refused_by,
+            _ => self.count_for(policy, decided),
+        }
     }
 
-    /// The counters of a policy. There are always some: nobody else keeps anything beside a plan.
-    #[inline]
-    fn of_plan<'a>(&self, plan: &'a CompiledPolicy) -> Option<&'a PolicyCounters> {
-        plan.companion(|| self.for_policy(plan)).map(|counters| &**counters)
-    }
-
+    /// Counts for a policy that this thread has not counted for before, and remembers its counters.
     #[cold]
-    fn for_policy(&self, plan: &CompiledPolicy) -> Arc<PolicyCounters> {
-        let counters = Arc::new(PolicyCounters::new(plan));
+    fn count_for(&self, policy: &Arc<CompiledPolicy>, decided: &Decided<'_>) -> RefusedBy {
+        let counters = self.for_policy(policy);
+        let refused_by = counters.count(decided);
+        // A thread that ends remembers nothing any more.
+        let _ = LAST_COUNTERS.try_with(|last| last.replace(Some(counters)));
+        refused_by
+    }
+
+    /// The counters of a policy; new ones if it has none.
+    fn for_policy(&self, policy: &Arc<CompiledPolicy>) -> Arc<PolicyCounters> {
         let mut kept = self.lock();
+        if let Some(known) = kept.policies.iter().find(|counters| counters.are_of(policy)) {
+            return Arc::clone(known);
+        }
+        let counters = Arc::new(PolicyCounters::new(policy));
         kept.policies.push(Arc::clone(&counters));
         kept.put_away();
         counters
@@ -115,16 +133,16 @@ impl RuleMetrics {
 }
 
 impl Kept {
-    /// Keeps only the counts of policies whose plans are gone: nobody counts for them any more.
+    /// Keeps only the counts of policies that are gone: nothing is counted for them any more.
     fn put_away(&mut self) {
-        let policies = std::mem::take(&mut self.policies);
-        for policy in policies {
-            // Who is its only owner stays so: nobody else could hand it out.
-            if Arc::strong_count(&policy) > 1 {
-                self.policies.push(policy);
-            } else if let Some(policy) = Arc::into_inner(policy) {
-                policy.add_to(&mut self.gone);
-            }
-        }
+        let (live, gone) = std::mem::take(&mut self.policies).into_iter().partition(|policy| policy.is_live());
+        self.policies = live;
+        let gone: Vec<Arc<PolicyCounters>> = gone;
+        gone.iter().for_each(|policy| policy.add_to(&mut self.gone));
     }
+}
+
+thread_local! {
+    /// The counters that this thread added to last.
+    static LAST_COUNTERS: RefCell<Option<Arc<PolicyCounters>>> = const { RefCell::new(None) };
 }

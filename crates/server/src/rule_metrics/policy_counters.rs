@@ -1,6 +1,6 @@
 //! The counters of one policy, each at its place, so that counting looks nothing up.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tollgate::policy::CompiledPolicy;
 
@@ -10,13 +10,13 @@ use super::endpoints::{Endpoints, Passage};
 use super::headroom::{KnownLimit, STEPS};
 use super::tally::Tally;
 use super::totals::Totals;
-use crate::decided::{Decided, SaidNo};
+use crate::decided::{Decided, RefusedBy};
 use crate::metrics::sharded_counters::{Mine, ShardedCounters};
 
-/// What was decided under one policy. It is found through the policy's plan,
-/// and so does not keep the plan.
+/// What was decided under one policy. It does not keep the policy.
 #[derive(Debug)]
 pub(crate) struct PolicyCounters {
+    policy: Weak<CompiledPolicy>,
     rules: Box<[Arc<str>]>,
     /// For each rule whether it denies.
     denies: Box<[bool]>,
@@ -38,21 +38,32 @@ pub(super) struct QuotaHeadroom {
 pub(super) const QUOTA_ROW: usize = STEPS + 1;
 
 impl PolicyCounters {
-    pub(super) fn new(plan: &CompiledPolicy) -> PolicyCounters {
-        let rules: Box<[Arc<str>]> = plan.rules().iter().map(|rule| Arc::clone(&rule.name)).collect();
-        let denies = plan.rules().iter().map(|rule| rule.deny).collect();
-        let endpoints = Endpoints::of(plan);
+    pub(super) fn new(compiled: &Arc<CompiledPolicy>) -> PolicyCounters {
+        let rules: Box<[Arc<str>]> = compiled.rules().iter().map(|rule| Arc::clone(&rule.name)).collect();
+        let denies = compiled.rules().iter().map(|rule| rule.deny).collect();
+        let endpoints = Endpoints::of(compiled);
         // What a rule has in common with all rules, then a pair for each kind of endpoint.
         let row_length = ROW + 2 * endpoints.count();
         let of_quota = |rule: u32| QuotaHeadroom { rule: rule as usize, limit: KnownLimit::default() };
-        let quotas: Box<[QuotaHeadroom]> = plan.quotas().iter().map(|planned| of_quota(planned.rule)).collect();
+        let quotas: Box<[QuotaHeadroom]> = compiled.quotas().iter().map(|quota| of_quota(quota.rule)).collect();
         let counters = ShardedCounters::new((rules.len() + 1) * row_length + quotas.len() * QUOTA_ROW);
-        PolicyCounters { rules, denies, endpoints, quotas, counters, row_length }
+        PolicyCounters { policy: Arc::downgrade(compiled), rules, denies, endpoints, quotas, counters, row_length }
     }
 
-    /// Counts a verdict of this policy, and tells who said no.
+    /// Whether they are those of this policy.
     #[inline]
-    pub(super) fn count(&self, decided: &Decided<'_>) -> SaidNo {
+    pub(super) fn are_of(&self, policy: &Arc<CompiledPolicy>) -> bool {
+        std::ptr::eq(self.policy.as_ptr(), Arc::as_ptr(policy))
+    }
+
+    /// Whether a verdict of the policy may still be counted.
+    pub(super) fn is_live(&self) -> bool {
+        self.policy.strong_count() > 0
+    }
+
+    /// Counts a verdict of this policy, and tells which limits refused it.
+    #[inline]
+    pub(super) fn count(&self, decided: &Decided<'_>) -> RefusedBy {
         match self.counters.own() {
             Some((counters, adding)) => Tally { policy: self, counters, adding }.count(decided),
             None => self.count_first_or_shared(decided),
@@ -60,7 +71,7 @@ impl PolicyCounters {
     }
 
     #[cold]
-    fn count_first_or_shared(&self, decided: &Decided<'_>) -> SaidNo {
+    fn count_first_or_shared(&self, decided: &Decided<'_>) -> RefusedBy {
         match self.counters.mine() {
             Mine::Own(counters, adding) => Tally { policy: self, counters, adding }.count(decided),
             Mine::Shared(counters, adding) => Tally { policy: self, counters, adding }.count(decided),
@@ -101,13 +112,13 @@ impl PolicyCounters {
         self.quotas.len() * QUOTA_ROW + rule.unwrap_or(self.rules.len()) * self.row_length
     }
 
-    /// The quotas of the plan. Those that were set by hand are not among them.
+    /// The quotas of the policy. Those of overrides are not among them.
     #[inline]
     pub(super) fn quotas(&self) -> &[QuotaHeadroom] {
         &self.quotas
     }
 
-    /// Where a kind of endpoint of the plan is counted in a row.
+    /// Where a kind of endpoint is counted in a row.
     #[inline]
     pub(super) fn pair(&self, endpoint: Option<usize>, passage: Passage) -> usize {
         ROW + 2 * self.endpoints.position(endpoint) + passage.position()

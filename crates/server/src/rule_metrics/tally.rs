@@ -8,7 +8,7 @@ use super::cells::Cell;
 use super::endpoints::Passage;
 use super::headroom::{STEPS, step_and_share};
 use super::policy_counters::{PolicyCounters, QUOTA_ROW};
-use crate::decided::{Decided, SaidNo};
+use crate::decided::{Decided, RefusedBy};
 use crate::metrics::sharded_counters::Adding;
 use crate::outcome::Outcome;
 
@@ -20,15 +20,15 @@ pub(super) struct Tally<'a, A> {
 }
 
 impl<A: Adding> Tally<'_, A> {
-    /// Counts a verdict, and tells who said no; nobody wants to know that of a request that only asks.
+    /// Counts a verdict, and tells which limits refused it; nobody wants to know that of a request that only asks.
     ///
     /// A part of its caller, which has all it needs at hand.
     #[inline(always)]
-    pub(super) fn count(self, decided: &Decided<'_>) -> SaidNo {
+    pub(super) fn count(self, decided: &Decided<'_>) -> RefusedBy {
         let row = self.policy.row(decided.deciding.map(RuleState::rule_position).or(decided.denied_by));
         let outcome = Outcome::of(decided.request, decided.action);
         self.add(row + Cell::decided(decided.front_end, outcome).position());
-        let Outcome::Decided(action) = outcome else { return SaidNo::default() };
+        let Outcome::Decided(action) = outcome else { return RefusedBy::default() };
         let passage = if action.is_allowed() { Passage::Allowed } else { Passage::Refused };
         self.add(row + self.policy.pair(decided.verdict.endpoint(), passage));
         if action == Action::Warn {
@@ -36,30 +36,30 @@ impl<A: Adding> Tally<'_, A> {
         }
         // Without the store nobody knows how its limits stand.
         let is_known = decided.verdict.source() != Source::Fallback;
-        let said_no = self.count_states(decided.states, is_known);
+        let refused_by = self.count_states(decided.states, is_known);
         match decided.verdict.denials().next() {
-            Some(_) => self.count_denials(decided.verdict, said_no),
-            None => said_no,
+            Some(_) => self.count_denials(decided.verdict, refused_by),
+            None => refused_by,
         }
     }
 
     /// Each rule that denies, or would if it were no shadow.
     #[cold]
-    fn count_denials(&self, verdict: &Verdict, mut said_no: SaidNo) -> SaidNo {
+    fn count_denials(&self, verdict: &Verdict, mut refused_by: RefusedBy) -> RefusedBy {
         for (rule, shadow) in verdict.denials() {
             let cell = if shadow { Cell::SHADOW_REFUSALS } else { Cell::REFUSALS };
             self.add(self.policy.row(Some(rule)) + cell.position());
-            said_no.anybody = true;
-            said_no.somebody_watched |= shadow;
+            refused_by.any = true;
+            refused_by.shadow |= shadow;
         }
-        said_no
+        refused_by
     }
 
     /// Each rule that was met, whether or not it decided.
     #[inline(always)]
-    fn count_states(&self, states: &[RuleState], is_known: bool) -> SaidNo {
+    fn count_states(&self, states: &[RuleState], is_known: bool) -> RefusedBy {
         let (quotas, rows) = (self.policy.quotas(), self.counters.as_chunks::<QUOTA_ROW>().0);
-        let mut said_no = SaidNo::default();
+        let mut refused_by = RefusedBy::default();
         let mut refused_last = None;
         for state in states {
             if !state.decision.is_allowed() {
@@ -70,8 +70,8 @@ impl<A: Adding> Tally<'_, A> {
                     let cell = if state.shadow { Cell::SHADOW_REFUSALS } else { Cell::REFUSALS };
                     self.add(self.policy.row(rule) + cell.position());
                 }
-                said_no.anybody = true;
-                said_no.somebody_watched |= state.shadow;
+                refused_by.any = true;
+                refused_by.shadow |= state.shadow;
             }
             if !is_known {
                 continue;
@@ -85,7 +85,7 @@ impl<A: Adding> Tally<'_, A> {
             self.adding.add(&row[step.min(STEPS - 1)], 1);
             self.adding.add(&row[STEPS], part);
         }
-        said_no
+        refused_by
     }
 
     #[cold]

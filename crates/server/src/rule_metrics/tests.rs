@@ -26,7 +26,7 @@ struct Counting {
 impl Counting {
     fn under(text: &str) -> Counting {
         let (limiter, metrics) = (limiter(text), RuleMetrics::new());
-        metrics.prepare_for(&limiter.plan());
+        metrics.prepare_for(&limiter.policy());
         Counting { limiter, metrics }
     }
 
@@ -39,7 +39,7 @@ impl Counting {
 
     fn replace(&self, text: &str) {
         self.limiter.set_policy(&policy(text)).unwrap();
-        self.metrics.prepare_for(&self.limiter.plan());
+        self.metrics.prepare_for(&self.limiter.policy());
     }
 
     fn text(&self) -> String {
@@ -142,7 +142,7 @@ fn counts_go_on_under_another_policy() {
     let counting = Counting::under(POLICY);
     counting.check("/pay", 1);
     // Some still count for the policy that is gone.
-    let old = counting.limiter.plan();
+    let old = counting.limiter.policy();
     counting.replace("version: 1\nrules: [ { name: pay, limit: 5/min }, { name: all, limit: 9/min } ]\n");
     counting.check("/pay", 1);
     for _ in 0..2 {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use tokio::sync::watch;
-use tollgate::{Limiter, Written};
+use tollgate::{AsyncLimiter, Written};
 
 use super::beginning::Beginning;
 use super::file::SnapshotFile;
@@ -12,11 +12,10 @@ use super::metrics::SnapshotMetrics;
 use super::open::Opened;
 use super::{so_many, wall_ns};
 use crate::observe::Level;
-use crate::service_store::ServiceStore;
 
 /// Writes the counters down, from time to time and at the end.
 pub struct SnapshotKeeper {
-    limiter: Limiter<ServiceStore>,
+    limiter: AsyncLimiter,
     file: SnapshotFile,
     beginning: Beginning,
     every: watch::Sender<Duration>,
@@ -51,7 +50,7 @@ pub enum SnapshotEvent {
 }
 
 impl SnapshotKeeper {
-    pub(crate) fn new(opened: Opened, limiter: Limiter<ServiceStore>) -> SnapshotKeeper {
+    pub(crate) fn new(opened: Opened, limiter: AsyncLimiter) -> SnapshotKeeper {
         SnapshotKeeper {
             limiter,
             file: opened.file,
@@ -115,7 +114,7 @@ impl SnapshotKeeper {
     /// Writes it now.
     fn write(&self) -> io::Result<Written> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let ServiceStore::Memory(store) = self.limiter.store() else {
+        let Some(store) = self.limiter.memory_store() else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the counters are not in memory"));
         };
         let (begun, begun_ns) = (Instant::now(), wall_ns());

@@ -13,12 +13,11 @@ use crate::clock::Clock;
 use crate::limit::Limit;
 use crate::notes::Notes;
 use crate::receipt::Receipt;
-use crate::store::{Asked, KeyedCharge, LimitOptions, LocalStore, Outcome, Source, Store};
+use crate::store::{Asked, KeyedCharge, LimitOptions, Outcome, Source, Store};
 
 impl Store for MemoryStore {
     type Limit = Limit;
     type Receipt = Receipt;
-    const IS_LOCAL: bool = true;
 
     fn limit(&self, scope: &str, quota: Quota, _: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         let limit = MemoryStore::limit(self, scope, quota)?;
@@ -73,8 +72,6 @@ impl Store for MemoryStore {
         Ok(())
     }
 }
-
-impl LocalStore for MemoryStore {}
 
 impl MemoryStore {
     /// Like [`Store::decide`], for a store that wraps this one: its limits have

@@ -9,7 +9,7 @@ impl Verdict {
     /// of that rule were held lately, or longer where another limit says so.
     /// `None` where the time is known, or where the request will never pass.
     pub(super) fn estimated_retry_ns(&self) -> Option<u64> {
-        if self.told.action != Action::Reject || self.retry_after_ns().is_some() {
+        if self.action != Action::Reject || self.retry_after_ns().is_some() {
             return None;
         }
         let refusing = self.states().iter().filter(|state| !state.shadow && !state.decision.is_allowed());
@@ -17,11 +17,11 @@ impl Verdict {
     }
 
     fn expected_ns(&self, state: &RuleState) -> Option<u64> {
-        let facts = &self.told.facts;
+        let policy = &self.policy;
         match state.decision.verdict {
             CoreVerdict::Refused { retry_after: None } => {
-                let lease_ns = facts.quotas[state.quota as usize].lease_ns;
-                Some(facts.rules[state.rule as usize].holding.estimate_ns(lease_ns))
+                let lease_ns = policy.quotas[state.quota as usize].lease_ns;
+                Some(policy.rules[state.rule as usize].holding.estimate_ns(lease_ns))
             }
             _ => state.retry_after_ns(),
         }

@@ -39,17 +39,17 @@ impl Verdict {
         object.text("title", title);
         object.number("status", u64::from(self.status()));
         object.text("detail", &self.detail(jitter_ns));
-        if self.told.action != Action::Deny {
+        if self.action != Action::Deny {
             object.texts("violated-policies", self.violated());
         }
-        if let Some(rule) = self.denied_by().filter(|rule| self.told.facts.rules[*rule].publish) {
-            object.text("rule", &self.told.facts.plan.rules()[rule].name);
+        if let Some(rule) = self.denied_by().filter(|rule| self.policy.rules[*rule].publish) {
+            object.text("rule", &self.policy().rules()[rule].name);
         }
-        if let Some(state) = self.told() {
+        if let Some(state) = self.told_state() {
             object.text("rule", self.rule_name(state));
             object.number("limit", state.decision.limit);
             if state.decision.reset_after < u64::MAX {
-                let reset_ns = self.told.now_ns.saturating_add(state.decision.reset_after);
+                let reset_ns = self.now_ns.saturating_add(state.decision.reset_after);
                 object.text("reset_at", &rfc3339(reset_ns.div_ceil(S_NS)));
             }
         }
@@ -60,7 +60,7 @@ impl Verdict {
     }
 
     fn kind_and_title(&self) -> (Option<&'static str>, &'static str) {
-        match self.told.action {
+        match self.action {
             Action::Deny if self.is_unauthorized() => (None, "Unauthorized"),
             Action::Deny => (None, "Forbidden"),
             Action::Block => (Some("abnormal-usage-detected"), "Blocked for a time"),
@@ -70,7 +70,7 @@ impl Verdict {
     }
 
     fn detail(&self, jitter_ns: u64) -> String {
-        let what = match self.told.action {
+        let what = match self.action {
             Action::Deny if self.is_unauthorized() => return TOKEN_IS_UNUSABLE.to_owned(),
             Action::Deny if self.denied_by().is_some() => return REQUEST_DENIED.to_owned(),
             Action::Deny => return CLIENT_DENIED.to_owned(),
@@ -90,7 +90,7 @@ impl Verdict {
 
     /// To come back would not help.
     fn never(&self) -> String {
-        match self.told() {
+        match self.told_state() {
             Some(state) => {
                 let limit = state.decision.limit;
                 format!("the request costs more than the limit of {limit} can ever let pass; ask for less at once")
@@ -101,11 +101,11 @@ impl Verdict {
 
     /// The names of the limits that refuse, as far as clients may know them.
     fn violated(&self) -> impl Iterator<Item = &str> {
-        let deciding = self.told();
+        let deciding = self.told_state();
         let refuses = move |state: &&RuleState| {
-            let publish = self.told.facts.rules[state.rule as usize].publish;
+            let publish = self.policy.rules[state.rule as usize].publish;
             publish && (!state.decision.is_allowed() || deciding == Some(*state))
         };
-        self.told.states.iter().filter(refuses).map(|state| self.limit_name(state))
+        self.states.iter().filter(refuses).map(|state| self.limit_name(state))
     }
 }

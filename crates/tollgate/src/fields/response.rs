@@ -8,7 +8,7 @@ use tollgate_store::Source;
 
 use super::line::{Line, with_number};
 use super::policy_lists::{PolicyList, Quotas};
-use crate::facts::{MAX_FIELD_INTEGER, QuotaFacts};
+use crate::limiter::{ActiveQuota, MAX_FIELD_INTEGER};
 use crate::verdict::{RuleState, Verdict, tightest};
 
 const S_NS: u64 = 1_000_000_000;
@@ -52,7 +52,7 @@ pub(crate) enum FieldValue<'a> {
     Number(u64),
     /// The limit that the policy gives, which is written down.
     #[cfg_attr(not(feature = "tower"), allow(dead_code, reason = "only responses take what is written down"))]
-    Limit(&'a QuotaFacts),
+    Limit(&'a ActiveQuota),
 }
 
 impl Verdict {
@@ -72,31 +72,31 @@ impl Verdict {
 
     /// Shows the list of the policies that it met to `read`, if clients are told.
     pub(crate) fn policy_list<R>(&self, read: impl FnOnce(&PolicyList) -> R) -> Option<R> {
-        let facts = &self.told.facts;
-        if !facts.tells_ietf {
+        let policy = &self.policy;
+        if !policy.tells_ietf {
             return None;
         }
         let quotas: Quotas = self.published().map(|state| self.told_quota(state)).collect();
         let write = |quotas: &Quotas| {
             let items = quotas.iter().map(|quota| match quota & SHARE {
-                0 => facts.quotas[*quota as usize].policy_item.as_str(),
-                _ => facts.quotas[(quota & !SHARE) as usize].share_item.as_str(),
+                0 => policy.quotas[*quota as usize].policy_item.as_str(),
+                _ => policy.quotas[(quota & !SHARE) as usize].share_item.as_str(),
             });
             items.collect::<Vec<_>>().join(", ")
         };
-        (!quotas.is_empty()).then(|| facts.policy_lists.with(&quotas, write, read))
+        (!quotas.is_empty()).then(|| policy.policy_lists.with(&quotas, write, read))
     }
 
     /// The position of a state's quota, and whether only a share of it was granted.
     fn told_quota(&self, state: &RuleState) -> u32 {
-        let is_share = self.told.source == Source::Fallback
-            && state.decision.limit < self.told.facts.quotas[state.quota as usize].limit;
+        let is_share =
+            self.source == Source::Fallback && state.decision.limit < self.policy.quotas[state.quota as usize].limit;
         state.quota | if is_share { SHARE } else { 0 }
     }
 
     /// Gives the fields that are another at every request to `take`, each with its value.
     pub(crate) fn changing_fields(&self, mut take: impl FnMut(Field, FieldValue<'_>)) {
-        let settings = self.told.facts.plan.fields();
+        let settings = self.policy().fields();
         let jitter_ns = self.jitter_ns();
         for set in &settings.sets {
             match set {
@@ -104,7 +104,7 @@ impl Verdict {
                 FieldSet::XRateLimit => self.x_ratelimit(settings.reset, &mut take),
             }
         }
-        if self.told.warned.iter().any(|rule| self.told.facts.rules[*rule as usize].publish) {
+        if self.warned().iter().any(|rule| self.policy.rules[*rule as usize].publish) {
             self.warning(&mut take);
         }
         if let Some(seconds) = self.retry_after_s(jitter_ns) {
@@ -113,13 +113,13 @@ impl Verdict {
     }
 
     fn published(&self) -> impl Iterator<Item = &RuleState> {
-        self.told.states.iter().filter(|state| self.told.facts.rules[state.rule as usize].publish)
+        self.states.iter().filter(|state| self.policy.rules[state.rule as usize].publish)
     }
 
     /// The deciding state, if clients may know of it. Of an allowed request,
     /// else, the tightest that they may know of.
-    pub(super) fn told(&self) -> Option<&RuleState> {
-        let publish = |state: &RuleState| self.told.facts.rules[state.rule as usize].publish;
+    pub(super) fn told_state(&self) -> Option<&RuleState> {
+        let publish = |state: &RuleState| self.policy.rules[state.rule as usize].publish;
         match self.deciding() {
             Some(deciding) if publish(deciding) => Some(deciding),
             Some(_) if self.is_allowed() => tightest(self.published().enumerate()).map(|(_, state)| state),
@@ -133,7 +133,7 @@ impl Verdict {
             if !line.is_empty() {
                 line.push(b", ");
             }
-            line.push(self.told.facts.quotas[state.quota as usize].state_item.as_bytes());
+            line.push(self.policy.quotas[state.quota as usize].state_item.as_bytes());
             line.push_number(state.decision.remaining.min(MAX_FIELD_INTEGER));
             let more_ns = state.decision.next_after;
             if more_ns > 0 {
@@ -148,8 +148,8 @@ impl Verdict {
     }
 
     fn x_ratelimit(&self, reset: Reset, take: &mut impl FnMut(Field, FieldValue<'_>)) {
-        let Some(state) = self.told() else { return };
-        let known = &self.told.facts.quotas[state.quota as usize];
+        let Some(state) = self.told_state() else { return };
+        let known = &self.policy.quotas[state.quota as usize];
         let is_known = state.decision.limit == known.limit;
         let limit = if is_known { FieldValue::Limit(known) } else { FieldValue::Number(state.decision.limit) };
         take(Field::XRateLimitLimit, limit);
@@ -158,7 +158,7 @@ impl Verdict {
         // Nobody knows when a permit without a lease comes back.
         if after_ns < u64::MAX {
             let reset_ns = match reset {
-                Reset::Epoch => self.told.now_ns.saturating_add(after_ns),
+                Reset::Epoch => self.now_ns.saturating_add(after_ns),
                 Reset::Delta => after_ns,
             };
             take(Field::XRateLimitReset, FieldValue::Number(ceil_s(reset_ns)));
@@ -167,11 +167,11 @@ impl Verdict {
 
     fn warning(&self, take: &mut impl FnMut(Field, FieldValue<'_>)) {
         let mut line = Line::new();
-        for rule in self.told.warned.iter().filter(|rule| self.told.facts.rules[**rule as usize].publish) {
+        for rule in self.warned().iter().filter(|rule| self.policy.rules[**rule as usize].publish) {
             if !line.is_empty() {
                 line.push(b", ");
             }
-            line.push(self.told.facts.plan.rules()[*rule as usize].name.as_bytes());
+            line.push(self.policy.rule_name(*rule).as_bytes());
         }
         take(Field::XRateLimitWarning, FieldValue::Text(line.as_bytes()));
     }
@@ -190,11 +190,11 @@ impl Verdict {
     /// refused together do not come back together.
     pub(super) fn jitter_ns(&self) -> u64 {
         static DICE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        let most_ns = self.told.facts.plan.fields().jitter_ns;
+        let most_ns = self.policy().fields().jitter_ns;
         if most_ns == 0 || self.is_allowed() {
             return 0;
         }
-        DICE.hash_one((self.told.now_ns, self.retry_after_ns())) % most_ns.saturating_add(1)
+        DICE.hash_one((self.now_ns, self.retry_after_ns())) % most_ns.saturating_add(1)
     }
 }
 

@@ -1,184 +1,269 @@
-use std::sync::Arc;
-use std::time::Duration;
+//! The policy in force, compiled for one store.
 
-use tollgate_core::{AlgorithmKind, Quota, QuotaError, Rate};
-use tollgate_policy::model::{self, OnLimit, StoreSettings};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, Quota, Tick};
+use tollgate_policy::model::{self, FieldSet, StoreSettings};
 use tollgate_policy::{CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota};
-use tollgate_store::{LimitOptions, Notice, OnFailure, Refusals, Store};
+use tollgate_store::{Board, LimitOptions, Notice, OnFailure, Refusals};
 
 use super::LimiterError;
-use super::overrides::OverrideTable;
-use crate::facts::Facts;
+use super::backend::{Backend, BackendLimit, Limits};
+use super::escalation::Escalation;
+use super::overrides::Overrides;
+use crate::fields::PolicyLists;
+use crate::holding::HoldingTime;
 
-/// The policy in force, made ready for one store.
-pub(super) struct Active<L> {
-    pub(super) facts: Arc<Facts>,
-    /// For each quota of the plan, and behind them those set by hand, its limit.
-    pub(super) limits: Vec<L>,
-    /// For each of these the limit under which programs of the version before count it, where that is another. It is
-    /// charged together with its own, so that both versions may run beside each other. Empty where no other program
-    /// can have counted.
-    pub(super) former: Vec<Option<L>>,
-    /// For each rule of the plan, how it deals with violations.
-    pub(super) graduated: Vec<Option<Graduated<L>>>,
+/// Everything that a decision needs to know: the compiled policy, the limits of its rules in the store, and what clients
+/// are told of them. Verdicts share it.
+pub(crate) struct ActivePolicy {
+    /// Another one for every policy that was ever in force in this process, also where only overrides differ.
+    number: u64,
+    /// Which of its slots a thread keeps references to it in.
+    slot: usize,
+    pub(crate) compiled: Arc<CompiledPolicy>,
+    pub(crate) rules: Vec<ActiveRule>,
+    /// Those of the compiled policy, and behind them those of overrides.
+    pub(crate) quotas: Vec<ActiveQuota>,
+    override_quotas: Vec<RuleQuota>,
+    pub(super) limits: Limits,
+    /// How many of the limits are the policy's own.
+    own_limits: usize,
     /// Whether any rule can block.
     pub(super) blocks: bool,
-    /// The limits that were set by hand.
-    pub(super) overrides: OverrideTable,
-    /// The version of the store's board that they are from.
-    pub(super) board_version: u64,
+    pub(super) overrides: Overrides,
+    /// The version of the store's overrides that they are from.
+    pub(super) overrides_version: u64,
     /// What is legal in the policy and likely wrong.
     pub(super) warnings: Arc<[Problem]>,
+    /// Whether charges may have to be given back or settled: permits, places in a queue, estimates.
+    #[cfg_attr(not(feature = "tower"), allow(dead_code))]
+    pub(crate) needs_receipts: bool,
+    /// Whether clients are told of their limits as the IETF has it.
+    pub(crate) tells_ietf: bool,
+    pub(crate) policy_lists: PolicyLists,
 }
 
-/// How a rule deals with those who go on beyond its limit.
-#[derive(Clone)]
-pub(super) struct Graduated<L> {
-    pub(super) warn_first: u64,
-    /// Counts violations; what it refuses is too many of them.
-    pub(super) violations: Option<L>,
-    /// Says which violations are remembered, where it is not all of them.
-    pub(super) pace: Option<L>,
-    /// A bucket of one token that takes as long to come back as a block lasts: empty, it blocks.
-    pub(super) block: Option<L>,
-    pub(super) block_ns: u64,
+/// What a decision needs of a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct ActiveRule {
+    pub(crate) shadow: bool,
+    pub(crate) publish: bool,
+    pub(crate) variable_cost: bool,
+    pub(crate) own_cost: bool,
+    /// It is enforced, holds no permits, escalates nothing and is counted in one place: its charges are made as they
+    /// were matched, and a refusal is only a refusal.
+    pub(super) is_plain: bool,
+    pub(super) escalation: Option<Escalation>,
+    /// How long its permits are held.
+    pub(crate) holding: Arc<HoldingTime>,
 }
 
-impl<L: Clone> Active<L> {
-    pub(super) fn prepare<S: Store<Limit = L>>(policy: &CheckedPolicy, store: &S) -> Result<Active<L>, LimiterError> {
-        let plan = CompiledPolicy::new(policy).map_err(LimiterError::Compile)?;
-        let limit = |scope: &str, quota: Quota, options: LimitOptions| {
-            let limit = store.limit(scope, quota, options);
-            limit.map_err(|error| LimiterError::Limit { scope: scope.to_owned(), error })
+/// What a decision needs of a quota, and what clients are told of it.
+#[derive(Debug)]
+pub(crate) struct ActiveQuota {
+    /// The position of its limit among those of the policy.
+    pub(super) limit_at: u32,
+    /// The limit under which programs of the version before count it, where that is another. It is charged together
+    /// with its own, so that both versions may run beside each other.
+    pub(super) former_limit_at: Option<u32>,
+    pub(crate) is_concurrency: bool,
+    pub(crate) lease_ns: u64,
+    /// Its item of `RateLimit-Policy`.
+    pub(crate) policy_item: String,
+    /// The same for the share that an instance grants alone while the store fails.
+    pub(crate) share_item: String,
+    /// Its item of `RateLimit` up to the number that remains.
+    pub(crate) state_item: String,
+    /// The largest that can remain.
+    pub(crate) limit: u64,
+    /// The same as `X-RateLimit-Limit` tells it.
+    #[cfg(feature = "tower")]
+    pub(crate) limit_value: http::HeaderValue,
+}
+
+impl ActivePolicy {
+    /// Compiles a policy for a store. `slot` is the limiter's.
+    pub(super) fn prepare(
+        policy: &CheckedPolicy,
+        backend: &Backend,
+        slot: usize,
+    ) -> Result<ActivePolicy, LimiterError> {
+        let compiled = CompiledPolicy::new(policy).map_err(LimiterError::Compile)?;
+        let mut limits = Limits::none_of(backend);
+        let mut prepare = |scope: &str, quota: Quota, options: LimitOptions| {
+            let limit = backend.limit(scope, quota, options);
+            let limit = limit.map_err(|error| LimiterError::Limit { scope: scope.to_owned(), error })?;
+            Ok(limits.push(limit))
         };
-        let limits: Vec<L> = plan
-            .quotas()
-            .iter()
-            .map(|planned| limit(&planned.scope, planned.quota, options(&plan.rules()[planned.rule as usize], planned)))
-            .collect::<Result<_, _>>()?;
-        let graduated = plan
-            .rules()
-            .iter()
-            .map(|rule| rule.on_limit.map(|on_limit| Graduated::prepare(&rule.name, &on_limit, &limit)).transpose())
-            .collect::<Result<Vec<_>, _>>()?;
-        let blocks = graduated.iter().flatten().any(|graduated| graduated.block.is_some());
-        let facts = Arc::new(Facts::new(Arc::new(plan), Vec::new()));
-        let is_kept = match &policy.store {
-            StoreSettings::Memory(memory) => memory.snapshot.is_some(),
-            StoreSettings::Redis(_) => true,
+        for planned in compiled.quotas() {
+            prepare(&planned.scope, planned.quota, options(&compiled, planned))?;
+        }
+        let mut rules = Vec::with_capacity(compiled.rules().len());
+        for rule in compiled.rules() {
+            let escalation = rule.on_limit.as_ref();
+            let escalation = escalation.map(|on_limit| Escalation::prepare(&rule.name, on_limit, &mut prepare));
+            rules.push(ActiveRule::new(rule, escalation.transpose()?));
+        }
+        let former = former_limits(policy, &compiled, backend, &mut limits);
+        for (planned, former) in compiled.quotas().iter().zip(&former) {
+            rules[planned.rule as usize].is_plain &= former.is_none();
+        }
+        let own_limits = limits.len();
+        let active = ActivePolicy {
+            number: next_number(),
+            slot,
+            quotas: (0..)
+                .zip(compiled.quotas())
+                .zip(former)
+                .map(|((at, planned), former)| ActiveQuota::new(&compiled, planned, at, former))
+                .collect(),
+            blocks: rules.iter().filter_map(|rule| rule.escalation.as_ref()).any(|step| step.block.is_some()),
+            needs_receipts: needs_receipts(&compiled, &[]),
+            tells_ietf: compiled.fields().sets.contains(&FieldSet::Ietf),
+            compiled: Arc::new(compiled),
+            rules,
+            override_quotas: Vec::new(),
+            limits,
+            own_limits,
+            overrides: Overrides::default(),
+            overrides_version: 0,
+            warnings: policy.warnings().into(),
+            policy_lists: PolicyLists::new(),
         };
-        let has_former = is_kept && facts.plan.quotas().iter().any(|planned| planned.former_scope.is_some());
-        let former = |planned: &RuleQuota| {
-            let rule = &facts.plan.rules()[planned.rule as usize];
-            // What a store does not take was never counted there.
-            store.limit(planned.former_scope.as_ref()?, planned.quota, options(rule, planned)).ok()
-        };
-        let former = if has_former { facts.plan.quotas().iter().map(former).collect() } else { Vec::new() };
-        let overrides = OverrideTable::default();
-        let warnings = policy.warnings().into();
-        let active = Active { facts, limits, former, graduated, blocks, overrides, board_version: 0, warnings };
-        Ok(active.with_board(store))
+        Ok(active.with_overrides(backend))
     }
 
-    /// The same policy with the limits that stand on the store's board now.
-    pub(super) fn with_board<S: Store<Limit = L>>(&self, store: &S) -> Active<L> {
-        let (board_version, notices): (u64, Arc<[Notice]>) =
-            store.board().map_or_else(|| (0, Arc::default()), tollgate_store::Board::read);
-        let plan = &self.facts.plan;
-        let mut limits = self.limits[..plan.quotas().len()].to_vec();
-        let (overrides, quotas) = OverrideTable::read(plan, &notices, store.now_ns(), |planned| {
-            // What the store does not take was told to whoever set it.
-            self.prepare_override(planned, store).map(|limit| limits.push(limit)).is_ok()
+    /// The same policy with the overrides that the store knows now.
+    pub(super) fn with_overrides(&self, backend: &Backend) -> ActivePolicy {
+        let (overrides_version, notices): (u64, Arc<[Notice]>) =
+            backend.board().map_or_else(|| (0, Arc::default()), Board::read);
+        let compiled = &self.compiled;
+        let mut limits = self.limits.clone();
+        limits.truncate(self.own_limits);
+        let (overrides, override_quotas) = Overrides::read(compiled, &notices, backend.now_ns(), |planned| {
+            // A limit that the store does not take was reported to the operator who set it.
+            self.override_limit(planned, backend).map(|limit| limits.push(limit)).is_ok()
         });
-        let facts = Arc::new(Facts::new(Arc::clone(plan), quotas));
-        facts.go_on_from(&self.facts);
-        let mut former = self.former.clone();
-        former.truncate(plan.quotas().len());
-        let (graduated, warnings) = (self.graduated.clone(), Arc::clone(&self.warnings));
-        Active { facts, limits, former, graduated, blocks: self.blocks, overrides, board_version, warnings }
+        let own = self.quotas.iter().take(compiled.quotas().len());
+        let own = compiled.quotas().iter().zip(own);
+        let own = own.map(|(planned, own)| ActiveQuota::new(compiled, planned, own.limit_at, own.former_limit_at));
+        let first = u32::try_from(self.own_limits).unwrap_or(u32::MAX);
+        let of_overrides = (first..).zip(&override_quotas);
+        let of_overrides = of_overrides.map(|(at, planned)| ActiveQuota::new(compiled, planned, at, None));
+        ActivePolicy {
+            number: next_number(),
+            slot: self.slot,
+            compiled: Arc::clone(compiled),
+            rules: self.rules.clone(),
+            quotas: own.chain(of_overrides).collect(),
+            needs_receipts: needs_receipts(compiled, &override_quotas),
+            override_quotas,
+            limits,
+            own_limits: self.own_limits,
+            blocks: self.blocks,
+            overrides,
+            overrides_version,
+            warnings: Arc::clone(&self.warnings),
+            tells_ietf: self.tells_ietf,
+            policy_lists: PolicyLists::new(),
+        }
     }
 
-    pub(super) fn prepare_override<S: Store<Limit = L>>(
+    /// Prepares the limit of an override.
+    pub(super) fn override_limit(
         &self,
         planned: &RuleQuota,
-        store: &S,
-    ) -> Result<L, Box<dyn std::error::Error + Send + Sync>> {
-        let rule = &self.facts.plan.rules()[planned.rule as usize];
-        store.limit(&planned.scope, planned.quota, options(rule, planned))
+        backend: &Backend,
+    ) -> Result<BackendLimit, Box<dyn std::error::Error + Send + Sync>> {
+        backend.limit(&planned.scope, planned.quota, options(&self.compiled, planned))
     }
 
-    /// What a request meets.
+    /// Which rules apply to a request, each with its key, quota and cost.
+    #[inline]
     pub(super) fn match_request(&self, request: &Request<'_>, now_ns: u64) -> Matched {
         if self.overrides.is_empty() {
-            return self.facts.plan.match_request(request);
+            return self.compiled.match_request(request);
         }
-        self.facts.plan.match_request_with(request, |rule, key| self.overrides.find(rule, key, now_ns))
+        self.compiled.match_request_with(request, |rule, key| self.overrides.find(rule, key, now_ns))
     }
-}
 
-impl<L> Graduated<L> {
-    fn prepare(
-        rule: &str,
-        on_limit: &OnLimit,
-        limit: &impl Fn(&str, Quota, LimitOptions) -> Result<L, LimiterError>,
-    ) -> Result<Graduated<L>, LimiterError> {
-        let prepare = |what: &str, quota: Result<Quota, QuotaError>, options: LimitOptions| {
-            let scope = format!("{rule}/{what}");
-            let quota = quota.map_err(|error| LimiterError::Limit { scope: scope.clone(), error: error.into() })?;
-            limit(&scope, quota, options)
-        };
-        let (Remembered { most, pace }, first) = (Remembered::under(on_limit), on_limit.warn_first);
-        let violations = (most > 0).then(|| prepare("violations", violations(most, on_limit.span_ns), VIOLATIONS));
-        let pace = pace.map(|pace| prepare("violation-pace", paced(pace, first, on_limit.span_ns), VIOLATIONS));
-        let block = on_limit.block.map(|block| prepare("block", one_in(block.duration_ns), BLOCK));
-        Ok(Graduated {
-            warn_first: on_limit.warn_first,
-            violations: violations.transpose()?,
-            pace: pace.transpose()?,
-            block: block.transpose()?,
-            block_ns: on_limit.block.map_or(0, |block| block.duration_ns),
-        })
-    }
-}
-
-/// A key that goes on is not warned again, so violations that are refused count too. Where none of them blocks, there is
-/// no end to them, and one in this many parts of the time they count for is as good as all: see [`Remembered`].
-const PARTS: u64 = 50;
-
-/// Which violations of a key are remembered.
-struct Remembered {
-    /// So many within the span.
-    most: u64,
-    /// Where more than these may come: at most `first` at once, and so many in a span.
-    pace: Option<u64>,
-}
-
-impl Remembered {
-    /// Those that lead to a block, as many as that takes. Else a bucket says which: it holds `first`, so that one which
-    /// is left out has `first` before it, all within a fiftieth of the span. What is warned by the rest is what would be
-    /// warned by all, had they counted for up to a fiftieth less.
-    fn under(on_limit: &OnLimit) -> Remembered {
-        let first = on_limit.warn_first;
-        match on_limit.block {
-            Some(block) => Remembered { most: block.after.max(first), pace: None },
-            None if first == 0 => Remembered { most: 0, pace: None },
-            None => {
-                // A log has an end, and so has a rate: one in a nanosecond.
-                let pace = first.saturating_mul(PARTS).min(Quota::MAX_LOG.saturating_sub(first)).min(on_limit.span_ns);
-                let most = first.saturating_add(pace).min(Quota::MAX_LOG).max(first);
-                Remembered { most, pace: Some(pace.max(1)) }
+    /// Goes on measuring holding times from another policy: a rule of the same name is the same rule.
+    pub(super) fn continue_from(&self, other: &ActivePolicy) {
+        let rules = other.compiled.rules().iter().zip(&other.rules);
+        let before: HashMap<_, &ActiveRule> = rules.map(|(rule, active)| (&*rule.name, active)).collect();
+        for (rule, active) in self.compiled.rules().iter().zip(&self.rules) {
+            if let Some(before) = before.get(&*rule.name) {
+                active.holding.continue_from(&before.holding);
             }
         }
     }
+
+    #[inline]
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    #[inline]
+    pub(super) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// The name of a rule.
+    pub(crate) fn rule_name(&self, rule: u32) -> &str {
+        &self.compiled.rules()[rule as usize].name
+    }
+
+    /// The quota at a position, if there is one.
+    pub(super) fn try_quota(&self, at: u32) -> Option<&RuleQuota> {
+        let (at, own) = (at as usize, self.compiled.quotas());
+        own.get(at).or_else(|| self.override_quotas.get(at - own.len()))
+    }
+
+    /// The quota of a charge.
+    pub(crate) fn quota(&self, at: u32) -> &RuleQuota {
+        self.try_quota(at).unwrap_or_else(|| unreachable!("charges are of quotas that are in force"))
+    }
 }
 
-/// What could not be counted is nobody's violation.
-const VIOLATIONS: LimitOptions = LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Counted };
+/// 0 is no policy's.
+fn next_number() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
+}
 
-/// A block that is not known of stands in nobody's way. One that is holds until its end.
-const BLOCK: LimitOptions = LimitOptions { on_failure: OnFailure::Open, refusals: Refusals::Final };
+/// For each quota the position of the limit under which the version before counts it, if that is another.
+fn former_limits(
+    policy: &CheckedPolicy,
+    compiled: &CompiledPolicy,
+    backend: &Backend,
+    limits: &mut Limits,
+) -> Vec<Option<u32>> {
+    let is_kept = match &policy.store {
+        StoreSettings::Memory(memory) => memory.snapshot.is_some(),
+        StoreSettings::Redis(_) => true,
+    };
+    let former = |planned: &RuleQuota| {
+        let scope = planned.former_scope.as_ref().filter(|_| is_kept)?;
+        // A quota that the store does not take was never counted there.
+        let limit = backend.limit(scope, planned.quota, options(compiled, planned)).ok()?;
+        Some(limits.push(limit))
+    };
+    compiled.quotas().iter().map(former).collect()
+}
 
-fn options(rule: &CompiledRule, planned: &RuleQuota) -> LimitOptions {
+fn needs_receipts(compiled: &CompiledPolicy, override_quotas: &[RuleQuota]) -> bool {
+    let held =
+        |planned: &RuleQuota| matches!(planned.quota.kind(), AlgorithmKind::Concurrency | AlgorithmKind::LeakyQueue);
+    compiled.quotas().iter().chain(override_quotas).any(held)
+        || compiled.rules().iter().any(|rule| rule.variable_cost || rule.settled_by.is_some())
+}
+
+/// What the store may do with a limit of a rule.
+fn options(compiled: &CompiledPolicy, planned: &RuleQuota) -> LimitOptions {
+    let rule = &compiled.rules()[planned.rule as usize];
     let refusals = match rule.on_limit {
         _ if planned.quota.kind() == AlgorithmKind::Concurrency => Refusals::Counted,
         // A shadow rule has no guard.
@@ -196,16 +281,64 @@ fn options(rule: &CompiledRule, planned: &RuleQuota) -> LimitOptions {
     }
 }
 
-/// Exact, because people are told after how many violations what happens.
-fn violations(most: u64, span_ns: u64) -> Result<Quota, QuotaError> {
-    Quota::sliding_window_log(Rate::new(most, Duration::from_nanos(span_ns))?)?.with_max_debt(0)
+impl ActiveRule {
+    fn new(rule: &CompiledRule, escalation: Option<Escalation>) -> ActiveRule {
+        ActiveRule {
+            shadow: rule.shadow,
+            publish: rule.publish && !rule.shadow,
+            variable_cost: rule.variable_cost,
+            own_cost: rule.own_cost,
+            is_plain: !rule.shadow && !rule.concurrency && escalation.is_none(),
+            escalation,
+            holding: Arc::default(),
+        }
+    }
 }
 
-fn paced(count: u64, at_once: u64, span_ns: u64) -> Result<Quota, QuotaError> {
-    Quota::token_bucket(Rate::new(count, Duration::from_nanos(span_ns))?.with_burst(at_once)?)
+impl ActiveQuota {
+    fn new(compiled: &CompiledPolicy, planned: &RuleQuota, limit_at: u32, former_limit_at: Option<u32>) -> ActiveQuota {
+        let (name, quota) = (&planned.scope, &planned.quota);
+        let share = compiled.rules()[planned.rule as usize].fallback_share;
+        let (limit, _) = limit_and_refill_s(quota);
+        ActiveQuota {
+            limit_at,
+            former_limit_at,
+            is_concurrency: quota.kind() == AlgorithmKind::Concurrency,
+            lease_ns: quota.period_ns(),
+            policy_item: policy_item(name, quota),
+            share_item: policy_item(name, &quota.share(share)),
+            state_item: format!("\"{name}\";r="),
+            limit,
+            #[cfg(feature = "tower")]
+            limit_value: http::HeaderValue::from(limit),
+        }
+    }
 }
 
-fn one_in(duration_ns: u64) -> Result<Quota, QuotaError> {
-    // Nothing of it is ever settled, and a clock that goes back must not lengthen a block.
-    Quota::token_bucket(Rate::new(1, Duration::from_nanos(duration_ns))?.with_burst(1)?)?.with_max_debt(0)
+const S_NS: u64 = 1_000_000_000;
+
+/// The largest integer that a structured field can carry: 15 digits.
+pub(crate) const MAX_FIELD_INTEGER: u64 = 999_999_999_999_999;
+
+/// Names of rules are printable and have neither quotes nor backslashes.
+fn policy_item(name: &str, quota: &Quota) -> String {
+    let (limit, refill_s) = limit_and_refill_s(quota);
+    if quota.kind() == AlgorithmKind::Concurrency {
+        format!("\"{name}\";q={limit};qu=\"concurrent-requests\"")
+    } else {
+        format!("\"{name}\";q={limit};w={refill_s}")
+    }
+}
+
+/// The largest that can remain, and the whole seconds it takes to refill.
+fn limit_and_refill_s(quota: &Quota) -> (u64, u64) {
+    let (limit, refill_ns) = match Bucket::new(quota, Tick::Nanosecond) {
+        Some(bucket) => {
+            let limit = bucket.look(&BucketState::default(), 0, 0).limit;
+            (limit, u128::from(limit) * u128::from(quota.period_ns()) / u128::from(quota.amount()))
+        }
+        None => (quota.amount(), u128::from(quota.period_ns())),
+    };
+    let refill_s = u64::try_from(refill_ns.div_ceil(u128::from(S_NS))).unwrap_or(u64::MAX);
+    (limit.min(MAX_FIELD_INTEGER), refill_s.clamp(1, MAX_FIELD_INTEGER))
 }

@@ -46,34 +46,34 @@ impl KeyOverride {
 
 /// The limits by hand that concern a plan, ready to be met.
 #[derive(Debug, Default)]
-pub(super) struct OverrideTable {
+pub(super) struct Overrides {
     /// For each rule of the plan, by key. Empty where there is none at all.
-    rules: Vec<HashMap<Box<[u8]>, Standing>>,
+    rules: Vec<HashMap<Box<[u8]>, KeyGrant>>,
 }
 
 /// What stands for one key.
 #[derive(Debug)]
-struct Standing {
+struct KeyGrant {
     until_ns: u64,
     /// Positions behind those of the plan's quotas; none is unlimited.
     quotas: Vec<u32>,
 }
 
-impl OverrideTable {
+impl Overrides {
     /// Reads what is set under a plan, with the quotas that it takes. What no
     /// rule of the plan can be granted is left out: `is_taken` says whether the
     /// store takes a quota.
     pub(super) fn read(
-        plan: &CompiledPolicy,
+        compiled: &CompiledPolicy,
         notices: &[Notice],
         now_ns: u64,
         mut is_taken: impl FnMut(&RuleQuota) -> bool,
-    ) -> (OverrideTable, Vec<RuleQuota>) {
-        let (mut overrides, mut quotas) = (OverrideTable::default(), Vec::<RuleQuota>::new());
+    ) -> (Overrides, Vec<RuleQuota>) {
+        let (mut overrides, mut quotas) = (Overrides::default(), Vec::<RuleQuota>::new());
         for set in notices.iter().filter(|notice| notice.until_ns > now_ns).filter_map(KeyOverride::read) {
-            let Some(rule) = plan.rule_named(&set.rule) else { continue };
-            let Ok(grant) = plan.read_grant(rule, &set.limit) else { continue };
-            let granted = plan.override_quotas(rule, &grant);
+            let Some(rule) = compiled.rule_named(&set.rule) else { continue };
+            let Ok(grant) = compiled.read_grant(rule, &set.limit) else { continue };
+            let granted = compiled.override_quotas(rule, &grant);
             let mut positions = Vec::with_capacity(granted.len());
             for quota in granted {
                 let at = quotas.iter().position(|known| *known == quota).or_else(|| {
@@ -82,12 +82,12 @@ impl OverrideTable {
                         quotas.len() - 1
                     })
                 });
-                positions.push(at.and_then(|at| u32::try_from(plan.quotas().len() + at).ok()));
+                positions.push(at.and_then(|at| u32::try_from(compiled.quotas().len() + at).ok()));
             }
             let Some(positions) = positions.into_iter().collect::<Option<Vec<u32>>>() else { continue };
-            overrides.rules.resize_with(plan.rules().len(), HashMap::new);
-            let standing = Standing { until_ns: set.until_ns, quotas: positions };
-            overrides.rules[rule as usize].insert(set.key.into_bytes().into(), standing);
+            overrides.rules.resize_with(compiled.rules().len(), HashMap::new);
+            let grant = KeyGrant { until_ns: set.until_ns, quotas: positions };
+            overrides.rules[rule as usize].insert(set.key.into_bytes().into(), grant);
         }
         (overrides, quotas)
     }
@@ -98,7 +98,7 @@ impl OverrideTable {
 
     /// The quotas that stand for a key of a rule.
     pub(super) fn find(&self, rule: u32, key: &[u8], now_ns: u64) -> Option<&[u32]> {
-        let standing = self.rules.get(rule as usize)?.get(key)?;
-        (now_ns < standing.until_ns).then_some(&standing.quotas)
+        let grant = self.rules.get(rule as usize)?.get(key)?;
+        (now_ns < grant.until_ns).then_some(&grant.quotas)
     }
 }

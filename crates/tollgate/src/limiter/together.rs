@@ -1,35 +1,34 @@
 //! Several requests that are charged together or not at all.
 
-use std::pin::pin;
-
 use smallvec::SmallVec;
 use tollgate_core::Decision;
 use tollgate_policy::{Access, Matched, Request};
-use tollgate_store::{KeyedCharge, Store};
 
-use super::Limiter;
-use super::active::Active;
-use super::admit::{Asking, denial};
-use super::immediate::immediately;
-use crate::verdict::{Action, Draft, RuleState, Verdict};
+use super::active::ActivePolicy;
+use super::async_limiter::AsyncLimiter;
+use super::backend::CallerCharge;
+use super::decision::{Ask, denial};
+use super::policy_ref::PolicyRef;
+use crate::verdict::{Action, RuleState, Verdict};
 
 /// One of several requests that are decided together.
 #[derive(Clone, Copy)]
-pub struct AskedTogether<'a, L> {
+pub struct AskedTogether<'a> {
     /// What is known of it.
     pub request: Request<'a>,
     /// What to do with it.
-    pub part: Part<'a, L>,
+    pub part: Part<'a>,
 }
 
 /// What to do with one of several requests.
 #[derive(Clone, Copy, Debug)]
-pub enum Part<'a, L> {
-    /// Charge it under the rules that it meets.
+pub enum Part<'a> {
+    /// Charge it under the rules that apply to it.
     Charge,
-    /// Charge this instead of what the rules say. Who is denied stays denied, and who meets no rule meets none.
-    ChargeInstead(KeyedCharge<'a, L>),
-    /// Give its cost back to the rules that it meets, if the others pass. It
+    /// Charge this instead of what the rules say. A denied request stays denied, and one to which no rule applies is
+    /// charged nothing.
+    ChargeInstead(CallerCharge<'a>),
+    /// Give its cost back to the rules that apply to it, if the others pass. It
     /// is never refused, and no more is given back than was used.
     GiveBack,
 }
@@ -42,6 +41,8 @@ pub struct Together {
     /// How each one stands by itself, in order. One that would have passed by
     /// itself is allowed here, also where the whole is refused and nothing was charged.
     pub each: Vec<Verdict>,
+    /// Which rules apply to all of them as one, with keys and costs: for metrics, logs and lists.
+    pub matched: Matched,
 }
 
 /// One request on its way.
@@ -53,83 +54,75 @@ struct Member {
     instead: Option<usize>,
 }
 
-impl<S: Store> Limiter<S> {
-    pub(super) async fn ask_together(
-        &self,
-        asked: &[AskedTogether<'_, S::Limit>],
-        watch: impl FnOnce(&Verdict, &Matched),
-    ) -> Together {
-        if self.shared.store.answers_at_once() {
-            immediately(pin!(self.walk_together(asked, watch)))
-        } else {
-            Box::pin(self.walk_together(asked, watch)).await
+impl AsyncLimiter {
+    /// Decides several requests together: all are charged or none. Where
+    /// several match the same rule with the same key, it is charged once, with
+    /// the largest cost. Rules that limit concurrency do not apply, because nothing
+    /// would give permits back. Where one request is denied, none is charged.
+    pub async fn decide_together(&self, asked: &[AskedTogether<'_>]) -> Together {
+        match self.memory_store() {
+            Some(_) => self.together(asked).await,
+            // On the heap: it is large, and a request that is decided in memory would carry it about.
+            None => Box::pin(self.together(asked)).await,
         }
     }
 
-    async fn walk_together(
-        &self,
-        asked: &[AskedTogether<'_, S::Limit>],
-        watch: impl FnOnce(&Verdict, &Matched),
-    ) -> Together {
-        let now_ns = self.shared.store.now_ns();
-        let active = self.active();
+    async fn together(&self, asked: &[AskedTogether<'_>]) -> Together {
+        let now_ns = self.now_ns();
+        let policy = self.policy_ref();
         let mut joint = Matched::new(Access::Rules);
-        let mut instead = SmallVec::<[KeyedCharge<'_, S::Limit>; 2]>::new();
-        let mut all_matched: Vec<Matched> =
-            asked.iter().map(|one| active.match_request(&one.request, now_ns)).collect();
-        let replaced = replaced_by(&all_matched);
-        all_matched.iter_mut().for_each(|matched| matched.without_replaced_by(&replaced));
-        let joined = |(one, matched)| join(&active, one, matched, &mut joint, &mut instead);
-        let members: Vec<Member> = asked.iter().zip(all_matched).map(joined).collect();
-        let denied = members.iter().find_map(|member| denial(&active, &member.matched));
-        let asking = if denied.is_some() { Asking::Look } else { Asking::Check };
+        let mut instead = SmallVec::<[CallerCharge<'_>; 2]>::new();
+        let mut all: Vec<Matched> = asked.iter().map(|one| policy.match_request(&one.request, now_ns)).collect();
+        let replaced = replaced_by(&all);
+        all.iter_mut().for_each(|matched| matched.without_replaced_by(&replaced));
+        let joined = |(one, matched)| join(&policy, one, matched, &mut joint, &mut instead);
+        let members: Vec<Member> = asked.iter().zip(all).map(joined).collect();
+        let denied = members.iter().find_map(|member| denial(&policy, &member.matched));
+        let ask = if denied.is_some() { Ask::Peek } else { Ask::Check };
         if denied.is_some() {
             instead.iter_mut().for_each(|charge| charge.cost = 0);
         } else {
-            // Shadows, which are told of.
+            // Those of shadow rules, which are reported.
             joint.denials = denials(&members);
         }
-        let (mut overall, _) = self.decide_met(&active, &joint, asking, &instead, now_ns).await;
-        let told = |member: &Member| of_member(&active, &overall, member);
-        let mut each: Vec<Verdict> = members.iter().map(told).collect();
+        let (mut overall, _) = self.decide_matched(policy.clone(), &joint, ask, &instead, now_ns).await;
+        let mut each: Vec<Verdict> = members.iter().map(|member| of_member(&policy, &overall, member)).collect();
         if let Some(access) = denied {
-            let mut verdict = Draft::new(&active.facts, overall.told.now_ns);
+            let mut verdict = Verdict::new(policy.clone(), overall.now_ns);
             verdict.deny(access);
             verdict.endpoint = joint.endpoint;
-            verdict.denials = denials(&members);
-            overall = verdict.finish();
+            verdict.rare().denials = denials(&members);
+            overall = verdict;
         }
         for (at, member) in members.iter().enumerate() {
-            let is_decided = member.matched.access != Access::Rules || denial(&active, &member.matched).is_some();
+            let is_decided = member.matched.access != Access::Rules || denial(&policy, &member.matched).is_some();
             if matches!(asked[at].part, Part::GiveBack) && !is_decided {
-                each[at] = self.given_back(&active, &member.matched, overall.is_allowed()).await;
+                each[at] = self.given_back(&policy, &member.matched, overall.is_allowed()).await;
             }
         }
-        watch(&overall, &joint);
-        Together { overall, each }
+        Together { overall, each, matched: joint }
     }
 
-    /// Gives back what was met, if the others passed, and says what remains then.
-    async fn given_back(&self, active: &Active<S::Limit>, matched: &Matched, is_given: bool) -> Verdict {
+    /// Gives back what was matched, if the others passed, and says what remains then.
+    async fn given_back(&self, policy: &PolicyRef, matched: &Matched, is_given: bool) -> Verdict {
         if is_given {
             for charge in &matched.charges {
-                let (quota, key) = (charge.quota as usize, matched.key(charge));
-                let former = active.former.get(quota).and_then(Option::as_ref);
-                for limit in std::iter::once(&active.limits[quota]).chain(former) {
-                    self.shared.store.credit(limit, key, charge.cost);
+                let quota = &policy.quotas[charge.quota as usize];
+                for limit in std::iter::once(quota.limit_at).chain(quota.former_limit_at) {
+                    self.backend().credit(&policy.limits.get(limit), matched.key(charge), charge.cost);
                 }
             }
         }
         let mut look = matched.clone();
         look.charges.iter_mut().for_each(|charge| charge.cost = 0);
-        self.decide_met(active, &look, Asking::Look, &[], self.shared.store.now_ns()).await.0
+        self.decide_matched(policy.clone(), &look, Ask::Peek, &[], self.now_ns()).await.0
     }
 }
 
 /// Everything that one of these replaces.
-fn replaced_by(all_matched: &[Matched]) -> Matched {
+fn replaced_by(all: &[Matched]) -> Matched {
     let mut replaced = Matched::new(Access::Rules);
-    all_matched.iter().for_each(|matched| replaced.replace_as(matched));
+    all.iter().for_each(|matched| replaced.replace_as(matched));
     replaced
 }
 
@@ -143,23 +136,24 @@ fn denials(members: &[Member]) -> SmallVec<[u32; 2]> {
 }
 
 /// Adds the charges of a request to those of all.
-fn join<'a, L>(
-    active: &Active<L>,
-    asked: &AskedTogether<'a, L>,
+fn join<'a>(
+    policy: &ActivePolicy,
+    asked: &AskedTogether<'a>,
     mut matched: Matched,
     joint: &mut Matched,
-    instead: &mut SmallVec<[KeyedCharge<'a, L>; 2]>,
+    instead: &mut SmallVec<[CallerCharge<'a>; 2]>,
 ) -> Member {
-    matched.retain(|charge| !active.facts.quotas[charge.quota as usize].is_concurrency);
-    if denial(active, &matched).is_some() {
-        return Member { charges: SmallVec::new(), instead: None, matched };
-    }
+    matched.retain(|charge| !policy.quotas[charge.quota as usize].is_concurrency);
+    let is_denied = denial(policy, &matched).is_some();
     let mut member = Member { charges: SmallVec::new(), instead: None, matched };
+    if is_denied {
+        return member;
+    }
     match &asked.part {
         Part::Charge => member.charges = joint.join(&member.matched),
         Part::ChargeInstead(charge) if member.matched.access == Access::Rules => {
             member.instead = Some(instead.len());
-            instead.push(KeyedCharge { ..*charge });
+            instead.push(*charge);
         }
         Part::ChargeInstead(_) | Part::GiveBack => {}
     }
@@ -167,41 +161,48 @@ fn join<'a, L>(
 }
 
 /// The part of the answer that is about one request.
-fn of_member<L>(active: &Active<L>, overall: &Verdict, member: &Member) -> Verdict {
-    let all = &overall.told;
-    let mut verdict = Draft::new(&active.facts, all.now_ns);
+fn of_member(policy: &PolicyRef, overall: &Verdict, member: &Member) -> Verdict {
+    let mut verdict = Verdict::new(policy.clone(), overall.now_ns);
     verdict.endpoint = member.matched.endpoint;
-    verdict.denials = member.matched.denials.clone();
-    if let Some(access) = denial(active, &member.matched) {
+    if !member.matched.denials.is_empty() {
+        verdict.rare().denials = member.matched.denials.clone();
+    }
+    if let Some(access) = denial(policy, &member.matched) {
         verdict.deny(access);
-        return verdict.finish();
+        return verdict;
     }
     let is_own = |state: &&RuleState| member.charges.contains(&(state.charge as usize));
-    verdict.source = all.source;
+    verdict.source = overall.source;
     verdict.unlimited = member.matched.unlimited && member.instead.is_none();
-    verdict.states = all.states.iter().filter(is_own).copied().collect();
-    verdict.besides = member.instead.and_then(|at| all.besides.get(at).copied()).into_iter().collect();
+    verdict.states = overall.states.iter().filter(is_own).copied().collect();
+    if let Some(decision) = member.instead.and_then(|at| overall.caller_decisions().get(at).copied()) {
+        verdict.rare().caller_decisions = vec![decision];
+    }
     let states = &verdict.states;
-    verdict.warned =
-        all.warned.iter().filter(|rule| states.iter().any(|state| state.rule == **rule)).copied().collect();
-    let blocking = overall.deciding().filter(|state| all.action == Action::Block && is_own(state));
+    let is_of_own = |rule: &&u32| states.iter().any(|state| state.rule == **rule);
+    let warned: SmallVec<[u32; 2]> = overall.warned().iter().filter(is_of_own).copied().collect();
+    let is_warned = !warned.is_empty();
+    if is_warned {
+        verdict.rare().warned = warned;
+    }
+    let blocking = overall.deciding().filter(|state| overall.action == Action::Block && is_own(state));
     if let Some(state) = blocking {
-        verdict.block(state.charge as usize);
-    } else if verdict.warned.is_empty() && verdict.refuses() {
+        verdict.block(state.charge);
+    } else if !is_warned && verdict.refuses() {
         verdict.reject();
     } else {
         verdict.pass();
-        if !verdict.warned.is_empty() {
+        if is_warned {
             verdict.action = Action::Warn;
         }
     }
-    verdict.finish()
+    verdict
 }
 
 impl Verdict {
     /// What was decided on the charge that stood in for the rules, if there was one.
     #[must_use]
     pub fn instead(&self) -> Option<&Decision> {
-        self.told.besides.first()
+        self.caller_decisions().first()
     }
 }

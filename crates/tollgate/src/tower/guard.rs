@@ -1,5 +1,5 @@
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use http::Extensions;
 use tokio::time::Sleep;
-use tollgate_store::Store;
 
-use crate::limiter::immediately;
 use crate::permit::Permit;
 
 /// Lets a handler say what a request truly cost. It is in the request's
@@ -60,8 +58,8 @@ pub(super) trait Guard: Send {
 }
 
 /// Holds a request's charges until its response has ended.
-pub(super) struct Held<S: Store> {
-    permit: Option<Permit<S>>,
+pub(super) struct Held {
+    permit: Option<Permit>,
     /// What the handler says, if anything was estimated.
     true_cost: Option<TrueCost>,
     /// What the response says.
@@ -74,14 +72,14 @@ struct Renewal {
     sleep: Pin<Box<Sleep>>,
 }
 
-impl<S: Store> Held<S> {
-    pub(super) fn new(permit: Permit<S>, true_cost: Option<TrueCost>) -> Held<S> {
+impl Held {
+    pub(super) fn new(permit: Permit, true_cost: Option<TrueCost>) -> Held {
         let renewal = permit.renew_every().map(|every| Renewal { every, sleep: Box::pin(tokio::time::sleep(every)) });
         Held { permit: Some(permit), true_cost, told_cost: None, renewal }
     }
 }
 
-impl<S: Store> Guard for Held<S> {
+impl Guard for Held {
     fn keep(&mut self, context: &mut Context<'_>) {
         let (Some(renewal), Some(permit)) = (&mut self.renewal, &self.permit) else { return };
         while let Poll::Ready(()) = renewal.sleep.as_mut().poll(context) {
@@ -100,13 +98,12 @@ impl<S: Store> Guard for Held<S> {
     }
 }
 
-impl<S: Store> Drop for Held<S> {
+impl Drop for Held {
     fn drop(&mut self) {
         let cost = self.told_cost.or_else(|| self.true_cost.as_ref()?.get());
         let (Some(permit), Some(cost)) = (self.permit.take(), cost) else { return };
-        if S::IS_LOCAL {
-            immediately(pin!(permit.settle(cost)));
-        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        let Some(permit) = permit.settle_now(cost) else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(permit.settle(cost));
         }
     }

@@ -1,13 +1,12 @@
 use std::fmt;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
-use tollgate_store::{MemoryStore, Store, Timer, TokioTimer};
+use tollgate_store::{Timer, TokioTimer};
 use tower_service::Service;
 
 use super::body::TollgateBody;
@@ -16,24 +15,23 @@ use super::guard::{Guard, Held, TrueCost};
 use super::layer::Options;
 use super::request::{HeaderLines, described, is_grpc};
 use super::response::{no_peer_address, put_fields, refusal};
-use crate::limiter::immediately;
+use crate::limiter::{Answer, Ask};
 use crate::permit::{Permit, Waiting};
 use crate::verdict::Verdict;
 
 /// A service behind a limiter.
-pub struct Tollgate<Inner, S: Store = MemoryStore> {
+pub struct Tollgate<Inner> {
     pub(super) inner: Inner,
-    pub(super) options: Arc<Options<S>>,
+    pub(super) options: Arc<Options>,
 }
 
-impl<Inner, S, In, Out> Service<Request<In>> for Tollgate<Inner, S>
+impl<Inner, In, Out> Service<Request<In>> for Tollgate<Inner>
 where
     Inner: Service<Request<In>, Response = Response<Out>> + Clone + Send + 'static,
     Inner::Future: Send,
     Inner::Error: Send,
     In: Send + 'static,
     Out: http_body::Body<Data = Bytes> + Send + 'static,
-    S: Store,
 {
     type Response = Response<TollgateBody<Out>>;
     type Error = Inner::Error;
@@ -50,10 +48,9 @@ where
         if peer.is_none() && options.limiter.needs_client_ip() {
             return ResponseFuture::ready(no_peer_address(is_grpc(&parts.headers)));
         }
-        if !S::IS_LOCAL {
+        let Some((verdict, permit)) = options.ask_now(&parts, peer) else {
             return self.call_later(parts, body, peer, None);
-        }
-        let (verdict, permit) = immediately(pin!(options.ask(&parts, peer)));
+        };
         if !verdict.is_allowed() {
             return ResponseFuture::ready(options.refuse(&verdict, &parts));
         }
@@ -65,7 +62,7 @@ where
     }
 }
 
-impl<Inner, S: Store> Tollgate<Inner, S> {
+impl<Inner> Tollgate<Inner> {
     /// For what has to be waited for: a store that is not here, or a turn that
     /// has not come. `known` is the answer where there is one already.
     fn call_later<In, Out>(
@@ -73,7 +70,7 @@ impl<Inner, S: Store> Tollgate<Inner, S> {
         parts: Parts,
         body: In,
         peer: Option<IpAddr>,
-        known: Option<(Verdict, Option<Permit<S>>)>,
+        known: Option<(Verdict, Option<Permit>)>,
     ) -> ResponseFuture<Inner::Future, Out, Inner::Error>
     where
         Inner: Service<Request<In>, Response = Response<Out>> + Clone + Send + 'static,
@@ -109,7 +106,7 @@ impl<Inner, S: Store> Tollgate<Inner, S> {
 }
 
 /// Waits as long as the verdict says. A caller that goes away meanwhile gives everything back.
-async fn wait_for_turn<S: Store>(verdict: &Verdict, permit: Option<Permit<S>>) -> Option<Permit<S>> {
+async fn wait_for_turn(verdict: &Verdict, permit: Option<Permit>) -> Option<Permit> {
     let delay_ns = verdict.delay_ns();
     if delay_ns == 0 {
         return permit;
@@ -120,12 +117,7 @@ async fn wait_for_turn<S: Store>(verdict: &Verdict, permit: Option<Permit<S>>) -
 }
 
 /// Makes the request ready for the service, and remembers what its response must say.
-fn let_pass<In, S: Store>(
-    verdict: Verdict,
-    permit: Option<Permit<S>>,
-    mut parts: Parts,
-    body: In,
-) -> (Request<In>, Under) {
+fn let_pass<In>(verdict: Verdict, permit: Option<Permit>, mut parts: Parts, body: In) -> (Request<In>, Under) {
     let mut under = Under { verdict, is_inner: is_inner(&parts), guard: None };
     if let Some(permit) = permit {
         let true_cost = TrueCost::of(&mut parts.extensions);
@@ -139,7 +131,7 @@ fn let_pass<In, S: Store>(
 
 /// Whether a rule that the request met guesses what it costs.
 fn estimates(verdict: &Verdict) -> bool {
-    verdict.states().iter().any(|state| verdict.told.facts.rules[state.rule as usize].variable_cost)
+    verdict.states().iter().any(|state| verdict.policy.rules[state.rule as usize].variable_cost)
 }
 
 /// Whether a layer further out has let the request pass.
@@ -147,11 +139,21 @@ fn is_inner(parts: &Parts) -> bool {
     parts.extensions.get::<Verdict>().is_some()
 }
 
-impl<S: Store> Options<S> {
-    async fn ask(&self, parts: &Parts, peer: Option<IpAddr>) -> (Verdict, Option<Permit<S>>) {
+impl Options {
+    async fn ask(&self, parts: &Parts, peer: Option<IpAddr>) -> (Verdict, Option<Permit>) {
         let headers = HeaderLines(&parts.headers);
         let request = described(parts, &headers, peer);
-        self.limiter.admit_where_needed(&request).await
+        let Answer { verdict, permit, .. } = self.limiter.ask(&request, Ask::AdmitWhereNeeded).await;
+        (verdict, permit)
+    }
+
+    /// The same at once, if the store is in this process.
+    #[inline]
+    fn ask_now(&self, parts: &Parts, peer: Option<IpAddr>) -> Option<(Verdict, Option<Permit>)> {
+        let headers = HeaderLines(&parts.headers);
+        let Answer { verdict, permit, .. } =
+            self.limiter.ask_now(&described(parts, &headers, peer), Ask::AdmitWhereNeeded)?;
+        Some((verdict, permit))
     }
 
     fn refuse<B>(&self, verdict: &Verdict, parts: &Parts) -> Response<TollgateBody<B>> {
@@ -164,13 +166,13 @@ impl<S: Store> Options<S> {
     }
 }
 
-impl<Inner: Clone, S: Store> Clone for Tollgate<Inner, S> {
-    fn clone(&self) -> Tollgate<Inner, S> {
+impl<Inner: Clone> Clone for Tollgate<Inner> {
+    fn clone(&self) -> Tollgate<Inner> {
         Tollgate { inner: self.inner.clone(), options: Arc::clone(&self.options) }
     }
 }
 
-impl<Inner: fmt::Debug, S: Store> fmt::Debug for Tollgate<Inner, S> {
+impl<Inner: fmt::Debug> fmt::Debug for Tollgate<Inner> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tollgate").field("inner", &self.inner).finish_non_exhaustive()
     }

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::Request;
 use tollgate::policy::model::{Allowance, IdentitySource, Networks, OnInvalid, Rule, When};
-use tollgate::{Limiter, PolicyBuilder, rule};
+use tollgate::{AsyncLimiter, Limiter, PolicyBuilder, rule};
 
 use crate::support::{App, Down, Reply, ask_from, check_fields, clock, hello};
 
@@ -66,7 +66,7 @@ async fn rule_denies_without_asking_a_store_that_fails() {
         .rule(rule("all").limit("9/h"))
         .build()
         .unwrap();
-    let app = hello(&Limiter::with_store(&policy, Down { retry_after_ns: None }).unwrap());
+    let app = hello(&AsyncLimiter::with_store(&policy, Down { retry_after_ns: None }).unwrap());
     for (path, status) in [("/closed", 403), ("/", 503)] {
         let reply = ask_from(&app, "203.0.113.9", Request::get(path).body(Body::empty()).unwrap()).await;
         assert_eq!(reply.status, status, "{path}");

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 use tollgate::policy::model::{IdentitySource, OnInvalid};
-use tollgate::{Limiter, LimiterBuilder, PolicyBuilder, Store, rule};
+use tollgate::{AsyncLimiter, Limiter, LimiterBuilder, PolicyBuilder, rule};
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::server::{NamedService, UnaryService};
@@ -72,7 +72,7 @@ impl Drop for Serving {
     }
 }
 
-async fn serve<S: Store>(limiter: &Limiter<S>) -> Serving {
+async fn serve(limiter: &AsyncLimiter) -> Serving {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = Server::builder().layer(limiter.layer()).add_service(Greeter);
@@ -168,7 +168,7 @@ async fn a_token_that_cannot_be_used_is_not_authenticated_where_the_policy_refus
 #[tokio::test(flavor = "multi_thread")]
 async fn trouble_is_unavailable() {
     let policy = PolicyBuilder::default().rule(rule("all").limit("9/h")).build().unwrap();
-    let serving = serve(&Limiter::with_store(&policy, Down { retry_after_ns: None }).unwrap()).await;
+    let serving = serve(&AsyncLimiter::with_store(&policy, Down { retry_after_ns: None }).unwrap()).await;
     let status = greet(&mut connect(&serving).await).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     assert_eq!(text(status.metadata(), "retry-after").as_deref(), Some("1"));

@@ -15,7 +15,7 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use tokio::sync::mpsc;
 use tollgate::tower::PeerAddress;
-use tollgate::{Limiter, ManualClock, Request, Store, rule};
+use tollgate::{AsyncLimiter, Limiter, ManualClock, Request, rule};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{App, Client, S_NS, Server, behind, clock, get, hesitant};
@@ -25,7 +25,7 @@ fn limited_to(permits: u64) -> App {
 }
 
 /// How many permits are free.
-async fn free<S: Store>(limiter: &Limiter<S>) -> u64 {
+async fn free(limiter: &AsyncLimiter) -> u64 {
     let verdict = limiter.look(&Request { cost: 0, ..Request::from_peer(None) }).await;
     verdict.states()[0].decision.remaining
 }

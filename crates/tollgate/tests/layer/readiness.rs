@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::{Request, Response};
-use tollgate::{Limiter, Store, rule};
+use tollgate::{AsyncLimiter, Limiter, rule};
 use tower::{Layer, Service, ServiceExt};
 
 use crate::support::{clock, hesitant};
@@ -40,7 +40,7 @@ impl Service<Request<Body>> for Particular {
     }
 }
 
-async fn ask_three_times<S: Store>(limiter: &Limiter<S>) {
+async fn ask_three_times(limiter: &AsyncLimiter) {
     let mut service = limiter.layer().layer(Particular::default());
     for _ in 0..3 {
         let request = Request::get("/").body(Body::empty()).unwrap();

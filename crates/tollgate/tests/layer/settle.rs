@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::routing::get as route;
 use axum::{Extension, Router};
 use tollgate::tower::TrueCost;
-use tollgate::{Limiter, LimiterBuilder, Request, Store, rule};
+use tollgate::{AsyncLimiter, Limiter, LimiterBuilder, Request, rule};
 
 use crate::support::{S_NS, behind, built, changed, clock, get, hello, hesitant};
 
 /// What remains of each rule, in order.
-async fn remaining<S: Store>(limiter: &Limiter<S>) -> Vec<u64> {
+async fn remaining(limiter: &AsyncLimiter) -> Vec<u64> {
     let verdict = limiter.look(&Request { cost: 0, ..Request::from_peer(None) }).await;
     verdict.states().iter().map(|state| state.decision.remaining).collect()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use tollgate::policy::model::{MemorySettings, StoreSettings, WhenFull};
-use tollgate::{Limiter, PolicyBuilder, rule};
+use tollgate::{AsyncLimiter, Limiter, PolicyBuilder, rule};
 
 use crate::support::{Down, Reply, S_NS, ask_from, check_fields, clock, get, hello, hesitant_at};
 
@@ -57,7 +57,7 @@ async fn whoever_cannot_be_counted_is_not_let_pass_with_a_warning() {
 #[tokio::test]
 async fn a_refusal_of_a_store_that_is_down_is_trouble() {
     let policy = PolicyBuilder::default().rule(rule("per-ip").per("client_ip").limit("10/h")).build().unwrap();
-    let app = hello(&Limiter::with_store(&policy, Down { retry_after_ns: None }).unwrap());
+    let app = hello(&AsyncLimiter::with_store(&policy, Down { retry_after_ns: None }).unwrap());
     for _ in 0..3 {
         check_trouble(&get(&app, "/").await);
     }
@@ -68,7 +68,7 @@ async fn a_refusal_of_a_store_that_is_down_is_trouble() {
 async fn the_time_to_come_back_is_never_zero() {
     for (retry_after_ns, seconds) in [(0, 1), (1, 1), (S_NS, 1), (S_NS + 1, 2)] {
         let policy = PolicyBuilder::default().rule(rule("all").limit("10/h")).build().unwrap();
-        let app = hello(&Limiter::with_store(&policy, Down { retry_after_ns: Some(retry_after_ns) }).unwrap());
+        let app = hello(&AsyncLimiter::with_store(&policy, Down { retry_after_ns: Some(retry_after_ns) }).unwrap());
         assert_eq!(get(&app, "/").await.number("retry-after"), Some(seconds));
     }
 }
@@ -79,7 +79,7 @@ async fn trouble_blocks_nobody() {
     let block = Some((1, Duration::from_secs(900)));
     let login = rule("login").limit("10/h").on_limit(1, Duration::from_secs(60), block);
     let policy = PolicyBuilder::default().rule(login).build().unwrap();
-    let app = hello(&Limiter::with_store(&policy, Down { retry_after_ns: None }).unwrap());
+    let app = hello(&AsyncLimiter::with_store(&policy, Down { retry_after_ns: None }).unwrap());
     for _ in 0..5 {
         check_trouble(&get(&app, "/").await);
     }

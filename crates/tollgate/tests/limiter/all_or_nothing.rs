@@ -11,8 +11,6 @@ use crate::support::{Manual, clock, small};
 const USERS: [&str; 3] = ["ann", "ben", "cy"];
 const TEAMS: [&str; 2] = ["red", "blue"];
 
-type Store = tollgate::MemoryStore;
-
 /// What a rule is made of.
 #[derive(Clone, Debug)]
 struct Shape {
@@ -131,7 +129,7 @@ proptest! {
     fn a_refused_request_charges_nothing(shapes in vec(shapes(), 1..5), steps in vec(steps(), 1..80)) {
         let clock = clock();
         let limiter = limiter(&shapes, &clock);
-        let mut held: Vec<Receipt<Store>> = Vec::new();
+        let mut held: Vec<Receipt> = Vec::new();
         for step in steps {
             clock.advance(step.advance_ms * 1_000_000);
             if step.lets_go && !held.is_empty() {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use tollgate::policy::parse;
-use tollgate::{Action, AskedTogether, KeyError, KeyedCharge, Limiter, Mode, Part, Quota, Request};
+use tollgate::{Action, AskedTogether, CallerCharge, KeyError, LimitOptions, Limiter, Part, Quota, Request};
 
 use crate::support::{Manual, at_once, clock};
 
@@ -97,9 +97,9 @@ fn one_denied_among_several_stops_all_and_charges_none() {
 #[test]
 fn neither_a_limit_of_the_caller_nor_giving_back_lifts_a_denial() {
     let limiter = limiter();
-    let quota = Quota::fixed_window("2/min".parse().unwrap()).unwrap();
-    let limit = limiter.store().limit("instead", quota).unwrap();
-    let keyed = KeyedCharge { limit: &limit, key: b"ann", cost: 1, mode: Mode::Enforce, receipt: false };
+    let quota = Quota::fixed_window("2/min".parse().unwrap()).unwrap().with_max_debt(0).unwrap();
+    let limit = limiter.caller_limit("instead", quota, LimitOptions::default()).unwrap();
+    let keyed = CallerCharge { limit: &limit, key: b"ann", cost: 1 };
     let request = from("203.0.113.9", "/admin/users");
     for part in [Part::ChargeInstead(keyed), Part::GiveBack] {
         let together = at_once(limiter.decide_together(&[AskedTogether { request, part }]));

@@ -41,7 +41,7 @@ fn clones_obey_the_new_policy() {
     limiter.set_policy(&policy([rule("a").limit("2/h")])).unwrap();
     assert!(clone.check(&any()).is_allowed());
     assert!(!clone.check(&any()).is_allowed());
-    assert_eq!(clone.plan().rules().len(), 1);
+    assert_eq!(clone.policy().rules().len(), 1);
 }
 
 /// What was taken under the old policy is given back to the counters it came from.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tollgate::policy::model::{MemorySettings, StoreSettings};
 use tollgate::{
-    AlgorithmKind, CheckedPolicy, Limiter, ManualClock, MemoryStore, PolicyBuilder, RuleBuilder, memory_options, rule,
+    AlgorithmKind, AsyncLimiter, CheckedPolicy, Limiter, ManualClock, MemoryStore, PolicyBuilder, RuleBuilder,
+    memory_options, rule,
 };
 
 use crate::support::{any, clock};
@@ -61,7 +62,7 @@ fn policy_and_store_agree_on_what_fits() {
                 let checked = policy(entries, rule.clone());
                 let largest = policy(u64::from(u32::MAX), rule).unwrap();
                 // The store alone, for a policy that was checked for another one.
-                let prepared = Limiter::with_store(&largest, Arc::clone(&store));
+                let prepared = AsyncLimiter::with_store(&largest, Arc::clone(&store));
                 assert_eq!(checked.is_ok(), prepared.is_ok(), "{limit} with {entries} entries");
                 fits = if checked.is_ok() { (fits.0.max(limit), fits.1) } else { (fits.0, fits.1.min(limit)) };
             }

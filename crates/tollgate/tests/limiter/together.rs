@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tollgate::policy::model::{Allowance, Grant, IdentitySource, Rule, When};
-use tollgate::{Action, AskedTogether, KeyedCharge, Limit, Limiter, Mode, Part, Quota, Request, Together, rule};
+use tollgate::{Action, AskedTogether, CallerCharge, LimitOptions, Limiter, Part, Quota, Request, Together, rule};
 
 use crate::support::{Manual, S_NS, any, built, clock, costing, from, one};
 
-fn together(limiter: &Manual, asked: &[AskedTogether<'_, Limit>]) -> Together {
+fn together(limiter: &Manual, asked: &[AskedTogether<'_>]) -> Together {
     let answer = std::pin::pin!(limiter.decide_together(asked));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match answer.poll(&mut context) {
@@ -16,7 +16,7 @@ fn together(limiter: &Manual, asked: &[AskedTogether<'_, Limit>]) -> Together {
     }
 }
 
-fn charge(request: Request<'_>) -> AskedTogether<'_, Limit> {
+fn charge(request: Request<'_>) -> AskedTogether<'_> {
     AskedTogether { request, part: Part::Charge }
 }
 
@@ -97,9 +97,9 @@ fn permits_do_not_apply_and_unlimited_is_told() {
 #[test]
 fn what_is_charged_instead_stands_or_falls_with_the_rest() {
     let limiter = two_rules();
-    let quota = Quota::fixed_window("2/min".parse().unwrap()).unwrap();
-    let limit = limiter.store().limit("instead", quota).unwrap();
-    let keyed = KeyedCharge { limit: &limit, key: b"ann", cost: 1, mode: Mode::Enforce, receipt: false };
+    let quota = Quota::fixed_window("2/min".parse().unwrap()).unwrap().with_max_debt(0).unwrap();
+    let limit = limiter.caller_limit("instead", quota, LimitOptions::default()).unwrap();
+    let keyed = CallerCharge { limit: &limit, key: b"ann", cost: 1 };
     let ann = [("user", "ann")];
     let asked = [
         AskedTogether { request: from(&ann), part: Part::ChargeInstead(keyed) },

@@ -2,7 +2,7 @@
 
 use tollgate::policy::model::IdentitySource;
 use tollgate::policy::parse;
-use tollgate::{Limiter, LimiterError, MemoryStore, rule};
+use tollgate::{AsyncLimiter, Limiter, LimiterError, MemoryStore, rule};
 
 use crate::support::{clock, one};
 
@@ -12,7 +12,7 @@ rules:
   - { name: per-user, key: user, limit: 100/min }
 ";
 
-fn codes<S: tollgate::Store>(limiter: &Limiter<S>) -> Vec<&'static str> {
+fn codes(limiter: &AsyncLimiter) -> Vec<&'static str> {
     limiter.warnings().iter().map(|warning| warning.code).collect()
 }
 
@@ -35,7 +35,7 @@ fn limiter_from_text_file_or_builder_has_the_warnings_of_its_policy() {
         .identity("user", IdentitySource::Header("x-user".to_owned()))
         .rule(rule("per-user").per("user").limit("100/min"));
     assert_eq!(codes(&built.build().unwrap()), expected);
-    let store = Limiter::with_store(&parse(AVOIDABLE, "policy.yaml", None).unwrap().policy, MemoryStore::new());
+    let store = Limiter::with_memory(&parse(AVOIDABLE, "policy.yaml", None).unwrap().policy, MemoryStore::new());
     assert_eq!(codes(&store.unwrap()), expected);
 }
 

@@ -1,7 +1,6 @@
 //! A call of a gateway, as requests that are decided together.
 
-use crate::service_store::ServiceLimit;
-use tollgate::{AskedTogether, Descriptor, KeyedCharge, Mode, Part, Request};
+use tollgate::{AskedTogether, CallerCharge, CallerLimit, Descriptor, Part, Request};
 use tonic::Status;
 
 use super::messages::{RateLimitDescriptor, RateLimitRequest};
@@ -25,7 +24,7 @@ struct Described<'a> {
 
 /// A limit that the gateway brings along.
 struct Instead {
-    limit: ServiceLimit,
+    limit: CallerLimit,
     key: Vec<u8>,
     /// Nothing passes a limit of 0.
     is_closed: bool,
@@ -57,10 +56,7 @@ impl<'a> Call<'a> {
         entries.map(|entries| Descriptor { domain: self.domain, entries }).collect()
     }
 
-    pub(in crate::grpc) fn asked<'c>(
-        &'c self,
-        descriptors: &'c [Descriptor<'c>],
-    ) -> Vec<AskedTogether<'c, ServiceLimit>> {
+    pub(in crate::grpc) fn asked<'c>(&'c self, descriptors: &'c [Descriptor<'c>]) -> Vec<AskedTogether<'c>> {
         self.descriptors.iter().zip(descriptors).map(|(described, told)| described.asked(told)).collect()
     }
 }
@@ -94,7 +90,7 @@ impl<'a> Described<'a> {
         })
     }
 
-    fn asked<'c>(&'c self, told: &'c Descriptor<'c>) -> AskedTogether<'c, ServiceLimit> {
+    fn asked<'c>(&'c self, told: &'c Descriptor<'c>) -> AskedTogether<'c> {
         let request = Request { cost: self.hits, ..Request::from_descriptor(told) };
         let part = match &self.instead {
             _ if self.gives_back => Part::GiveBack,
@@ -102,9 +98,7 @@ impl<'a> Described<'a> {
             Some(instead) => {
                 // Twice what the smallest limit holds: it never fits.
                 let cost = if instead.is_closed && self.hits > 0 { 2 } else { self.hits };
-                let charge =
-                    KeyedCharge { limit: &instead.limit, key: &instead.key, cost, mode: Mode::Enforce, receipt: false };
-                Part::ChargeInstead(charge)
+                Part::ChargeInstead(CallerCharge { limit: &instead.limit, key: &instead.key, cost })
             }
         };
         AskedTogether { request, part }

@@ -140,7 +140,7 @@ impl Admin {
         outcome: &Result<T, Problem>,
     ) {
         let observer = self.engine.observer();
-        let plan = self.engine.limiter().plan();
+        let plan = self.engine.limiter().policy();
         let is_known = |rule: &&String| plan.rule_named(rule).is_some();
         // The key that was meant, so that the client goes by the same name as in every other line.
         let key = |name: &KeyName| {

@@ -39,7 +39,7 @@ struct ClientBody {
 /// `GET /api/top[?rule=NAME][&n=NUMBER]`: who is refused most often, and who is near a limit.
 pub(super) async fn top(State(engine): State<Arc<Engine>>, uri: Uri) -> Result<Json<TopBody>, Problem> {
     let wanted = Wanted::of(uri.query().unwrap_or_default())?;
-    let plan = engine.limiter().plan();
+    let plan = engine.limiter().policy();
     let rules = plan.rules().iter().map(|rule| &*rule.name);
     let rules: Vec<RuleTopBody> = rules
         .filter(|rule| wanted.rule.as_deref().is_none_or(|wanted| wanted == *rule))

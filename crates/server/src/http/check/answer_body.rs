@@ -60,7 +60,7 @@ pub(in crate::http) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Opti
 fn write_denials(json: &mut Json<'_>, verdict: &Verdict) {
     let mut is_first = verdict.states().is_empty();
     for (rule, shadow) in verdict.denials() {
-        let Some(rule) = verdict.plan().rules().get(rule) else { continue };
+        let Some(rule) = verdict.policy().rules().get(rule) else { continue };
         json.raw(if std::mem::take(&mut is_first) { r#"{"rule":"# } else { r#",{"rule":"# }).word(&rule.name);
         json.raw(r#","allowed":false"#).raw(NO_STANDING);
         json.raw(if shadow { r#"null,"shadow":true}"# } else { r#"null,"shadow":false}"# });

@@ -18,7 +18,6 @@ use super::problem::Problem;
 use super::public_gate::TOKEN_PARAMETER;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
-use crate::service_store::ServiceStore as Store;
 use described::Described;
 use header_lines::HeaderLines;
 
@@ -45,7 +44,7 @@ pub(super) async fn forward_auth(
 }
 
 /// Holds the answer until its turn has come. Who leaves before that gives the turn back.
-async fn wait_for_turn(delay: Duration, permit: Option<Permit<Store>>) {
+async fn wait_for_turn(delay: Duration, permit: Option<Permit>) {
     if delay.is_zero() {
         return;
     }
@@ -55,7 +54,7 @@ async fn wait_for_turn(delay: Duration, permit: Option<Permit<Store>>) {
 }
 
 /// A place in a queue that was not waited for to the end is refunded.
-struct Turn(Option<Permit<Store>>);
+struct Turn(Option<Permit>);
 
 impl Drop for Turn {
     fn drop(&mut self) {

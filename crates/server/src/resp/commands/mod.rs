@@ -13,7 +13,6 @@ use super::reply::Reply;
 use super::session::Session;
 use crate::engine::Engine;
 use crate::observe::WhyRefused;
-use crate::throttle::LocalThrottle;
 use table::{COMMANDS, Command, Name};
 
 pub(super) use throttle::QuotaMemo;
@@ -35,13 +34,7 @@ pub(super) enum Left {
 ///
 /// No future is made for what is answered at once: beside a decision in memory
 /// even that would show.
-pub(super) fn answer(
-    engine: &Engine,
-    local: Option<&LocalThrottle<'_>>,
-    session: &mut Session,
-    arguments: Arguments<'_>,
-    out: &mut Vec<u8>,
-) -> Left {
+pub(super) fn answer(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, out: &mut Vec<u8>) -> Left {
     let name = arguments.get(0).unwrap_or_default();
     let mut reply = Reply::new(out, session.protocol);
     let Some(command) = find(name) else {
@@ -63,7 +56,7 @@ pub(super) fn answer(
         return Left::Nothing;
     }
     match command.which {
-        Name::Throttle => return throttle::throttle(engine, local, session, arguments, &mut reply),
+        Name::Throttle => return throttle::throttle(engine, session, arguments, &mut reply),
         Name::Check => return Left::Check,
         Name::Ping => connection::ping(arguments, &mut reply),
         Name::Echo => reply.bulk(arguments.get(1).unwrap_or_default()),

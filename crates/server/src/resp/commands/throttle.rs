@@ -10,7 +10,7 @@ use crate::resp::arguments::Arguments;
 use crate::resp::integer::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::session::Session;
-use crate::throttle::{AskedQuota, LocalThrottle, NotThrottled};
+use crate::throttle::{CallerQuota, NotThrottled};
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -18,7 +18,7 @@ const S_NS: u64 = 1_000_000_000;
 pub(in crate::resp) struct QuotaMemo {
     /// `max_burst`, `count` and `period` as they were sent; `None` if they were typed.
     written: Option<Box<[u8]>>,
-    asked: AskedQuota,
+    asked: CallerQuota,
 }
 
 /// The numbers of a command.
@@ -31,16 +31,16 @@ struct Numbers {
 /// Answers it where the counters are in this process.
 pub(super) fn throttle(
     engine: &Engine,
-    local: Option<&LocalThrottle<'_>>,
     session: &mut Session,
     arguments: Arguments<'_>,
     reply: &mut Reply<'_>,
 ) -> Left {
-    let Some(local) = local else { return Left::Throttle };
+    if engine.waits_for_store() {
+        return Left::Throttle;
+    }
     match parse(session, arguments) {
         Ok((key, asked, quantity)) => {
-            let decision = local.check(key, asked, quantity);
-            engine.count_throttled(quantity, &decision);
+            let Some(decision) = engine.throttle_now(key, asked, quantity) else { return Left::Throttle };
             session.throttled += 1;
             tell(&decision, reply);
         }
@@ -58,7 +58,7 @@ pub(super) async fn throttle_shared(
 ) {
     let mut reply = Reply::new(out, session.protocol);
     match parse(session, arguments) {
-        Ok((key, asked, quantity)) => match engine.throttle_shared(key, asked.quota(), quantity).await {
+        Ok((key, asked, quantity)) => match engine.throttle(key, asked, quantity).await {
             Ok(decision) => tell(&decision, &mut reply),
             Err(NotThrottled::NoAnswer) => reply.error("ERR the store of the counters does not answer"),
             Err(NotThrottled::NotTaken) => reply.error("ERR the store of the counters does not take this limit"),
@@ -70,7 +70,7 @@ pub(super) async fn throttle_shared(
 fn parse<'a, 's>(
     session: &'s mut Session,
     arguments: Arguments<'a>,
-) -> Result<(&'a [u8], &'s mut AskedQuota, u64), String> {
+) -> Result<(&'a [u8], &'s mut CallerQuota, u64), String> {
     if arguments.len() > 6 {
         return Err(wrong_arity("CL.THROTTLE"));
     }
@@ -89,7 +89,7 @@ fn parse<'a, 's>(
         let argument = |name, at| integer(name, arguments.get(at).unwrap_or_default());
         let (max_burst, count) = (argument("max_burst", 2)?, argument("count", 3)?);
         let numbers = Numbers { max_burst, count, period_s: argument("period", 4)? };
-        let asked = AskedQuota::new(numbers.quota()?);
+        let asked = CallerQuota::new(numbers.quota()?);
         session.last_quota = Some(QuotaMemo { written: written.map(Box::from), asked });
     }
     let memo = session.last_quota.as_mut();

@@ -7,7 +7,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use tollgate::policy::model::Rule;
 use tollgate::tower::PeerAddress;
-use tollgate::{Limiter, LimiterBuilder, ManualClock, Policy, PolicyBuilder, RuleBuilder, Store};
+use tollgate::{AsyncLimiter, Limiter, LimiterBuilder, ManualClock, Policy, PolicyBuilder, RuleBuilder};
 use tower::ServiceExt;
 
 use super::Reply;
@@ -38,12 +38,12 @@ pub(crate) fn changed(rule: RuleBuilder, change: impl FnOnce(&mut Rule)) -> App 
 }
 
 /// A service that says hello on every path, behind a limiter.
-pub(crate) fn hello<S: Store>(limiter: &Limiter<S>) -> Router {
+pub(crate) fn hello(limiter: &AsyncLimiter) -> Router {
     behind(limiter, Router::new().fallback(any(|| async { "hello" })))
 }
 
 /// Any service behind a limiter.
-pub(crate) fn behind<S: Store>(limiter: &Limiter<S>, service: Router) -> Router {
+pub(crate) fn behind(limiter: &AsyncLimiter, service: Router) -> Router {
     service.layer(limiter.layer())
 }
 

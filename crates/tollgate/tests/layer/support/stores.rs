@@ -3,22 +3,22 @@
 use std::error::Error;
 
 use tollgate::{
-    Asked, Capacity, ChargeReceipt, ChargeVerdict, Decision, KeyedCharge, Limit, LimitOptions, Limiter, ManualClock,
-    MemoryOptions, MemoryStore, Outcome, PolicyBuilder, Quota, RuleBuilder, Settled, Source, Store,
+    Asked, AsyncLimiter, Capacity, ChargeReceipt, ChargeVerdict, Decision, KeyedCharge, Limit, LimitOptions,
+    ManualClock, MemoryOptions, MemoryStore, Outcome, PolicyBuilder, Quota, RuleBuilder, Settled, Source, Store,
 };
 
 use super::clock;
 
 /// A limiter over a store that is waited for.
-pub(crate) fn hesitant(rule: RuleBuilder) -> Limiter<Hesitant> {
+pub(crate) fn hesitant(rule: RuleBuilder) -> AsyncLimiter {
     hesitant_at(rule, clock())
 }
 
 /// The same by a clock that the test moves.
-pub(crate) fn hesitant_at(rule: RuleBuilder, clock: ManualClock) -> Limiter<Hesitant> {
+pub(crate) fn hesitant_at(rule: RuleBuilder, clock: ManualClock) -> AsyncLimiter {
     let policy = PolicyBuilder::default().rule(rule).build().unwrap();
     let options = MemoryOptions { capacity: Capacity::Entries(1_000), ..MemoryOptions::default() };
-    Limiter::with_store(&policy, Hesitant(MemoryStore::with(options, clock).unwrap())).unwrap()
+    AsyncLimiter::with_store(&policy, Hesitant(MemoryStore::with(options, clock).unwrap())).unwrap()
 }
 
 /// A store that cannot be reached, under a policy that then refuses; perhaps it says when to try again.
@@ -72,7 +72,6 @@ pub(crate) struct Hesitant(MemoryStore);
 impl Store for Hesitant {
     type Limit = Limit;
     type Receipt = ChargeReceipt;
-    const IS_LOCAL: bool = false;
 
     fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         Store::limit(&self.0, scope, quota, options)

@@ -1,0 +1,511 @@
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use smallvec::SmallVec;
+use tollgate_core::{Decision, Quota, Settled};
+use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, Problem, Request};
+use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Source, Store, Timer};
+
+use super::LimiterError;
+use super::active::ActivePolicy;
+use super::backend::{Backend, CallerCharge, CallerLimit};
+use super::decision::{Ask, Deciding};
+use super::erased::ErasedStore;
+use super::policy_ref::PolicyRef;
+use crate::permit::Permit;
+use crate::receipt::Receipt;
+use crate::verdict::{RuleState, Verdict};
+
+/// A policy and the counters behind it, wherever they are: may this request pass?
+///
+/// Where the counters are in this process, every call answers at once, and a
+/// [`Limiter`](super::Limiter) offers the same without `async`. Cloning is cheap,
+/// and all clones share the same counters and the same policy.
+#[derive(Clone)]
+pub struct AsyncLimiter {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    backend: Backend,
+    active: ArcSwap<ActivePolicy>,
+    /// The number of the active policy, so that a thread knows whether it has references to it.
+    number: AtomicU64,
+    /// Where threads keep these references.
+    slot: usize,
+    /// Held while the active policy is replaced.
+    changing: Mutex<()>,
+}
+
+/// The answer to a request, with the rules that it was decided by.
+#[derive(Debug)]
+pub struct Answer {
+    /// What to do with the request.
+    pub verdict: Verdict,
+    /// Which rules apply to it, with keys and costs: for metrics, logs and lists.
+    pub matched: Matched,
+    /// What an allowed request holds, if it was asked to be admitted.
+    pub permit: Option<Permit>,
+}
+
+impl AsyncLimiter {
+    /// A limiter over a store of one's own.
+    pub fn with_store(policy: &CheckedPolicy, store: impl Store) -> Result<AsyncLimiter, LimiterError> {
+        AsyncLimiter::over(policy, Backend::Other(Box::new(store)))
+    }
+
+    pub(super) fn over(policy: &CheckedPolicy, backend: Backend) -> Result<AsyncLimiter, LimiterError> {
+        static LIMITERS: AtomicUsize = AtomicUsize::new(0);
+        let slot = LIMITERS.fetch_add(1, Ordering::Relaxed);
+        let active = ActivePolicy::prepare(policy, &backend, slot)?;
+        backend.agree_on(active.compiled.secrets_fingerprint());
+        let number = AtomicU64::new(active.number());
+        let active = ArcSwap::from_pointee(active);
+        Ok(AsyncLimiter { shared: Arc::new(Shared { backend, active, number, slot, changing: Mutex::new(()) }) })
+    }
+
+    /// Replaces the policy for this limiter and all its clones, between two
+    /// requests. Counters stay: a rule of the same name goes on where it was,
+    /// under its new limit, and overrides of keys stay. The store's settings are
+    /// those it was made with, and so is the key for secret values: under another
+    /// one every client would have fresh counters, apart from those on other instances.
+    pub fn set_policy(&self, policy: &CheckedPolicy) -> Result<(), LimiterError> {
+        let _changing = self.changing();
+        let active = ActivePolicy::prepare(policy, &self.shared.backend, self.shared.slot)?;
+        let before = self.shared.active.load();
+        let fingerprint = active.compiled.secrets_fingerprint();
+        if let (Some(before), Some(now)) = (before.compiled.secrets_fingerprint(), fingerprint)
+            && before != now
+        {
+            return Err(LimiterError::OtherSecretKey);
+        }
+        self.shared.backend.agree_on(fingerprint);
+        active.continue_from(&before);
+        self.activate(active);
+        Ok(())
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> Arc<CompiledPolicy> {
+        Arc::clone(&self.shared.active.load().compiled)
+    }
+
+    /// What is legal in the policy in force and likely not what was meant: limits that clients can avoid, rules that
+    /// can never apply, and the like. Each has a code, under which docs/policy-messages.md explains it, its place in
+    /// the policy, what is wrong, and a hint.
+    ///
+    /// Nothing prints them. A program should, when it starts and after [`set_policy`](AsyncLimiter::set_policy):
+    ///
+    /// ```
+    /// use tollgate::policy::model::IdentitySource;
+    /// use tollgate::{Limiter, rule};
+    ///
+    /// let limiter = Limiter::builder()
+    ///     .identity("user", IdentitySource::Header("x-user".to_owned()))
+    ///     .rule(rule("per-user").per("user").limit("100/min"))
+    ///     .build()?;
+    /// let warnings = limiter.warnings();
+    /// for warning in &*warnings {
+    ///     eprintln!("policy: {}: {warning}", warning.code);
+    /// }
+    /// let codes: Vec<&str> = warnings.iter().map(|warning| warning.code).collect();
+    /// assert_eq!(codes, ["limits-can-be-avoided", "untrusted-identity"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn warnings(&self) -> Arc<[Problem]> {
+        Arc::clone(&self.shared.active.load().warnings)
+    }
+
+    /// The store, if it is in this process.
+    #[inline]
+    #[must_use]
+    pub fn memory_store(&self) -> Option<&MemoryStore> {
+        match &self.shared.backend {
+            Backend::Memory(store) => Some(store),
+            Backend::Other(_) => None,
+        }
+    }
+
+    /// The store, if it is of this type: to read its statistics, for instance.
+    #[must_use]
+    pub fn store_as<S: Store>(&self) -> Option<&S> {
+        match &self.shared.backend {
+            Backend::Memory(store) => (store as &dyn Any).downcast_ref(),
+            Backend::Other(store) => store.as_any().downcast_ref(),
+        }
+    }
+
+    /// The time by which the store decides, in nanoseconds since 1970.
+    #[inline]
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.shared.backend.now_ns()
+    }
+
+    /// Asks about a request.
+    pub async fn ask(&self, request: &Request<'_>, ask: Ask) -> Answer {
+        let (verdict, receipt, matched) = match &self.shared.backend {
+            Backend::Memory(store) => self.decide_in_memory(store, request, ask),
+            // On the heap: it is large, and a request that is decided in memory would carry it about.
+            Backend::Other(store) => Box::pin(self.decide_elsewhere(&**store, request, ask)).await,
+        };
+        self.answer(verdict, receipt, matched, ask)
+    }
+
+    /// The same without waiting; `None` if the store is elsewhere.
+    #[inline]
+    pub fn ask_now(&self, request: &Request<'_>, ask: Ask) -> Option<Answer> {
+        let (verdict, receipt, matched) = self.decide_in_memory(self.memory_store()?, request, ask);
+        Some(self.answer(verdict, receipt, matched, ask))
+    }
+
+    #[inline]
+    fn answer(&self, verdict: Verdict, receipt: Receipt, matched: Matched, ask: Ask) -> Answer {
+        let holds = match ask {
+            Ask::Admit | Ask::AdmitRates => verdict.is_allowed(),
+            Ask::AdmitWhereNeeded => verdict.is_allowed() && verdict.policy.needs_receipts,
+            Ask::Check | Ask::Peek => false,
+        };
+        let permit = holds.then(|| Permit::new(self.clone(), receipt));
+        Answer { verdict, matched, permit }
+    }
+
+    /// Decides, and charges if it may pass. Permits are looked at and not
+    /// taken, because nothing would give them back: see
+    /// [`admit`](AsyncLimiter::admit).
+    pub async fn decide(&self, request: &Request<'_>) -> Verdict {
+        self.decide_asking(request, Ask::Check).await.0
+    }
+
+    /// What the answer would be, charging nothing.
+    pub async fn look(&self, request: &Request<'_>) -> Verdict {
+        self.decide_asking(request, Ask::Peek).await.0
+    }
+
+    /// Decides, charges, and takes permits where rules limit concurrency. The
+    /// guard releases them when it is dropped; until then the charges can also
+    /// be refunded or settled through it. `None` if it was refused.
+    pub async fn admit(&self, request: &Request<'_>) -> (Verdict, Option<Permit>) {
+        self.admit_asking(request, Ask::Admit).await
+    }
+
+    /// Like [`admit`](AsyncLimiter::admit), for a caller that never learns when
+    /// a request ends: rules that limit concurrency do not apply.
+    pub async fn admit_rates(&self, request: &Request<'_>) -> (Verdict, Option<Permit>) {
+        self.admit_asking(request, Ask::AdmitRates).await
+    }
+
+    /// Like [`admit`](AsyncLimiter::admit), waiting up to `max_wait` for its turn.
+    ///
+    /// A queueing rule's place is waited for in order. Under other rules it
+    /// tries again when the refusal says so, and another request may have come
+    /// first. Where it is clear that it would take longer, the answer is the
+    /// refusal, at once. Dropping the future gives back what it was waiting for.
+    pub async fn acquire<T: Timer>(
+        &self,
+        request: &Request<'_>,
+        max_wait: Duration,
+        timer: T,
+    ) -> Result<(Verdict, Permit), Verdict> {
+        let begun_ns = self.now_ns();
+        let deadline_ns = begun_ns.saturating_add(u64::try_from(max_wait.as_nanos()).unwrap_or(u64::MAX));
+        loop {
+            let (verdict, permit) = self.admit(request).await;
+            let wait_ns = if verdict.is_allowed() { Some(verdict.delay_ns()) } else { verdict.retry_after_ns() };
+            let now_ns = self.now_ns();
+            let in_time = wait_ns.is_some_and(|wait| now_ns.saturating_add(wait) <= deadline_ns);
+            match (permit, wait_ns) {
+                (Some(permit), Some(wait_ns)) if in_time => {
+                    let waiting = permit.refunded_unless_kept();
+                    if wait_ns > 0 {
+                        timer.sleep(wait_ns).await;
+                    }
+                    return Ok((verdict, waiting.keep()));
+                }
+                (None, Some(wait_ns)) if in_time => timer.sleep(wait_ns).await,
+                (permit, _) => {
+                    if let Some(permit) = permit {
+                        permit.refund();
+                    }
+                    return Err(verdict);
+                }
+            }
+        }
+    }
+
+    /// Decides like [`admit`](AsyncLimiter::admit), for a caller that keeps the receipt where a guard cannot go.
+    pub async fn decide_with_receipt(&self, request: &Request<'_>) -> (Verdict, Option<Receipt>) {
+        let (verdict, receipt) = self.decide_asking(request, Ask::Admit).await;
+        let receipt = verdict.is_allowed().then_some(receipt);
+        (verdict, receipt)
+    }
+
+    /// Gives back everything that a receipt is for.
+    pub fn refund(&self, receipt: Receipt) {
+        receipt.into_all().for_each(|charge| self.shared.backend.give_back(charge));
+    }
+
+    /// Releases permits; what was charged stays charged.
+    pub fn release(&self, receipt: Receipt) {
+        self.measure(&receipt);
+        receipt.into_permits().for_each(|charge| self.shared.backend.give_back(charge));
+    }
+
+    /// Replaces the estimated cost by the true one, and releases permits.
+    /// Rules with a fixed cost of their own keep it.
+    pub async fn settle_by(&self, receipt: Receipt, true_cost: u64) -> Settled {
+        if let Some(store) = self.memory_store() {
+            return self.settle_in_memory(store, receipt, true_cost);
+        }
+        self.measure(&receipt);
+        let (permits, estimates) = receipt.into_permits_and_estimates();
+        permits.into_iter().for_each(|charge| self.shared.backend.give_back(charge));
+        let mut overrun = 0;
+        for charge in estimates {
+            overrun = overrun.max(self.shared.backend.settle(charge, true_cost).await.overrun);
+        }
+        Settled { overrun }
+    }
+
+    /// The same in this process, at once.
+    pub(crate) fn settle_in_memory(&self, store: &MemoryStore, receipt: Receipt, true_cost: u64) -> Settled {
+        self.measure(&receipt);
+        let (permits, estimates) = receipt.into_permits_and_estimates();
+        permits.into_iter().for_each(|charge| self.shared.backend.give_back(charge));
+        let settle = |charge| Backend::settle_in_memory(store, charge, true_cost).overrun;
+        Settled { overrun: estimates.into_iter().map(settle).max().unwrap_or(0) }
+    }
+
+    /// Extends the leases of a receipt's permits. `false` if one was lost.
+    pub fn renew(&self, receipt: &Receipt) -> bool {
+        // Not `all`: those after a lost one are renewed too.
+        let lost = receipt.permits().filter(|charge| !self.shared.backend.renew(charge)).count();
+        lost == 0
+    }
+
+    /// Prepares a limit that a caller brings along: its keys are counted apart from those of all rules, and make room
+    /// for none of them. `scope` must be no rule's name.
+    pub fn caller_limit(
+        &self,
+        scope: &str,
+        quota: Quota,
+        options: LimitOptions,
+    ) -> Result<CallerLimit, Box<dyn Error + Send + Sync>> {
+        self.shared.backend.caller_limit(scope, quota, options)
+    }
+
+    /// Decides one charge under a limit that a caller brings along. A cost of 0 only looks.
+    pub async fn check_caller(&self, charge: CallerCharge<'_>) -> Decision {
+        match &self.shared.backend {
+            Backend::Memory(store) => Backend::check_caller_in_memory(store, charge),
+            backend @ Backend::Other(_) => {
+                let limits = [charge.limit.0.clone()];
+                let outcome = backend.decide_for_key(&limits, charge.key, charge.cost, Mode::Enforce).await;
+                outcome.decisions[0]
+            }
+        }
+    }
+
+    /// The same without waiting; `None` if the store is elsewhere.
+    #[inline]
+    pub fn check_caller_now(&self, charge: CallerCharge<'_>) -> Option<Decision> {
+        Some(Backend::check_caller_in_memory(self.memory_store()?, charge))
+    }
+
+    /// Decides in memory, wherever the rest of the call may wait.
+    async fn decide_asking(&self, request: &Request<'_>, ask: Ask) -> (Verdict, Receipt) {
+        let (verdict, receipt, _) = match &self.shared.backend {
+            Backend::Memory(store) => self.decide_in_memory(store, request, ask),
+            Backend::Other(store) => Box::pin(self.decide_elsewhere(&**store, request, ask)).await,
+        };
+        (verdict, receipt)
+    }
+
+    async fn admit_asking(&self, request: &Request<'_>, ask: Ask) -> (Verdict, Option<Permit>) {
+        let (verdict, receipt) = self.decide_asking(request, ask).await;
+        let permit = verdict.is_allowed().then(|| Permit::new(self.clone(), receipt));
+        (verdict, permit)
+    }
+
+    /// From a request to its verdict, in this process.
+    #[inline]
+    pub(super) fn decide_in_memory(
+        &self,
+        store: &MemoryStore,
+        request: &Request<'_>,
+        ask: Ask,
+    ) -> (Verdict, Receipt, Matched) {
+        // Read once, and at the beginning: the service measures from it how long a decision took.
+        let now_ns = Store::now_ns(store);
+        let policy = self.policy_ref();
+        let matched = policy.match_request(request, now_ns);
+        if ask.under(&policy) == Ask::Check && is_plain(&policy, &matched) {
+            let verdict = decide_plain(store, policy, &matched, now_ns);
+            return (verdict, Receipt::nothing(), matched);
+        }
+        let (verdict, receipt) = decide_any(store, policy, &matched, ask, &[], now_ns);
+        (verdict, receipt, matched)
+    }
+
+    /// From a request to its verdict, by a store that has to be waited for.
+    async fn decide_elsewhere(
+        &self,
+        store: &dyn ErasedStore,
+        request: &Request<'_>,
+        ask: Ask,
+    ) -> (Verdict, Receipt, Matched) {
+        let now_ns = store.now_ns();
+        let policy = self.policy_ref();
+        let matched = policy.match_request(request, now_ns);
+        let (verdict, receipt) = self.decide_matched(policy, &matched, ask, &[], now_ns).await;
+        (verdict, receipt, matched)
+    }
+
+    /// Decides what applies to a request, together with charges under limits of callers.
+    pub(super) async fn decide_matched(
+        &self,
+        policy: PolicyRef,
+        matched: &Matched,
+        ask: Ask,
+        extra: &[CallerCharge<'_>],
+        now_ns: u64,
+    ) -> (Verdict, Receipt) {
+        let store = match &self.shared.backend {
+            Backend::Memory(store) => return decide_any(store, policy, matched, ask, extra, now_ns),
+            Backend::Other(store) => &**store,
+        };
+        let mut deciding = Deciding::new(policy.clone(), &policy, matched, ask.under(&policy), extra.len(), now_ns);
+        while let Some((charges, with_extra)) = deciding.next() {
+            let extra = if with_extra { extra } else { &[] };
+            let outcome = Backend::decide_elsewhere(store, &policy.limits, matched, charges, extra).await;
+            deciding.answer(outcome);
+        }
+        deciding.finish()
+    }
+
+    pub(super) fn backend(&self) -> &Backend {
+        &self.shared.backend
+    }
+
+    /// Notes how long permits were held that are released now.
+    fn measure(&self, receipt: &Receipt) {
+        if receipt.holds_permits() {
+            let now_ns = self.now_ns();
+            receipt.measured().for_each(|measured| measured.ends(now_ns));
+        }
+    }
+
+    /// The policy in force, with the overrides that the store knows.
+    #[inline]
+    pub(super) fn policy_ref(&self) -> PolicyRef {
+        let shared = &*self.shared;
+        let policy = PolicyRef::take(shared.slot, shared.number.load(Ordering::Acquire), || shared.active.load_full());
+        if self.overrides_version() == policy.overrides_version { policy } else { self.after_change() }
+    }
+
+    /// An override was set or has ended.
+    #[cold]
+    fn after_change(&self) -> PolicyRef {
+        let _changing = self.changing();
+        let active = self.shared.active.load();
+        if self.overrides_version() != active.overrides_version {
+            self.activate(active.with_overrides(&self.shared.backend));
+        }
+        PolicyRef::take(self.shared.slot, self.shared.number.load(Ordering::Acquire), || self.shared.active.load_full())
+    }
+
+    /// Puts a policy in force. Only under the lock, so that number and policy change together.
+    fn activate(&self, policy: ActivePolicy) {
+        let number = policy.number();
+        self.shared.active.store(Arc::new(policy));
+        self.shared.number.store(number, Ordering::Release);
+    }
+
+    #[inline]
+    fn overrides_version(&self) -> u64 {
+        self.shared.backend.board().map_or(0, Board::version)
+    }
+
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anything depends on where a request comes from.
+    #[cfg(feature = "tower")]
+    pub(crate) fn needs_client_ip(&self) -> bool {
+        self.policy_ref().compiled.needs_client_ip()
+    }
+}
+
+/// Whether the charges of a request are made as they were matched, and a refusal is only a refusal: nearly always.
+#[inline]
+fn is_plain(policy: &ActivePolicy, matched: &Matched) -> bool {
+    matched.access == Access::Rules
+        && matched.denials.is_empty()
+        && !matched.charges.is_empty()
+        && matched.charges.iter().all(|charge| policy.rules[charge.rule as usize].is_plain)
+}
+
+/// Decides a request to which only plain rules apply.
+#[inline]
+fn decide_plain(store: &MemoryStore, policy: PolicyRef, matched: &Matched, now_ns: u64) -> Verdict {
+    let charges: SmallVec<[Charge<'_>; 4]> = matched
+        .charges
+        .iter()
+        .map(|charge| {
+            let limit = policy.limits.memory(policy.quotas[charge.quota as usize].limit_at);
+            store.charge(limit, matched.key(charge), charge.cost)
+        })
+        .collect();
+    let mut decisions = Vec::new();
+    let passed = store.check_all(&charges, &mut decisions);
+    drop(charges);
+    let mut verdict = Verdict::new(policy, now_ns);
+    verdict.endpoint = matched.endpoint;
+    verdict.unlimited = matched.unlimited;
+    verdict.source = Source::Exact;
+    verdict.states.extend((0..).zip(matched.charges.iter().zip(decisions)).map(|(at, (charge, decision))| RuleState {
+        rule: charge.rule,
+        quota: charge.quota,
+        charge: at,
+        decision,
+        shadow: false,
+    }));
+    if passed {
+        verdict.pass()
+    } else {
+        verdict.reject()
+    }
+    verdict
+}
+
+/// Decides any request in memory.
+fn decide_any(
+    store: &MemoryStore,
+    policy: PolicyRef,
+    matched: &Matched,
+    ask: Ask,
+    extra: &[CallerCharge<'_>],
+    now_ns: u64,
+) -> (Verdict, Receipt) {
+    let mut deciding = Deciding::new(policy.clone(), &policy, matched, ask.under(&policy), extra.len(), now_ns);
+    while let Some((charges, with_extra)) = deciding.next() {
+        let extra = if with_extra { extra } else { &[] };
+        let outcome = Backend::decide_in_memory(store, &policy.limits, matched, charges, extra);
+        deciding.answer(outcome);
+    }
+    deciding.finish()
+}
+
+impl fmt::Debug for AsyncLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncLimiter").field("rules", &self.policy().rules().len()).finish_non_exhaustive()
+    }
+}

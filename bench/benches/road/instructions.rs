@@ -1,0 +1,109 @@
+//! Instructions a decision, counted by callgrind: every scenario is run with n and with 2n decisions, and the difference
+//! is n decisions and nothing else.
+
+use std::process::Command;
+
+use crate::layers::Routed;
+use crate::limiters::{BY_ADDRESS, BY_HEADER, Contestant, Governor, KEYS, Library, Service, THREE_RULES};
+
+const DECISIONS: usize = 20_000;
+
+/// Of the scenarios with a router, what is above the router without a layer counts.
+const WITHOUT_LAYER: &str = "axum, no layer";
+
+const SCENARIOS: [&str; 12] = [
+    "governor, keyed check",
+    "Limiter::check, one rule by header",
+    "Limiter::check, one rule by address",
+    "Limiter::check, three rules",
+    "Engine::decide, one rule by header, observed",
+    "Engine::decide, three rules, observed",
+    WITHOUT_LAYER,
+    "axum, a layer that does nothing",
+    "axum, tower_governor with two headers",
+    "axum, tollgate, one rule by header, five fields",
+    "axum, tollgate, one rule by address, five fields",
+    "axum, tollgate, three rules, five fields",
+];
+
+/// Runs one scenario, to be watched from outside.
+pub(crate) fn run(scenario: &str, decisions: usize) {
+    let contestant: Box<dyn Contestant> = match scenario {
+        "governor, keyed check" => Box::new(Governor::new()),
+        "Limiter::check, one rule by header" => Box::new(Library::new(BY_HEADER)),
+        "Limiter::check, one rule by address" => Box::new(Library::new(BY_ADDRESS)),
+        "Limiter::check, three rules" => Box::new(Library::new(THREE_RULES)),
+        "Engine::decide, one rule by header, observed" => Box::new(Service::new(BY_HEADER)),
+        "Engine::decide, three rules, observed" => Box::new(Service::new(THREE_RULES)),
+        WITHOUT_LAYER => return run_routed(Routed::without_layer(), decisions),
+        "axum, a layer that does nothing" => return run_routed(Routed::idle(), decisions),
+        "axum, tower_governor with two headers" => return run_routed(Routed::governor(), decisions),
+        "axum, tollgate, one rule by header, five fields" => {
+            return run_routed(Routed::tollgate(BY_HEADER), decisions);
+        }
+        "axum, tollgate, one rule by address, five fields" => {
+            return run_routed(Routed::tollgate(BY_ADDRESS), decisions);
+        }
+        "axum, tollgate, three rules, five fields" => return run_routed(Routed::tollgate(THREE_RULES), decisions),
+        other => panic!("there is no scenario {other}"),
+    };
+    // Every key is known before anything is counted.
+    (0..KEYS).for_each(|key| assert!(contestant.is_allowed(key)));
+    let allowed = measured(&*contestant, decisions);
+    assert!(allowed == decisions, "{scenario}: {allowed} of {decisions} allowed");
+}
+
+fn run_routed(mut routed: Routed, decisions: usize) {
+    (0..KEYS).for_each(|key| assert!(routed.answer(key)));
+    let answered = measured_routed(&mut routed, decisions);
+    assert!(answered == decisions, "{answered} of {decisions} answered");
+}
+
+/// What callgrind counts, found by this function's name.
+#[inline(never)]
+fn measured(contestant: &dyn Contestant, decisions: usize) -> usize {
+    std::hint::black_box((0..decisions).filter(|at| contestant.is_allowed(at % KEYS)).count())
+}
+
+#[inline(never)]
+fn measured_routed(routed: &mut Routed, decisions: usize) -> usize {
+    std::hint::black_box((0..decisions).filter(|at| routed.answer(at % KEYS)).count())
+}
+
+pub(crate) fn print_table() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("instructions: skipped, there is no valgrind");
+        return;
+    }
+    println!("\n### Instructions a decision (callgrind), 1,000 keys, every request passes\n");
+    println!("| | instructions | above no layer |");
+    println!("| --- | --- | --- |");
+    let mut without_layer = None;
+    for scenario in SCENARIOS {
+        eprintln!("instructions: {scenario}");
+        let Some(count) = difference(scenario) else { continue };
+        if scenario == WITHOUT_LAYER {
+            without_layer = Some(count);
+        }
+        let above = without_layer.map_or_else(String::new, |without| format!("{:.0}", count - without));
+        println!("| {scenario} | {count:.0} | {above} |");
+    }
+}
+
+fn difference(scenario: &str) -> Option<f64> {
+    let (once, twice) = (count(scenario, DECISIONS)?, count(scenario, 2 * DECISIONS)?);
+    Some((twice - once) / DECISIONS as f64)
+}
+
+/// Instructions of the measured function and what it calls.
+fn count(scenario: &str, decisions: usize) -> Option<f64> {
+    let program = std::env::current_exe().unwrap_or_else(|error| panic!("cannot find myself: {error}"));
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*instructions*measured*"]);
+    command.arg(program).args(["--part", scenario, &decisions.to_string()]);
+    let output = command.output().ok()?;
+    let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{talk}");
+    let line = talk.lines().find(|line| line.contains("Collected :"))?;
+    line.rsplit(' ').next()?.parse().ok().filter(|&count: &f64| count > 0.0)
+}

@@ -1,0 +1,148 @@
+//! What is asked: the same keys under governor and under policies of one and three rules.
+
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use governor::clock::DefaultClock;
+use governor::state::keyed::DashMapStateStore;
+use governor::{Quota, RateLimiter};
+use tollgate::{Limiter, RealClock, Request};
+use tollgate_server::{Engine, FrontEnd};
+
+pub(crate) const KEYS: usize = 1_000;
+
+/// A token takes 1,000 s, so that no bucket is full again when it is asked for the next time.
+const RATE: &str = "86/day burst 1000000000";
+
+/// One rule by header.
+pub(crate) const BY_HEADER: &str = "version: 1
+identity: { user: { header: X-User, trusted: true } }
+rules:
+  - { name: per-user, key: user, limit: RATE }
+";
+
+/// One rule by address.
+pub(crate) const BY_ADDRESS: &str = "version: 1
+rules:
+  - { name: per-ip, key: client_ip, limit: RATE }
+";
+
+/// Three rules that all apply: by address, by header, and a login rule by path and method.
+pub(crate) const THREE_RULES: &str = "version: 1
+identity: { user: { header: X-User, trusted: true } }
+rules:
+  - { name: per-ip, key: client_ip, limit: RATE }
+  - { name: per-user, key: user, limit: RATE }
+  - { name: login, when: { method: POST, path: /auth/login }, key: client_ip, limit: RATE }
+";
+
+/// Decides one of the keys, and says whether it passed.
+pub(crate) trait Contestant: Send + Sync {
+    fn is_allowed(&self, key: usize) -> bool;
+}
+
+pub(crate) struct Governor {
+    limiter: RateLimiter<String, DashMapStateStore<String>, DefaultClock>,
+    keys: Vec<String>,
+}
+
+impl Governor {
+    pub(crate) fn new() -> Governor {
+        let burst = NonZeroU32::new(1_000_000_000).unwrap_or(NonZeroU32::MIN);
+        let quota = Quota::with_period(Duration::from_secs(1_000)).map(|quota| quota.allow_burst(burst));
+        let quota = quota.unwrap_or_else(|| unreachable!("a period is not 0"));
+        Governor { limiter: RateLimiter::dashmap(quota), keys: user_names() }
+    }
+}
+
+impl Contestant for Governor {
+    fn is_allowed(&self, key: usize) -> bool {
+        self.limiter.check_key(&self.keys[key]).is_ok()
+    }
+}
+
+/// Requests of as many users and addresses.
+pub(crate) struct Asked {
+    headers: Vec<[(&'static str, String); 1]>,
+    addresses: Vec<IpAddr>,
+}
+
+impl Asked {
+    pub(crate) fn new() -> Asked {
+        Asked {
+            headers: user_names().into_iter().map(|user| [("x-user", user)]).collect(),
+            addresses: (0..KEYS as u32).map(|key| IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + 7 * key))).collect(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn request(&self, key: usize) -> Request<'_> {
+        Request {
+            method: "POST",
+            target: "/auth/login",
+            headers: &self.headers[key],
+            ..Request::from_peer(Some(self.addresses[key]))
+        }
+    }
+}
+
+pub(crate) struct Library {
+    limiter: Limiter,
+    asked: Asked,
+}
+
+impl Library {
+    pub(crate) fn new(policy: &str) -> Library {
+        let limiter = Limiter::from_yaml(&with_rate(policy)).unwrap_or_else(|error| panic!("{error}"));
+        Library { limiter, asked: Asked::new() }
+    }
+}
+
+impl Contestant for Library {
+    fn is_allowed(&self, key: usize) -> bool {
+        self.limiter.check(&self.asked.request(key)).is_allowed()
+    }
+}
+
+/// The service's engine, which counts and observes every decision.
+pub(crate) struct Service {
+    engine: Engine,
+    asked: Asked,
+}
+
+impl Service {
+    pub(crate) fn new(policy: &str) -> Service {
+        let policy = tollgate::policy::parse(&with_rate(policy), "policy", None);
+        let policy = policy.unwrap_or_else(|report| panic!("{report}")).policy;
+        let engine = Engine::new(&policy, Arc::new(RealClock::new())).unwrap_or_else(|error| panic!("{error}"));
+        Service { engine, asked: Asked::new() }
+    }
+}
+
+impl Contestant for Service {
+    fn is_allowed(&self, key: usize) -> bool {
+        let request = self.asked.request(key);
+        at_once(self.engine.decide(FrontEnd::Http, &request)).is_allowed()
+    }
+}
+
+pub(crate) fn with_rate(policy: &str) -> String {
+    policy.replace("RATE", RATE)
+}
+
+pub(crate) fn user_names() -> Vec<String> {
+    (0..KEYS).map(|key| format!("user-{key:08}")).collect()
+}
+
+/// The result of a future that waits for nothing.
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("memory answers at once"),
+    }
+}

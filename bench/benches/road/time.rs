@@ -1,0 +1,113 @@
+//! Nanoseconds a decision, interleaved.
+
+use std::sync::Barrier;
+use std::time::Instant;
+
+use crate::layers::Routed;
+use crate::limiters::{BY_ADDRESS, BY_HEADER, Contestant, Governor, KEYS, Library, Service, THREE_RULES};
+
+const DECISIONS: usize = 200_000;
+const ANSWERS: usize = 20_000;
+
+pub(crate) fn print_tables(is_quick: bool) {
+    let rounds = if is_quick { 7 } else { 41 };
+    print_limiters(rounds);
+    print_layers(rounds);
+}
+
+fn print_limiters(rounds: usize) {
+    let contestants: [(&str, Box<dyn Contestant>); 6] = [
+        ("governor, keyed check", Box::new(Governor::new())),
+        ("Limiter::check, one rule by header", Box::new(Library::new(BY_HEADER))),
+        ("Limiter::check, one rule by address", Box::new(Library::new(BY_ADDRESS))),
+        ("Limiter::check, three rules", Box::new(Library::new(THREE_RULES))),
+        ("Engine::decide, one rule by header, observed", Box::new(Service::new(BY_HEADER))),
+        ("Engine::decide, three rules, observed", Box::new(Service::new(THREE_RULES))),
+    ];
+    // The first decision of a process, and the first of every key, is another thing.
+    contestants.iter().for_each(|(_, contestant)| drop(alone(&**contestant)));
+    let (mut one, mut two) = (vec![Vec::new(); contestants.len()], vec![Vec::new(); contestants.len()]);
+    for round in 0..rounds {
+        eprintln!("round {round} of {rounds}");
+        for turn in 0..contestants.len() {
+            let at = (turn + round) % contestants.len();
+            one[at].push(alone(&*contestants[at].1));
+            two[at].push(in_pairs(&*contestants[at].1));
+        }
+    }
+    println!("### Decisions in process, 1,000 keys, every request passes\n");
+    println!("| | ns, 1 thread | x governor | decisions a second with 2 threads, x 1 thread |");
+    println!("| --- | --- | --- | --- |");
+    for (at, (name, _)) in contestants.iter().enumerate() {
+        let ratios = one[at].iter().zip(&one[0]).map(|(ours, theirs)| ours / theirs).collect();
+        let gains = two[at].iter().zip(&one[at]).map(|(two, one)| one / two).collect();
+        println!("| {name} | {:.1} | {:.2} | {:.2} |", median(one[at].clone()), median(ratios), median(gains));
+    }
+}
+
+/// Nanoseconds a decision on one thread.
+fn alone(contestant: &dyn Contestant) -> f64 {
+    let begun = Instant::now();
+    decide(contestant, 0);
+    begun.elapsed().as_nanos() as f64 / DECISIONS as f64
+}
+
+/// Nanoseconds a decision of all, on two threads.
+fn in_pairs(contestant: &dyn Contestant) -> f64 {
+    let (start, begun) = (Barrier::new(3), std::sync::Mutex::new(None));
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                decide(contestant, thread * KEYS / 2);
+            });
+        }
+        start.wait();
+        *begun.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Instant::now());
+    });
+    let begun = begun.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    begun.map_or(0.0, |begun: Instant| begun.elapsed().as_nanos() as f64) / (2 * DECISIONS) as f64
+}
+
+fn decide(contestant: &dyn Contestant, first: usize) {
+    let allowed = (first..first + DECISIONS).filter(|at| contestant.is_allowed(at % KEYS)).count();
+    assert!(allowed == DECISIONS, "{allowed} of {DECISIONS} allowed");
+}
+
+fn print_layers(rounds: usize) {
+    let mut contestants = [
+        ("no layer", Routed::without_layer()),
+        ("a layer that does nothing", Routed::idle()),
+        ("tower_governor with two headers", Routed::governor()),
+        ("tollgate, one rule by header, five fields", Routed::tollgate(BY_HEADER)),
+        ("tollgate, one rule by address, five fields", Routed::tollgate(BY_ADDRESS)),
+        ("tollgate, three rules, five fields", Routed::tollgate(THREE_RULES)),
+    ];
+    let mut samples = vec![Vec::new(); contestants.len()];
+    let count = contestants.len();
+    for round in 0..=rounds {
+        for turn in 0..count {
+            let at = (turn + round) % count;
+            let begun = Instant::now();
+            let answered = (0..ANSWERS).filter(|key| contestants[at].1.answer(key % KEYS)).count();
+            assert!(answered == ANSWERS, "{answered} of {ANSWERS} answered");
+            // The first round touches every key.
+            if round > 0 {
+                samples[at].push(begun.elapsed().as_nanos() as f64 / ANSWERS as f64);
+            }
+        }
+    }
+    println!("\n### An axum router in process, ns a request\n");
+    println!("| | ns | above no layer |");
+    println!("| --- | --- | --- |");
+    for (at, (name, _)) in contestants.iter().enumerate() {
+        let above = samples[at].iter().zip(&samples[0]).map(|(ours, without)| ours - without).collect();
+        println!("| {name} | {:.0} | {:.0} |", median(samples[at].clone()), median(above));
+    }
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}

@@ -40,8 +40,6 @@ mod locked_table;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
-mod notes;
-#[cfg(not(loom))]
 mod pages;
 #[cfg(not(loom))]
 mod receipt;

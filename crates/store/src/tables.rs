@@ -121,6 +121,12 @@ impl Tables {
         })
     }
 
+    /// The table of buckets, if there is one yet.
+    #[inline]
+    pub(crate) fn known_buckets(&self) -> Option<&Table> {
+        self.buckets.get()
+    }
+
     pub(crate) fn windows(&self) -> &LockedTable<WindowState> {
         self.windows.get_or_init(|| self.locked())
     }

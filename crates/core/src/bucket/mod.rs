@@ -15,7 +15,7 @@ use crate::rate::MAX_AMOUNT;
 use crate::tick::Tick;
 
 pub use shape::BucketShape;
-pub use steps::{AnySteps, CheckSteps, WholeSteps};
+pub use steps::{AnySteps, CheckSteps, FractionSteps, WholeSteps};
 
 /// A bucket quota compiled for one unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,13 @@ pub struct Bucket {
     /// One token in units of `1/den` ticks, and `2^64 / token_units`, rounded down.
     token_units: u64,
     reciprocal: u64,
-    /// Whether every span up to the depth fits 64 bits in units of `1/den` ticks.
+    /// `2^64 / den`, rounded down.
+    den_reciprocal: u64,
+    /// Of a narrow bucket, in units of `1/den` ticks: the brim, and what may be used when one token more passes at
+    /// once.
+    brim_units: u64,
+    last_units: u64,
+    /// Whether every span up to the depth, and one token more, fits 64 bits in units of `1/den` ticks.
     narrow: bool,
     queues: bool,
     /// A plain bucket whose token takes whole ticks, so that no state of it has a fraction.
@@ -94,7 +100,10 @@ impl Bucket {
             brim: Span::ZERO,
             limit: quota.burst(),
             token_units: num,
-            reciprocal: u64::try_from((1_u128 << 64) / u128::from(num)).unwrap_or(u64::MAX),
+            reciprocal: reciprocal_of(num),
+            den_reciprocal: reciprocal_of(den),
+            brim_units: 0,
+            last_units: 0,
             narrow: false,
             queues,
             is_whole: false,
@@ -115,7 +124,12 @@ impl Bucket {
             bucket.ceiling = bucket.plus(bucket.free, ahead);
         }
         bucket.depth = bucket.ceiling.max(bucket.indebted(bucket.max_debt));
-        bucket.narrow = bucket.units(bucket.depth) < 1 << 64;
+        // No span of a bucket is longer than its depth, so a sum of two fits 64 bits.
+        bucket.narrow = bucket.units(bucket.depth.max(token)) < 1 << 63;
+        if bucket.narrow {
+            bucket.brim_units = bucket.units(bucket.brim) as u64;
+            bucket.last_units = (bucket.units(bucket.free) as u64).saturating_sub(num);
+        }
         bucket.is_whole = den == 1 && !queues && bucket.narrow;
         Some(bucket)
     }
@@ -239,13 +253,23 @@ impl Bucket {
         if self.is_whole { Some(WholeSteps { bucket: self }) } else { None }
     }
 
+    /// The same for a bucket whose token takes any time: without the price of other costs.
+    #[inline(always)]
+    #[must_use]
+    pub fn fraction_steps(&self) -> Option<FractionSteps<'_>> {
+        if self.narrow && !self.queues { Some(FractionSteps { bucket: self }) } else { None }
+    }
+
     /// The decision and the state after it. The state differs if something was
     /// charged, or if it had to follow a clock that went back.
     #[inline]
     fn decide(&self, state: BucketState, now: u64, cost: u64) -> (Decision, BucketState) {
         match self.whole_steps() {
             Some(steps) if cost == 1 => self.decide_in(steps, state, now, cost),
-            _ => self.decide_in(self.steps(cost), state, now, cost),
+            _ => match self.fraction_steps() {
+                Some(steps) if cost == 1 => self.decide_in(steps, state, now, cost),
+                _ => self.decide_in(self.steps(cost), state, now, cost),
+            },
         }
     }
 
@@ -285,20 +309,34 @@ impl Bucket {
         if self.queues { u64::MAX } else { 0 }
     }
 
+    /// The answer where `used`, at most the depth, is used.
     #[inline(always)]
     fn answer(&self, verdict: Verdict, used: Span) -> Decision {
-        let remaining = self.tokens(self.minus(self.brim, used));
-        let next_after = self.next_after(remaining, used);
+        let (remaining, next_after) = if self.narrow { self.remaining(used) } else { self.remaining_wide(used) };
         Decision { verdict, limit: self.limit, remaining, next_after, reset_after: used.ceil() }
     }
 
-    /// Until `used` has shrunk so far that one more than `remaining` fits.
+    /// What remains, and the time until `used` has shrunk so far that one more fits.
     #[inline(always)]
-    fn next_after(&self, remaining: u64, used: Span) -> u64 {
+    fn remaining(&self, used: Span) -> (u64, u64) {
+        let used_units = self.narrow_units(used);
+        let remaining = self.whole_tokens(self.brim_units.saturating_sub(used_units));
         if remaining >= self.limit {
-            return 0;
+            return (remaining, 0);
         }
-        self.minus(self.plus(used, self.times(remaining + 1)), self.brim).ceil()
+        // Neither sum overflows: each is at most the depth and a token. The difference is positive,
+        // because one token more than remains does not fit.
+        let missing = used_units + (remaining + 1) * self.token_units - self.brim_units;
+        (remaining, self.ticks_up(missing))
+    }
+
+    #[inline(never)]
+    fn remaining_wide(&self, used: Span) -> (u64, u64) {
+        let remaining = self.tokens_wide(self.minus(self.brim, used));
+        if remaining >= self.limit {
+            return (remaining, 0);
+        }
+        (remaining, self.minus(self.plus(used, self.times(remaining + 1)), self.brim).ceil())
     }
 
     #[inline(always)]
@@ -358,22 +396,46 @@ impl Bucket {
         if !self.narrow {
             return self.tokens_wide(span);
         }
-        self.whole_tokens(span.ticks * u64::from(self.den) + u64::from(span.part))
+        self.whole_tokens(self.narrow_units(span))
+    }
+
+    /// A span of at most the depth of a narrow bucket, in units of `1/den` ticks.
+    #[inline(always)]
+    fn narrow_units(&self, span: Span) -> u64 {
+        span.ticks * u64::from(self.den) + u64::from(span.part)
     }
 
     /// Whole tokens in a narrow bucket's units of `1/den` ticks.
     #[inline(always)]
     fn whole_tokens(&self, units: u64) -> u64 {
-        // Division by a known number: the quotient by the rounded-down reciprocal
-        // is right or one too small, because it loses less than units / 2^64 < 1.
-        let low = ((u128::from(units) * u128::from(self.reciprocal)) >> 64) as u64;
-        low + u64::from(units - low * self.token_units >= self.token_units)
+        divided(units, self.token_units, self.reciprocal)
+    }
+
+    /// A narrow bucket's units of `1/den` ticks as ticks, rounded up.
+    #[inline(always)]
+    fn ticks_up(&self, units: u64) -> u64 {
+        let den = u64::from(self.den);
+        divided(units + (den - 1), den, self.den_reciprocal)
     }
 
     #[inline(never)]
     fn tokens_wide(&self, span: Span) -> u64 {
         (self.units(span) / u128::from(self.token_units)) as u64
     }
+}
+
+/// `2^64 / divisor`, rounded down, or the nearest that fits.
+fn reciprocal_of(divisor: u64) -> u64 {
+    u64::try_from((1_u128 << 64) / u128::from(divisor)).unwrap_or(u64::MAX)
+}
+
+/// `units / divisor` by the reciprocal of the divisor.
+#[inline(always)]
+fn divided(units: u64, divisor: u64, reciprocal: u64) -> u64 {
+    // The quotient by the rounded-down reciprocal is right or one too small,
+    // because it loses at most units / 2^64 < 1.
+    let low = ((u128::from(units) * u128::from(reciprocal)) >> 64) as u64;
+    low + u64::from(units - low * divisor >= divisor)
 }
 
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! A check taken apart, for stores that swap states themselves.
 
-use super::{Bucket, BucketState, state_at};
+use super::{Bucket, BucketState, Span, state_at};
 use crate::decision::{Decision, Verdict};
 
 /// A check in steps, for stores that swap states themselves and read the
@@ -9,7 +9,7 @@ pub trait CheckSteps: Copy {
     /// The state after the charge, if it passes at once.
     fn pass(self, state: BucketState, now: u64) -> Option<BucketState>;
 
-    /// The answer to a request that passed and left the bucket in `next`.
+    /// The answer to a request that passed and left the bucket in `next`, at the same `now`.
     fn passed(self, next: BucketState, now: u64) -> Decision;
 
     /// What remains in `state`, as the answer to a request that would pass but
@@ -63,6 +63,53 @@ impl CheckSteps for AnySteps<'_> {
     }
 }
 
+/// See [`Bucket::fraction_steps`].
+#[derive(Clone, Copy, Debug)]
+pub struct FractionSteps<'a> {
+    pub(super) bucket: &'a Bucket,
+}
+
+impl CheckSteps for FractionSteps<'_> {
+    #[inline(always)]
+    fn pass(self, state: BucketState, now: u64) -> Option<BucketState> {
+        let bucket = self.bucket;
+        let used = bucket.used(state, now);
+        // In this order no span is multiplied that does not fit.
+        if used.ticks > bucket.free.ticks || bucket.narrow_units(used) > bucket.last_units {
+            return None;
+        }
+        let part = used.part + bucket.token.part;
+        let carry = part >= bucket.den;
+        let ticks = used.ticks + bucket.token.ticks + u64::from(carry);
+        Some(state_at(now, Span { ticks, part: if carry { part - bucket.den } else { part } }))
+    }
+
+    #[inline(always)]
+    fn passed(self, next: BucketState, now: u64) -> Decision {
+        let bucket = self.bucket;
+        // What passed left no more used than the burst, and a time that is not before `now`.
+        let used = Span { ticks: next.tat - now, part: next.part };
+        let used_units = bucket.narrow_units(used);
+        let room = bucket.brim_units - used_units;
+        let remaining = bucket.whole_tokens(room);
+        // At the end of all time the state says less than was used.
+        let missing = if used_units == 0 { 0 } else { (remaining + 1) * bucket.token_units - room };
+        let verdict = Verdict::Allowed { delay: 0 };
+        let next_after = bucket.ticks_up(missing);
+        Decision { verdict, limit: bucket.limit, remaining, next_after, reset_after: used.ceil() }
+    }
+
+    #[inline(always)]
+    fn untouched(self, state: BucketState, now: u64) -> Option<Decision> {
+        self.bucket.steps(1).untouched(state, now)
+    }
+
+    #[inline(always)]
+    fn refused(self, state: BucketState, now: u64) -> Option<Decision> {
+        self.bucket.steps(1).refused(state, now)
+    }
+}
+
 /// See [`Bucket::whole_steps`]. No state of such a bucket has a fraction.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeSteps<'a> {
@@ -72,8 +119,14 @@ pub struct WholeSteps<'a> {
 impl WholeSteps<'_> {
     #[inline(always)]
     fn answer(self, verdict: Verdict, used: u64) -> Decision {
+        self.answer_of(verdict, used, self.bucket.free.ticks.saturating_sub(used))
+    }
+
+    /// The same where the room that is left is known.
+    #[inline(always)]
+    fn answer_of(self, verdict: Verdict, used: u64, room: u64) -> Decision {
         let bucket = self.bucket;
-        let remaining = bucket.whole_tokens(bucket.free.ticks.saturating_sub(used));
+        let remaining = bucket.whole_tokens(room);
         // Where something is used, less than the burst remains, and the next token is one of it.
         let next_after = if used == 0 { 0 } else { (remaining + 1) * bucket.token.ticks + used - bucket.free.ticks };
         Decision { verdict, limit: bucket.limit, remaining, next_after, reset_after: used }
@@ -83,9 +136,10 @@ impl WholeSteps<'_> {
 impl CheckSteps for WholeSteps<'_> {
     #[inline(always)]
     fn pass(self, state: BucketState, now: u64) -> Option<BucketState> {
-        let after = state.tat.saturating_sub(now).saturating_add(self.bucket.token.ticks);
-        if after <= self.bucket.free.ticks {
-            Some(BucketState { tat: now.saturating_add(after), part: 0 })
+        let used = state.tat.saturating_sub(now);
+        // Its burst is at least one token.
+        if used <= self.bucket.free.ticks - self.bucket.token.ticks {
+            Some(BucketState { tat: now.saturating_add(used + self.bucket.token.ticks), part: 0 })
         } else {
             None
         }
@@ -93,7 +147,9 @@ impl CheckSteps for WholeSteps<'_> {
 
     #[inline(always)]
     fn passed(self, next: BucketState, now: u64) -> Decision {
-        self.answer(Verdict::Allowed { delay: 0 }, next.tat.saturating_sub(now))
+        // What passed left no more used than the burst, and a time that is not before `now`.
+        let (bucket, used) = (self.bucket, next.tat - now);
+        self.answer_of(Verdict::Allowed { delay: 0 }, used, bucket.free.ticks - used)
     }
 
     #[inline(always)]

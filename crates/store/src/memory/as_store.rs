@@ -6,12 +6,11 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Quota, Settled};
 
 use super::MemoryStore;
-use super::joint::{UNANSWERED, receipt};
+use super::joint::UNANSWERED;
 use crate::board::{Board, ChangeError, Notice};
 use crate::charge::Charge;
 use crate::clock::Clock;
 use crate::limit::Limit;
-use crate::notes::Notes;
 use crate::receipt::Receipt;
 use crate::store::{Asked, KeyedCharge, LimitOptions, Outcome, Source, Store};
 
@@ -88,13 +87,13 @@ impl MemoryStore {
             .map(|asked| self.charge(limit(asked.limit), asked.key, asked.cost).with_mode(asked.mode))
             .collect();
         let mut decisions = smallvec![UNANSWERED; charges.len()];
-        let mut notes = Notes::default();
-        let passed = self.check_all_noting(&prepared, &mut decisions, &mut notes);
         let mut receipts = Vec::new();
-        if passed && charges.iter().any(|asked| asked.receipt) {
-            let made = notes.iter().enumerate().filter(|(at, charged)| charges[*at].receipt && charged.cost > 0);
-            receipts.extend(made.map(|(at, charged)| (at, wrap(receipt(&prepared[at], charged)))));
-        }
+        let passed = if charges.iter().any(|asked| asked.receipt) {
+            let made = self.decide_charges_with_receipts(&prepared, &mut decisions, |at| charges[at].receipt);
+            made.map(|made| receipts.extend(made.into_iter().map(|(at, receipt)| (at, wrap(receipt))))).is_some()
+        } else {
+            self.decide_charges(&prepared, &mut decisions)
+        };
         Outcome { passed, decisions, receipts, source: Source::Exact, asked: Asked::All }
     }
 }

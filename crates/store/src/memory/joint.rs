@@ -2,30 +2,51 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
 use tollgate_core::{BucketState, Charged, Decision, Verdict};
 
 use super::MemoryStore;
-use crate::charge::{Charge, shadow_groups};
+use crate::charge::{Charge, Mode, shadow_groups};
 use crate::clock::Clock;
 use crate::full::Full;
 use crate::limit::{Limit, Rule};
-use crate::notes::Notes;
 use crate::operation::ChargeNoted;
 use crate::receipt::Receipt;
-use crate::table::Place;
+use crate::table::{Found, Look, Place};
 
 /// Stands where an answer will be. No answer to a known charge is this one.
 pub(super) const UNANSWERED: Decision =
     Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 };
+
+/// What became of one charge of a whole.
+#[derive(Clone, Copy)]
+pub(super) enum Attempt<'t> {
+    /// A peek, a guard, or a shadow that did not fit.
+    NotMade,
+    /// It passed when it was looked at, or was made as it was found.
+    Found(Found<'t>),
+    /// To be made, or was made, without having been found in a common case.
+    Made(Charged),
+}
+
+impl Attempt<'_> {
+    /// What was charged at `now`, if the charge was made; otherwise a cost of 0.
+    pub(super) fn charged(&self, cost: u64, now: u64) -> Charged {
+        match self {
+            Attempt::NotMade => Charged::default(),
+            Attempt::Found(Found { next, .. }) => Charged { at: now, cost, mark: next.tat, part: next.part },
+            Attempt::Made(charged) => *charged,
+        }
+    }
+}
 
 impl MemoryStore {
     /// Makes several charges, all or none. `decisions` receives the answer to
     /// each; where the whole is refused, an allowed one was not charged, and
     /// says what remains.
     pub fn check_all(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>) -> bool {
-        decisions.clear();
         decisions.resize(charges.len(), UNANSWERED);
-        self.check_all_noting(charges, decisions, &mut Notes::default())
+        self.decide_charges(charges, decisions)
     }
 
     /// Like [`check_all`](MemoryStore::check_all), with a receipt for each charge if all were made.
@@ -34,83 +55,219 @@ impl MemoryStore {
         charges: &[Charge<'_>],
         decisions: &mut Vec<Decision>,
     ) -> Option<Vec<Receipt>> {
-        let mut notes = Notes::default();
-        decisions.clear();
         decisions.resize(charges.len(), UNANSWERED);
-        self.check_all_noting(charges, decisions, &mut notes).then(|| {
-            let made = charges.iter().zip(notes.iter()).filter(|(_, charged)| charged.cost > 0);
-            made.map(|(charge, charged)| receipt(charge, charged)).collect()
-        })
+        let receipts = self.decide_charges_with_receipts(charges, decisions, |_| true)?;
+        Some(receipts.into_iter().map(|(_, receipt)| receipt).collect())
     }
 
-    /// The time is read once for all: for a known key an older one only
-    /// charges more, and every other case reads its own. `decisions` has a
-    /// place for each charge, unanswered. A note of a charge that was not made
-    /// has a cost of 0.
-    pub(super) fn check_all_noting(
+    /// Makes several charges, all or none, and writes the answer to each in
+    /// place: see [`check_all`](MemoryStore::check_all). Up to four charges
+    /// take no memory.
+    ///
+    /// # Panics
+    /// If there are not as many decisions as charges.
+    #[inline]
+    pub fn decide_charges(&self, charges: &[Charge<'_>], decisions: &mut [Decision]) -> bool {
+        // A single charge needs no look: its check charges nothing where it refuses.
+        if let ([charge], [decision]) = (charges, &mut *decisions)
+            && charge.is_made()
+        {
+            return self.decide_one(charge, decision);
+        }
+        if let (Some(charges), Some(decisions)) = (charges.as_array::<2>(), decisions.as_mut_array()) {
+            return self.decide_few(charges, decisions);
+        }
+        if let (Some(charges), Some(decisions)) = (charges.as_array::<3>(), decisions.as_mut_array()) {
+            return self.decide_few(charges, decisions);
+        }
+        if let (Some(charges), Some(decisions)) = (charges.as_array::<4>(), decisions.as_mut_array()) {
+            return self.decide_few(charges, decisions);
+        }
+        self.decide_any(charges, decisions, self.clock.now_ns())
+    }
+
+    /// Like [`decide_charges`](MemoryStore::decide_charges), with a receipt for
+    /// each charge that was made and whose position `keep` wants.
+    pub fn decide_charges_with_receipts(
         &self,
         charges: &[Charge<'_>],
         decisions: &mut [Decision],
-        notes: &mut Notes,
-    ) -> bool {
+        keep: impl Fn(usize) -> bool,
+    ) -> Option<SmallVec<[(usize, Receipt); 2]>> {
         let now = self.clock.now_ns();
-        // Look first: a refusal then charges nothing, and no other request meets a charge that is taken back.
-        if !charges.iter().all(|charge| !charge.binds() || self.passes(charge, now)) {
-            // Peeks first: they say what remained before anything was written.
-            for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost == 0) {
-                *decision = self.look(charge, now);
+        with_attempts(charges.len(), |attempts| {
+            self.decide_into(charges, decisions, attempts, now).then(|| {
+                let made = charges.iter().zip(&*attempts).enumerate().filter(|(at, _)| keep(*at));
+                let made = made.map(|(at, (charge, attempt))| (at, charge, attempt.charged(charge.cost, now)));
+                made.filter(|(.., charged)| charged.cost > 0)
+                    .map(|(at, charge, charged)| (at, receipt(charge, charged)))
+                    .collect()
+            })
+        })
+    }
+
+    #[inline(never)]
+    fn decide_one(&self, charge: &Charge<'_>, decision: &mut Decision) -> bool {
+        *decision = self.check_charge(charge);
+        decision.is_allowed()
+    }
+
+    /// Decides in two passes: the first finds each key and what a charge would
+    /// make of it, the second makes the charges. So a refusal charges nothing
+    /// that another request could meet, unless a key changes in between.
+    ///
+    /// The time is read once for all: for a known key an older one only
+    /// charges more, and every other case reads its own.
+    ///
+    /// This is the common case alone: buckets that are known, and charges that are to be made.
+    #[inline(never)]
+    fn decide_few<const N: usize>(&self, charges: &[Charge<'_>; N], decisions: &mut [Decision; N]) -> bool {
+        let now = self.clock.now_ns();
+        let Some(buckets) = self.tables.known_buckets() else { return self.decide_any(charges, decisions, now) };
+        if buckets.is_large() {
+            charges.iter().for_each(|charge| buckets.prefetch(charge.hash));
+        }
+        let mut found = [None; N];
+        for at in 0..N {
+            let charge = &charges[at];
+            let look = match &charge.limit.0.rule {
+                Rule::Bucket(rule) if charge.mode == Mode::Enforce => {
+                    let place = Place { hash: charge.hash, rule };
+                    buckets.find_passing(place, now, charge.cost, &mut found[at], &mut decisions[at])
+                }
+                _ => Look::Unknown,
+            };
+            match look {
+                Look::Passes => {}
+                Look::Refused => return self.refuse_all(charges, decisions, now),
+                Look::Unknown => return self.decide_any(charges, decisions, now),
             }
-            for (charge, decision) in charges.iter().zip(decisions).filter(|(charge, _)| charge.cost > 0) {
-                *decision = self.refuse(charge, now);
+        }
+        for at in 0..N {
+            if !found[at].as_ref().is_some_and(Found::make) {
+                let mut attempts = found.map(|passing| passing.map_or(Attempt::NotMade, Attempt::Found));
+                return self.make_from(at, charges, decisions, &mut attempts, now);
             }
-            return false;
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn decide_any(&self, charges: &[Charge<'_>], decisions: &mut [Decision], now: u64) -> bool {
+        with_attempts(charges.len(), |attempts| self.decide_into(charges, decisions, attempts, now))
+    }
+
+    /// The two passes for any charges.
+    fn decide_into<'t>(
+        &'t self,
+        charges: &[Charge<'_>],
+        decisions: &mut [Decision],
+        attempts: &mut [Attempt<'t>],
+        now: u64,
+    ) -> bool {
+        assert!(charges.len() == decisions.len(), "one decision for each charge");
+        for (at, charge) in charges.iter().enumerate().filter(|(_, charge)| charge.binds()) {
+            let mut found = None;
+            let look = match &charge.limit.0.rule {
+                Rule::Bucket(rule) if charge.mode == Mode::Enforce => {
+                    let place = Place { hash: charge.hash, rule };
+                    self.tables.buckets().find_passing(place, now, charge.cost, &mut found, &mut decisions[at])
+                }
+                _ => Look::Unknown,
+            };
+            if look == Look::Refused || look == Look::Unknown && !self.passes(charge, now) {
+                return self.refuse_all(charges, decisions, now);
+            }
+            attempts[at] = match found {
+                Some(found) => Attempt::Found(found),
+                None if charge.is_made() => Attempt::Made(Charged::default()),
+                None => Attempt::NotMade,
+            };
         }
         // A peek says what remained before.
         for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| !charge.is_made()) {
             *decision = self.look(charge, now);
         }
-        for (at, charge) in charges.iter().enumerate() {
-            notes.push(if charge.is_made() {
-                self.charge_into(&mut decisions[at], charge, now)
-            } else {
-                Charged::default()
-            });
-            if charge.binds() && !decisions[at].is_allowed() {
-                self.undo(&charges[..at], notes);
-                self.answer_refused(charges, decisions, now);
+        self.make_from(0, charges, decisions, attempts, now)
+    }
+
+    /// The second pass, from the charge at `first` on.
+    #[inline(never)]
+    fn make_from(
+        &self,
+        first: usize,
+        charges: &[Charge<'_>],
+        decisions: &mut [Decision],
+        attempts: &mut [Attempt<'_>],
+        now: u64,
+    ) -> bool {
+        for at in first..charges.len() {
+            let (charge, decision) = (&charges[at], &mut decisions[at]);
+            match &attempts[at] {
+                Attempt::NotMade => continue,
+                Attempt::Found(found) if found.make() => continue,
+                // The key has changed since, or was not found in a common case: it is charged as it is now.
+                Attempt::Found(_) | Attempt::Made(_) => {}
+            }
+            attempts[at] = Attempt::Made(self.charge_into(decision, charge, now));
+            if !decision.is_allowed() {
+                self.undo(&charges[..at], attempts, now);
+                self.answer_undone(charges, decisions, at, now);
                 return false;
             }
         }
-        self.charge_shadows(charges, decisions, notes, now);
+        self.charge_shadows(charges, decisions, attempts, now);
         true
     }
 
-    fn undo(&self, charges: &[Charge<'_>], notes: &Notes) {
+    /// What is said of each charge when a look has found one that does not fit.
+    #[inline(never)]
+    fn refuse_all(&self, charges: &[Charge<'_>], decisions: &mut [Decision], now: u64) -> bool {
+        // Peeks first: they say what remained before anything was written.
+        for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost == 0) {
+            *decision = self.look(charge, now);
+        }
+        for (charge, decision) in charges.iter().zip(decisions).filter(|(charge, _)| charge.cost > 0) {
+            *decision = self.refuse(charge, now);
+        }
+        false
+    }
+
+    #[cold]
+    fn undo(&self, charges: &[Charge<'_>], attempts: &[Attempt<'_>], now: u64) {
         // Last first: of the places in a queue only the last can be taken back.
-        let made = charges.iter().zip(notes.iter()).filter(|(charge, _)| charge.is_made());
-        for (made, charged) in made.rev() {
-            self.give_back(made.limit, made.hash, &charged);
+        for (charge, attempt) in charges.iter().zip(attempts).rev() {
+            let charged = attempt.charged(charge.cost, now);
+            if charged.cost > 0 {
+                self.give_back(charge.limit, charge.hash, &charged);
+            }
         }
     }
 
-    /// What is said of each charge when one of them turned out not to fit after all.
-    fn answer_refused(&self, charges: &[Charge<'_>], decisions: &mut [Decision], now: u64) {
-        for (charge, decision) in charges.iter().zip(decisions).filter(|(charge, _)| charge.is_made()) {
-            let answer = *decision;
-            if answer.is_allowed() || answer == UNANSWERED {
-                *decision = self.look(charge, now);
-            }
+    /// What is said of each charge when the one at `refused` turned out not to fit after all.
+    #[cold]
+    fn answer_undone(&self, charges: &[Charge<'_>], decisions: &mut [Decision], refused: usize, now: u64) {
+        let others = charges.iter().zip(decisions).enumerate();
+        for (at, (charge, decision)) in others.filter(|(at, (charge, _))| *at != refused && charge.is_made()) {
+            let verdict = decision.verdict;
+            *decision = self.look(charge, now);
             // What was made, or would have been, was allowed: only one stood in the way.
-            if answer.is_allowed() {
-                decision.verdict = answer.verdict;
-            } else if answer == UNANSWERED && !decision.is_allowed() {
+            if at < refused {
+                decision.verdict = verdict;
+            } else if !decision.is_allowed() {
                 decision.verdict = Verdict::Allowed { delay: 0 };
             }
         }
     }
 
     /// Each group on its own, once the others are made.
-    fn charge_shadows(&self, charges: &[Charge<'_>], decisions: &mut [Decision], notes: &mut Notes, now: u64) {
+    fn charge_shadows(
+        &self,
+        charges: &[Charge<'_>],
+        decisions: &mut [Decision],
+        attempts: &mut [Attempt<'_>],
+        now: u64,
+    ) {
         for group in shadow_groups(charges.iter().map(|charge| (charge.cost, charge.mode))) {
             let fits = group.len() == 1 || charges[group.clone()].iter().all(|charge| self.passes(charge, now));
             let mut is_made = fits;
@@ -122,13 +279,13 @@ impl MemoryStore {
                 }
                 let charged = self.charge_into(&mut decisions[at], charge, now);
                 if decisions[at].is_allowed() {
-                    notes.set(at, charged);
+                    attempts[at] = Attempt::Made(charged);
                 } else {
                     is_made = false;
                 }
             }
             if !is_made {
-                self.undo_shadows(charges, group, decisions, notes, now);
+                self.undo_shadows(charges, group, decisions, attempts, now);
             }
         }
     }
@@ -139,14 +296,13 @@ impl MemoryStore {
         charges: &[Charge<'_>],
         group: Range<usize>,
         decisions: &mut [Decision],
-        notes: &mut Notes,
+        attempts: &mut [Attempt<'_>],
         now: u64,
     ) {
         for at in group.rev() {
-            let charged = notes.get(at);
-            if charged.cost > 0 {
+            if let Attempt::Made(charged) = attempts[at] {
                 self.give_back(charges[at].limit, charges[at].hash, &charged);
-                notes.set(at, Charged::default());
+                attempts[at] = Attempt::NotMade;
                 decisions[at] = self.look(&charges[at], now);
             }
         }
@@ -159,14 +315,7 @@ impl MemoryStore {
         if let Rule::Bucket(rule) = &charge.limit.0.rule {
             let place = Place { hash: charge.hash, rule };
             let note = |after: BucketState| Charged { at: now, cost: charge.cost, mark: after.tat, part: after.part };
-            if let Some(steps) = rule.bucket.whole_steps()
-                && charge.cost == 1
-            {
-                if let Some(checked) = self.tables.buckets().check_in_steps(place, now, steps) {
-                    *decision = checked.decision;
-                    return note(checked.after);
-                }
-            } else if let Some(checked) = self.tables.buckets().check_in_parts(place, now, charge.cost) {
+            if let Some(checked) = self.tables.buckets().check_common(place, now, charge.cost) {
                 *decision = checked.decision;
                 return note(checked.after);
             }
@@ -192,6 +341,17 @@ impl MemoryStore {
     fn charge_any(&self, limit: &Limit, hash: u64, cost: u64) -> (Decision, Charged) {
         let charged = self.apply(limit, hash, &ChargeNoted { cost });
         charged.unwrap_or_else(|Full| (self.no_room(limit), Charged::default()))
+    }
+}
+
+/// Runs `decide` with an attempt for each charge: on the stack for as many charges as a request usually has.
+#[inline(always)]
+fn with_attempts<'t, R>(charges: usize, decide: impl FnOnce(&mut [Attempt<'t>]) -> R) -> R {
+    const FEW: usize = 4;
+    if charges <= FEW {
+        decide(&mut [Attempt::NotMade; FEW][..charges])
+    } else {
+        decide(&mut vec![Attempt::NotMade; charges])
     }
 }
 

@@ -2,7 +2,7 @@
 //! cost that it can hold, and no queue. They take a time that may be a little
 //! old, and leave everything else to [`Table::apply`].
 
-use tollgate_core::{BucketState, CheckSteps, Decision};
+use tollgate_core::{BucketState, CheckSteps, Decision, FractionSteps};
 
 use super::{Place, Table, find_in, slots_of};
 use crate::cell::Cell;
@@ -16,41 +16,144 @@ pub(crate) struct Checked {
     pub(crate) after: BucketState,
 }
 
+/// What a look at a known key says of a charge to it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    Passes,
+    Refused,
+    /// It takes more to say.
+    Unknown,
+}
+
+/// A charge that passes if nothing changes its key before it is made.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'t> {
+    cell: &'t Cell,
+    /// What the slot held. Its two words may not belong together: then the swap fails.
+    entry: Entry,
+    pub(crate) next: BucketState,
+}
+
+impl Found<'_> {
+    /// Makes the charge; `false` if the slot has changed since it was looked at.
+    #[inline(always)]
+    pub(crate) fn make(&self) -> bool {
+        self.cell.swap_if(self.entry, self.entry.with(self.next))
+    }
+}
+
 impl Table {
+    /// Looks for a known key and whether a charge to it passes, in a common
+    /// case. Where it passes, `found` receives what it takes to make the charge
+    /// without looking again, and `decision` the answer if it is made. (Written
+    /// in place: moving them costs more than putting them together.) A cost of
+    /// 0 is not common; `now` may be a little old.
+    #[inline(always)]
+    pub(crate) fn find_passing<'t>(
+        &'t self,
+        place: Place<'_>,
+        now: u64,
+        cost: u64,
+        found: &mut Option<Found<'t>>,
+        decision: &mut Decision,
+    ) -> Look {
+        match place.rule.bucket.whole_steps() {
+            Some(steps) if cost == 1 => self.find_passing_in_steps(place, now, steps, found, decision),
+            _ => self.find_passing_in_parts(place, now, cost, found, decision),
+        }
+    }
+
+    #[inline(never)]
+    fn find_passing_in_parts<'t>(
+        &'t self,
+        place: Place<'_>,
+        now: u64,
+        cost: u64,
+        found: &mut Option<Found<'t>>,
+        decision: &mut Decision,
+    ) -> Look {
+        let bucket = &place.rule.bucket;
+        match bucket.fraction_steps() {
+            _ if cost == 0 => Look::Unknown,
+            Some(steps) if cost == 1 => self.find_passing_in_steps(place, now, steps, found, decision),
+            _ => self.find_passing_in_steps(place, now, bucket.steps(cost), found, decision),
+        }
+    }
+
+    #[inline(always)]
+    fn find_passing_in_steps<'t>(
+        &'t self,
+        place: Place<'_>,
+        now: u64,
+        steps: impl CheckSteps,
+        found: &mut Option<Found<'t>>,
+        decision: &mut Decision,
+    ) -> Look {
+        let Some((cell, meta)) = self.find_known(place) else { return Look::Unknown };
+        let entry = Entry { tat: cell.tat(), meta };
+        if let Some(next) = steps.pass(entry.state(), now) {
+            *found = Some(Found { cell, entry, next });
+            *decision = steps.passed(next, now);
+            return Look::Passes;
+        }
+        // The two words may not belong together, or the state may be newer than `now`.
+        if cell.meta() == meta && steps.refused(entry.state(), now).is_some() { Look::Refused } else { Look::Unknown }
+    }
+
     /// Decides and charges a known key in a common case. `None` leaves it all
     /// to [`apply`](Table::apply). `cost` is not 0; `now` may be a little old.
     #[inline(always)]
     pub(crate) fn check_common(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Checked> {
         match place.rule.bucket.whole_steps() {
             Some(steps) if cost == 1 => self.check_in_steps(place, now, steps),
-            _ => self.check_in_parts(place, now, cost),
+            _ => match place.rule.bucket.fraction_steps() {
+                Some(steps) if cost == 1 => self.check_in_fractions(place, now, steps),
+                _ => self.check_in_parts(place, now, cost),
+            },
         }
     }
 
     #[inline(never)]
-    pub(crate) fn check_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Checked> {
+    fn check_in_fractions(&self, place: Place<'_>, now: u64, steps: FractionSteps<'_>) -> Option<Checked> {
+        self.check_in_steps(place, now, steps)
+    }
+
+    #[inline(never)]
+    fn check_in_parts(&self, place: Place<'_>, now: u64, cost: u64) -> Option<Checked> {
         self.check_in_steps(place, now, place.rule.bucket.steps(cost))
     }
 
     #[inline(always)]
-    pub(crate) fn check_in_steps(&self, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<Checked> {
+    fn check_in_steps(&self, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<Checked> {
         let (cell, meta) = self.find_known(place)?;
         // The two words may not belong together yet: the swap finds out, and a refusal looks again.
         // Every reading less is a chance less for another thread to take the line away.
-        let mut entry = Entry { tat: cell.tat(), meta };
-        loop {
-            if let Some(next) = steps.pass(entry.state(), now) {
-                if cell.swap_if(entry, entry.with(next)) {
-                    return Some(Checked { decision: steps.passed(next, now), after: next });
-                }
-            } else if cell.meta() == entry.meta {
-                // A state that seems to lie too far ahead is not refused here: `now` may be older than it.
-                let decision = steps.refused(entry.state(), now)?;
-                return Some(Checked { decision, after: entry.state() });
+        let entry = Entry { tat: cell.tat(), meta };
+        if let Some(next) = steps.pass(entry.state(), now) {
+            if cell.swap_if(entry, entry.with(next)) {
+                return Some(Checked { decision: steps.passed(next, now), after: next });
             }
-            entry = cell.load();
+        } else if cell.meta() == meta {
+            // A state that seems to lie too far ahead is not refused here: `now` may be older than it.
+            return Some(Checked { decision: steps.refused(entry.state(), now)?, after: entry.state() });
+        }
+        self.check_changed(cell, place, now, steps)
+    }
+
+    /// Goes on where another thread has changed the slot meanwhile. (Apart, because what a loop
+    /// keeps for its next round would cost every check.)
+    #[inline(never)]
+    fn check_changed(&self, cell: &Cell, place: Place<'_>, now: u64, steps: impl CheckSteps) -> Option<Checked> {
+        loop {
+            let entry = cell.load();
             if entry.owner() != place.owner() {
                 return None;
+            }
+            let Some(next) = steps.pass(entry.state(), now) else {
+                return Some(Checked { decision: steps.refused(entry.state(), now)?, after: entry.state() });
+            };
+            if cell.swap_if(entry, entry.with(next)) {
+                return Some(Checked { decision: steps.passed(next, now), after: next });
             }
         }
     }

@@ -40,6 +40,7 @@ use crate::operation::Operation;
 use crate::options::WhenFull;
 use crate::quotas::Quotas;
 use crate::sync::{AtomicU8, Mutex, Ordering, lock};
+pub(crate) use common::{Found, Look};
 
 #[cfg(not(loom))]
 use crate::pages::Pages;
@@ -371,6 +372,14 @@ impl Table {
             self.home(hash.wrapping_mul(SPREAD))
         };
         &self.lines[(start + distance % LINES_IN_A_ROW) % self.lines.len()]
+    }
+
+    /// Whether it is so large that a line of it is probably not in the cache of a core.
+    #[inline]
+    #[cfg(not(loom))]
+    pub(crate) fn is_large(&self) -> bool {
+        const LARGE_BYTES: usize = 4 << 20;
+        self.lines.len() > LARGE_BYTES / size_of::<Line>()
     }
 
     /// Starts fetching a key's home line into the cache.

@@ -174,7 +174,10 @@ impl Engine {
 
     /// Decides one request, and counts it. Permits are looked at and not taken.
     pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
-        self.ask(front_end, request, Ask::Check).await.0
+        match self.ask_now(front_end, request, Ask::Check) {
+            Some((verdict, _)) => verdict,
+            None => self.ask_later(front_end, request, Ask::Check).await.0,
+        }
     }
 
     /// Decides from now on without counting or observing, so that a benchmark can tell what these cost.
@@ -195,28 +198,54 @@ impl Engine {
         wants_receipt: bool,
         caller: IpAddr,
     ) -> (Verdict, Option<ReceiptName>) {
-        // A request that costs nothing takes nothing that could be brought back.
-        let takes_something = request.cost > 0 && (wants_receipt || self.has_permits.load(Relaxed));
-        let ask = if takes_something { Ask::Admit } else { Ask::Check };
-        let (verdict, permit) = self.ask(front_end, request, ask).await;
+        if let Some(checked) = self.check_now(front_end, request, wants_receipt, caller) {
+            return checked;
+        }
+        let (verdict, permit) = self.ask_later(front_end, request, self.ask_for(request, wants_receipt)).await;
         let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt, caller));
         (verdict, receipt)
+    }
+
+    /// The same without waiting; `None` where the store is shared.
+    #[inline]
+    pub(crate) fn check_now(
+        &self,
+        front_end: FrontEnd,
+        request: &Request<'_>,
+        wants_receipt: bool,
+        caller: IpAddr,
+    ) -> Option<(Verdict, Option<ReceiptName>)> {
+        let (verdict, permit) = self.ask_now(front_end, request, self.ask_for(request, wants_receipt))?;
+        let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt, caller));
+        Some((verdict, receipt))
+    }
+
+    /// A request that costs nothing takes nothing that could be brought back.
+    fn ask_for(&self, request: &Request<'_>, wants_receipt: bool) -> Ask {
+        let takes_something = request.cost > 0 && (wants_receipt || self.has_permits.load(Relaxed));
+        if takes_something { Ask::Admit } else { Ask::Check }
     }
 
     /// Decides one request for a caller who never says when it ends. Rules that
     /// limit concurrency do not apply. What it was charged can be
     /// refunded as long as the permit is held.
     pub(crate) async fn admit_rates(&self, front_end: FrontEnd, request: &Request<'_>) -> (Verdict, Option<Permit>) {
-        self.ask(front_end, request, Ask::AdmitRates).await
+        match self.ask_now(front_end, request, Ask::AdmitRates) {
+            Some(asked) => asked,
+            None => self.ask_later(front_end, request, Ask::AdmitRates).await,
+        }
     }
 
-    /// Asks the limiter, and then counts and observes what it answered.
+    /// Asks the limiter, and then counts and observes what it answered; `None` where the store is shared.
     #[inline]
-    async fn ask(&self, front_end: FrontEnd, request: &Request<'_>, ask: Ask) -> (Verdict, Option<Permit>) {
-        if let Some(Answer { verdict, matched, permit }) = self.limiter.ask_now(request, ask) {
-            self.note(front_end, request, &verdict, &matched, verdict.decided_at_ns());
-            return (verdict, permit);
-        }
+    fn ask_now(&self, front_end: FrontEnd, request: &Request<'_>, ask: Ask) -> Option<(Verdict, Option<Permit>)> {
+        let Answer { verdict, matched, permit } = self.limiter.ask_now(request, ask)?;
+        self.note(front_end, request, &verdict, &matched, verdict.decided_at_ns());
+        Some((verdict, permit))
+    }
+
+    /// The same where the store is shared, which has to be waited for.
+    async fn ask_later(&self, front_end: FrontEnd, request: &Request<'_>, ask: Ask) -> (Verdict, Option<Permit>) {
         // A shared store goes by another clock than ours.
         let begun_ns = self.now_ns();
         let Answer { verdict, matched, permit } = self.limiter.ask(request, ask).await;

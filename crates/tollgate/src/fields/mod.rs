@@ -3,17 +3,13 @@
 mod date;
 mod estimate;
 mod json;
-mod line;
 mod policy_lists;
 mod problem;
 mod response;
+mod writer;
 
-#[cfg(feature = "tower")]
-pub(crate) use line::with_number;
 pub(crate) use policy_lists::PolicyLists;
 #[cfg(feature = "tower")]
 pub(crate) use problem::{CLIENT_DENIED, REQUEST_DENIED, SHARE_IS_SPENT, TOKEN_IS_UNUSABLE};
 pub use problem::{INVALID_TOKEN, PROBLEM_JSON};
 pub use response::Field;
-#[cfg(feature = "tower")]
-pub(crate) use response::FieldValue;

@@ -32,16 +32,12 @@ impl PolicyLists {
         PolicyLists { places: (0..PLACES).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Shows the list of these limits to `read`.
-    pub(crate) fn with<R>(
-        &self,
-        quotas: &Quotas,
-        write: impl Fn(&Quotas) -> String,
-        read: impl FnOnce(&PolicyList) -> R,
-    ) -> R {
+    /// The list of these limits; `None` if others have its place.
+    #[inline]
+    pub(crate) fn get(&self, quotas: &Quotas, write: impl FnOnce(&Quotas) -> String) -> Option<&PolicyList> {
         let make = || PolicyList::new(quotas.clone(), write(quotas));
         let list = self.places[place(quotas)].get_or_init(make);
-        if list.quotas == *quotas { read(list) } else { read(&make()) }
+        (list.quotas == *quotas).then_some(list)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, Quota, Tick};
-use tollgate_policy::model::{self, FieldSet, StoreSettings};
+use tollgate_policy::model::{self, StoreSettings};
 use tollgate_policy::{CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota};
 use tollgate_store::{Board, LimitOptions, Notice, OnFailure, Refusals};
 
@@ -41,8 +41,6 @@ pub(crate) struct ActivePolicy {
     /// Whether charges may have to be given back or settled: permits, places in a queue, estimates.
     #[cfg_attr(not(feature = "tower"), allow(dead_code))]
     pub(crate) needs_receipts: bool,
-    /// Whether clients are told of their limits as the IETF has it.
-    pub(crate) tells_ietf: bool,
     pub(crate) policy_lists: PolicyLists,
 }
 
@@ -80,6 +78,7 @@ pub(crate) struct ActiveQuota {
     /// The largest that can remain.
     pub(crate) limit: u64,
     /// The same as `X-RateLimit-Limit` tells it.
+    pub(crate) limit_text: String,
     #[cfg(feature = "tower")]
     pub(crate) limit_value: http::HeaderValue,
 }
@@ -122,7 +121,6 @@ impl ActivePolicy {
                 .collect(),
             blocks: rules.iter().filter_map(|rule| rule.escalation.as_ref()).any(|step| step.block.is_some()),
             needs_receipts: needs_receipts(&compiled, &[]),
-            tells_ietf: compiled.fields().sets.contains(&FieldSet::Ietf),
             compiled: Arc::new(compiled),
             rules,
             override_quotas: Vec::new(),
@@ -167,7 +165,6 @@ impl ActivePolicy {
             overrides,
             overrides_version,
             warnings: Arc::clone(&self.warnings),
-            tells_ietf: self.tells_ietf,
             policy_lists: PolicyLists::new(),
         }
     }
@@ -309,6 +306,7 @@ impl ActiveQuota {
             share_item: policy_item(name, &quota.share(share)),
             state_item: format!("\"{name}\";r="),
             limit,
+            limit_text: limit.to_string(),
             #[cfg(feature = "tower")]
             limit_value: http::HeaderValue::from(limit),
         }

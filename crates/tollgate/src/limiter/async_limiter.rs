@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Quota, Settled};
-use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, Problem, Request};
-use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Source, Store, Timer};
+use tollgate_core::{Decision, Quota, Settled, Verdict as CoreVerdict};
+use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, MatchedCharge, Problem, Request};
+use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Store, Timer};
 
 use super::LimiterError;
 use super::active::ActivePolicy;
@@ -456,27 +456,21 @@ fn is_plain(policy: &ActivePolicy, matched: &Matched) -> bool {
 /// Decides a request to which only plain rules apply.
 #[inline]
 fn decide_plain(store: &MemoryStore, policy: PolicyRef, matched: &Matched, now_ns: u64) -> Verdict {
-    let charges: SmallVec<[Charge<'_>; 4]> = matched
-        .charges
-        .iter()
-        .map(|charge| {
-            let limit = policy.limits.memory(policy.quotas[charge.quota as usize].limit_at);
-            store.charge(limit, matched.key(charge), charge.cost)
-        })
-        .collect();
-    let mut decisions = Vec::new();
-    let passed = store.check_all(&charges, &mut decisions);
+    let charge = |charge: &MatchedCharge| {
+        let limit = policy.limits.memory(policy.quotas[charge.quota as usize].limit_at);
+        store.charge(limit, matched.key(charge), charge.cost)
+    };
+    let charges: SmallVec<[Charge<'_>; 4]> = matched.charges.iter().map(charge).collect();
+    let mut decisions: SmallVec<[Decision; 4]> = SmallVec::from_elem(UNANSWERED, charges.len());
+    let passed = store.decide_charges(&charges, &mut decisions);
     drop(charges);
     let mut verdict = Verdict::new(policy, now_ns);
     verdict.endpoint = matched.endpoint;
     verdict.unlimited = matched.unlimited;
-    verdict.source = Source::Exact;
-    verdict.states.extend((0..).zip(matched.charges.iter().zip(decisions)).map(|(at, (charge, decision))| RuleState {
-        rule: charge.rule,
-        quota: charge.quota,
-        charge: at,
-        decision,
-        shadow: false,
+    let states = (0..).zip(matched.charges.iter().zip(decisions));
+    verdict.states.extend(states.map(|(at, (charge, decision))| {
+        let MatchedCharge { rule, quota, .. } = *charge;
+        RuleState { rule, quota, charge: at, decision, shadow: false }
     }));
     if passed {
         verdict.pass()
@@ -485,6 +479,10 @@ fn decide_plain(store: &MemoryStore, policy: PolicyRef, matched: &Matched, now_n
     }
     verdict
 }
+
+/// Stands where the store writes an answer.
+const UNANSWERED: Decision =
+    Decision { verdict: CoreVerdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 };
 
 /// Decides any request in memory.
 fn decide_any(

@@ -6,8 +6,7 @@ use smallvec::SmallVec;
 
 use super::body::TollgateBody;
 use crate::fields::{
-    CLIENT_DENIED, Field, FieldValue, INVALID_TOKEN, PROBLEM_JSON, REQUEST_DENIED, SHARE_IS_SPENT, TOKEN_IS_UNUSABLE,
-    with_number,
+    CLIENT_DENIED, Field, INVALID_TOKEN, PROBLEM_JSON, REQUEST_DENIED, SHARE_IS_SPENT, TOKEN_IS_UNUSABLE,
 };
 use crate::verdict::{Action, Verdict};
 
@@ -31,7 +30,7 @@ pub(super) fn put_fields<B>(verdict: &Verdict, is_inner: bool, response: &mut Re
         return add_fields(verdict, headers);
     }
     headers.reserve(USUAL_FIELDS);
-    each_field(verdict, |field, value| {
+    verdict.header_fields(|field, value| {
         headers.insert(name(field), value);
     });
 }
@@ -39,22 +38,9 @@ pub(super) fn put_fields<B>(verdict: &Verdict, is_inner: bool, response: &mut Re
 /// How many an allowed request is told.
 const USUAL_FIELDS: usize = 5;
 
-fn each_field(verdict: &Verdict, mut take: impl FnMut(Field, HeaderValue)) {
-    verdict.policy_list(|list| take(Field::RateLimitPolicy, list.value.clone()));
-    verdict.changing_fields(|field, value| {
-        let value = match value {
-            FieldValue::Text(text) => HeaderValue::from_bytes(text),
-            FieldValue::Number(number) => with_number(number, HeaderValue::from_bytes),
-            FieldValue::Limit(quota) => Ok(quota.limit_value.clone()),
-        };
-        // Names and numbers are always printable; what were not would be left out.
-        drop(value.map(|value| take(field, value)));
-    });
-}
-
 fn add_fields(verdict: &Verdict, headers: &mut HeaderMap) {
     let mut values: SmallVec<[(Field, HeaderValue); USUAL_FIELDS]> = SmallVec::new();
-    each_field(verdict, |field, value| values.push((field, value)));
+    verdict.header_fields(|field, value| values.push((field, value)));
     let replaces_x_fields = is_tighter(&values, headers);
     if replaces_x_fields {
         // They are about one limit: one of them that we have not must not stay beside ours.

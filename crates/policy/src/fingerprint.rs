@@ -1,7 +1,8 @@
 use std::fmt::Write;
 
+use sha2::{Digest, Sha256};
+
 use crate::model::Policy;
-use crate::plan::sha256;
 
 impl Policy {
     /// A short name for all that the policy says: instances that have the same
@@ -12,7 +13,7 @@ impl Policy {
     #[must_use]
     pub fn fingerprint(&self) -> String {
         // Everything here is kept in lists, so the text is the same in every process.
-        let hash = sha256(format!("{self:?}").as_bytes());
+        let hash = Sha256::digest(format!("{self:?}").as_bytes());
         hash[..8].iter().fold(String::with_capacity(16), |mut name, byte| {
             // A string takes whatever is written to it.
             let _ = write!(name, "{byte:02x}");

@@ -35,7 +35,7 @@ pub use jwks::JwksError;
 pub use model::Policy;
 pub use plan::{
     Access, Application, CompileError, ExplainedRule, Explanation, GrantSource, HmacKey, Met, NotAKey, NotALimit, Plan,
-    PlannedCharge, PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome, Sha256Behind, sha256,
+    PlannedCharge, PlannedQuota, PlannedRule, PossibleGrant, RuleOutcome,
 };
 pub use problem::{Place, Problem, Step};
 pub use request::{Descriptor, Headers, Request, parse_address};

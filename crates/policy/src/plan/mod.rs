@@ -41,7 +41,6 @@ mod resolve;
 mod routes;
 mod scopes;
 mod secrets;
-mod sha256;
 mod texts;
 mod tier;
 mod words;
@@ -54,7 +53,6 @@ pub use key_by_hand::NotAKey;
 pub use met::{Access, Met, PlannedCharge};
 pub use planned::{PlannedQuota, PlannedRule};
 pub(crate) use secrets::Secrets;
-pub use sha256::{Sha256Behind, sha256};
 pub(crate) use words::network as network_words;
 
 use std::borrow::Cow;

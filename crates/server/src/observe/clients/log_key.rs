@@ -2,9 +2,9 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use tollgate::policy::sha256;
-
-use super::hmac::{HmacKey, hex};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use tollgate::policy::HmacKey;
 
 /// Under fewer bytes of key the addresses of the whole internet could be tried out.
 const MIN_KEY_BYTES: usize = 16;
@@ -50,7 +50,7 @@ impl LogKey {
     }
 
     fn new(secret: Vec<u8>) -> LogKey {
-        let id = hex(&sha256(&[b"tollgate log key ", secret.as_slice()].concat())[..3]);
+        let id = hex(&Sha256::new().chain_update(b"tollgate log key ").chain_update(&secret).finalize()[..3]);
         LogKey { codes: HmacKey::new(&secret), secret, id }
     }
 
@@ -59,7 +59,7 @@ impl LogKey {
     }
 
     pub(in crate::observe) fn is_same(&self, other: &LogKey) -> bool {
-        self.secret == other.secret
+        self.secret.ct_eq(&other.secret).into()
     }
 
     /// The id of the key, and the first 8 bytes of the client's HMAC-SHA256.
@@ -68,7 +68,12 @@ impl LogKey {
     }
 }
 
-/// Nobody prints the secret by mistake.
+/// The first bytes of a hash as hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Leaves the secret out.
 impl fmt::Debug for LogKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LogKey").field("id", &self.id).finish_non_exhaustive()

@@ -8,9 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use tollgate::Clock;
 use tollgate::policy::promise::{Promise, algorithm_words};
 
@@ -66,13 +63,6 @@ pub struct Observer {
     feed: Feed,
     log: Option<Log>,
     periodic: Mutex<Periodic>,
-    pub(super) bursts: Family<RuleLabel, Counter>,
-}
-
-/// A label of metrics.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RuleLabel {
-    pub(super) rule: Arc<str>,
 }
 
 impl Observer {
@@ -97,7 +87,6 @@ impl Observer {
             feed: Feed::new(),
             log: settings.log,
             periodic: Mutex::new(periodic),
-            bursts: Family::default(),
         })
     }
 

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -48,10 +47,11 @@ pub enum Listener {
 }
 
 /// Why the service cannot listen.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
     /// The address cannot be had.
+    #[error("cannot listen on {address} for {}: {source}", .listener.name())]
     Address {
         /// Whose address.
         listener: Listener,
@@ -61,6 +61,9 @@ pub enum BindError {
         source: io::Error,
     },
     /// The admin listener would be open to others than this machine.
+    #[error(
+        "cannot listen on {0} for admin: it must be a loopback address such as 127.0.0.1:9090, unless there is an admin token"
+    )]
     AdminExposed(SocketAddr),
 }
 
@@ -275,31 +278,6 @@ impl Listener {
         match self {
             Listener::Http | Listener::Grpc | Listener::Admin => ("http", "https"),
             Listener::Resp => ("redis", "rediss"),
-        }
-    }
-}
-
-impl fmt::Display for BindError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BindError::Address { listener, address, source } => {
-                write!(f, "cannot listen on {address} for {}: {source}", listener.name())
-            }
-            BindError::AdminExposed(address) => {
-                write!(
-                    f,
-                    "cannot listen on {address} for admin: it must be a loopback address such as 127.0.0.1:9090, unless there is an admin token"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for BindError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BindError::Address { source, .. } => Some(source),
-            BindError::AdminExposed(_) => None,
         }
     }
 }

@@ -1,8 +1,6 @@
 //! What an operator grants to one key by hand, for a time: read as the policy
 //! would read it, and counted where the policy would count it.
 
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, ParseRateError, Queue, Quota, QuotaError, Rate};
@@ -25,7 +23,8 @@ pub struct PossibleGrant {
 }
 
 /// Why a text is no limit for a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct NotALimit(String);
 
 impl Plan {
@@ -110,14 +109,6 @@ fn read_quota(text: &str, own: Option<Quota>) -> Result<Quota, NotALimit> {
 fn not_built(error: QuotaError) -> NotALimit {
     NotALimit(error.to_string())
 }
-
-impl fmt::Display for NotALimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for NotALimit {}
 
 #[cfg(test)]
 mod tests {

@@ -13,14 +13,17 @@ pub struct AccessToken(Arc<RwLock<Tokens>>);
 type Tokens = Vec<Box<[u8]>>;
 
 /// Why something cannot be a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
     /// It can be guessed.
+    #[error("a token must have at least {} characters", AccessToken::SHORTEST)]
     TooShort,
     /// It has something in it that an `Authorization` field cannot carry.
+    #[error("a token must be one line of letters, digits and signs, without spaces")]
     NotPrintable,
     /// There are more than [`AccessToken::MOST`].
+    #[error("there are more than {} tokens", AccessToken::MOST)]
     TooMany,
 }
 
@@ -81,20 +84,6 @@ impl fmt::Debug for AccessToken {
         f.write_str("AccessToken")
     }
 }
-
-impl fmt::Display for TokenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TokenError::TooShort => write!(f, "a token must have at least {} characters", AccessToken::SHORTEST),
-            TokenError::NotPrintable => {
-                f.write_str("a token must be one line of letters, digits and signs, without spaces")
-            }
-            TokenError::TooMany => write!(f, "there are more than {} tokens", AccessToken::MOST),
-        }
-    }
-}
-
-impl std::error::Error for TokenError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,3 @@
-use std::error::Error;
-use std::fmt;
-
 use tollgate_core::{AlgorithmKind, Decision, Quota};
 use tollgate_policy::{GrantSource, NotAKey, NotALimit};
 use tollgate_store::ChangeError;
@@ -61,40 +58,25 @@ impl KeyReport {
 }
 
 /// Why an operator cannot have what was asked for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The policy has no rule of this name.
+    #[error("there is no rule `{0}`")]
     NoSuchRule(String),
     /// The text can never be a key of the rule.
+    #[error(transparent)]
     NotAKey(NotAKey),
     /// The text is no limit for the rule.
+    #[error(transparent)]
     NotALimit(NotALimit),
     /// The store does not take the limit.
+    #[error("the store does not take this limit: {0}")]
     NotTaken(String),
     /// It must last for some time, and no longer than 36 years.
+    #[error("it must last for some time, and at most 36 years")]
     Duration,
     /// The store did not do it.
-    Change(ChangeError),
-}
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeyError::NoSuchRule(name) => write!(f, "there is no rule `{name}`"),
-            KeyError::NotAKey(error) => error.fmt(f),
-            KeyError::NotALimit(error) => error.fmt(f),
-            KeyError::NotTaken(error) => write!(f, "the store does not take this limit: {error}"),
-            KeyError::Duration => f.write_str("it must last for some time, and at most 36 years"),
-            KeyError::Change(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for KeyError {}
-
-impl From<ChangeError> for KeyError {
-    fn from(error: ChangeError) -> KeyError {
-        KeyError::Change(error)
-    }
+    #[error(transparent)]
+    Change(#[from] ChangeError),
 }

@@ -18,14 +18,17 @@ pub(in crate::observe) struct LogKey {
 }
 
 /// Why a key cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogKeyError {
     /// The file cannot be read.
-    Unread(io::Error),
+    #[error("the file cannot be read: {0}")]
+    Unread(#[source] io::Error),
     /// It is too short to be a secret.
+    #[error("it must have at least {MIN_KEY_BYTES} bytes")]
     TooShort,
     /// The system has no random numbers for a key of our own.
+    #[error("the system has no random numbers")]
     NoRandom,
 }
 
@@ -79,15 +82,3 @@ impl fmt::Debug for LogKey {
         f.debug_struct("LogKey").field("id", &self.id).finish_non_exhaustive()
     }
 }
-
-impl fmt::Display for LogKeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LogKeyError::Unread(error) => write!(f, "the file cannot be read: {error}"),
-            LogKeyError::TooShort => write!(f, "it must have at least {MIN_KEY_BYTES} bytes"),
-            LogKeyError::NoRandom => f.write_str("the system has no random numbers"),
-        }
-    }
-}
-
-impl std::error::Error for LogKeyError {}

@@ -13,7 +13,8 @@ use crate::engine::Engine;
 use crate::grpc::GrpcFrontEnd;
 use crate::http::{self, Admin, ReloadRequest};
 use crate::listen::{
-    Accepting, ConnectionLimits, Descriptors, Encryption, For, Heard, ShareLimits, Shares, Silence, WithWatch, accept,
+    Accepting, ConnectionLimits, Descriptors, Encryption, For, IdleStream, IdleTimer, ShareLimits, Shares,
+    WithDeadline, accept,
 };
 use crate::resp::{self, RespGate, RespLimits};
 
@@ -224,31 +225,33 @@ async fn serve_listener(
         Listener::Admin => http::admin_routes(admin),
         Listener::Grpc => {
             let front_end = GrpcFrontEnd::new(&engine, callers.token, stopped.clone());
-            return accept(accepting, stopped, move |visitor| front_end.clone().serve_connection(visitor, limits))
-                .await;
+            return accept(accepting, stopped, move |connection| {
+                front_end.clone().serve_connection(connection, limits)
+            })
+            .await;
         }
         Listener::Resp => {
-            return accept(accepting, stopped, move |visitor| {
+            return accept(accepting, stopped, move |connection| {
                 let (engine, token) = (Arc::clone(&engine), callers.token.clone());
                 async move {
-                    let silence = Silence::default();
-                    let gate = token.map(|token| RespGate { token, address: visitor.address.ip() });
-                    let stream = Heard::new(visitor.stream, silence.clone());
+                    let idle = IdleTimer::default();
+                    let gate = token.map(|token| RespGate { token, address: connection.address.ip() });
+                    let stream = IdleStream::new(connection.stream, idle.clone());
                     let resp_limits = RespLimits {
-                        command_at_most: limits.body_at_most,
-                        answers_at_most: limits.answer_at_most,
+                        command_at_most: limits.body_timeout,
+                        answers_at_most: limits.answer_timeout,
                         ..RespLimits::default()
                     };
-                    let (share, stopped) = (visitor.share, visitor.stopped);
+                    let (share, stopped) = (connection.share, connection.stopped);
                     let served = resp::serve_with_share(stream, engine, resp_limits, gate, share, stopped);
                     // Whoever breaks a connection off knows it.
-                    WithWatch::new(served, silence.lasts(limits.idle_at_most)).await;
+                    WithDeadline::new(served, idle.wait(limits.idle_timeout)).await;
                 }
             })
             .await;
         }
     };
-    accept(accepting, stopped, move |visitor| http::serve_connection(visitor, routes.clone(), limits)).await;
+    accept(accepting, stopped, move |connection| http::serve_connection(connection, routes.clone(), limits)).await;
 }
 
 impl Listener {

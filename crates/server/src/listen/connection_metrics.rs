@@ -1,6 +1,6 @@
 use std::sync::{Mutex, PoisonError};
 
-use crate::listen::limits::places::NoPlace;
+use crate::listen::limits::connection_slots::SlotRefusal;
 use crate::metrics::counter::{Counter, Gauge};
 use crate::metrics::exposition::{Exposition, Kind};
 
@@ -99,11 +99,11 @@ fn write_refused(listeners: &[ListenerMetrics], exposition: &mut Exposition<'_>)
 }
 
 impl ListenerMetrics {
-    pub(super) fn count_refused(&self, why: NoPlace) {
+    pub(super) fn count_refused(&self, why: SlotRefusal) {
         match why {
-            NoPlace::InAll => self.refused_in_all.inc(),
-            NoPlace::ForAddress => self.refused_for_address.inc(),
-            NoPlace::ForDescriptor => self.refused_for_descriptor.inc(),
+            SlotRefusal::InAll => self.refused_in_all.inc(),
+            SlotRefusal::ForAddress => self.refused_for_address.inc(),
+            SlotRefusal::ForDescriptor => self.refused_for_descriptor.inc(),
         }
     }
 }

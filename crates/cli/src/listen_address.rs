@@ -1,4 +1,3 @@
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
@@ -10,7 +9,8 @@ pub(crate) enum ListenAddress {
 }
 
 /// What the text of a listener's address should have been.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("expected an address such as 127.0.0.1:8080 or [::1]:8080, a port such as :8080, or off")]
 pub(crate) struct NotAnAddress;
 
 impl ListenAddress {
@@ -36,14 +36,6 @@ impl FromStr for ListenAddress {
         address.map(ListenAddress::At).map_err(|_| NotAnAddress)
     }
 }
-
-impl fmt::Display for NotAnAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected an address such as 127.0.0.1:8080 or [::1]:8080, a port such as :8080, or off")
-    }
-}
-
-impl std::error::Error for NotAnAddress {}
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ impl Policy {
     #[must_use]
     pub fn fingerprint(&self) -> String {
         // Everything here is kept in lists, so the text is the same in every process.
-        let hash = sha256(format!("{self:?}").as_bytes());
+        let hash = Sha256::digest(format!("{self:?}").as_bytes());
         hash[..8].iter().fold(String::with_capacity(16), |mut name, byte| {
             // A string takes whatever is written to it.
             let _ = write!(name, "{byte:02x}");

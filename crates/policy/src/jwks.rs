@@ -5,9 +5,6 @@
 //! are verified here are skipped; a key that says it is for them and cannot be
 //! used is an error, because its tokens would all be refused.
 
-use std::error::Error;
-use std::fmt;
-
 use serde_json::{Map, Value};
 
 use crate::check::words::quoted;
@@ -17,7 +14,8 @@ use crate::model::{JwtAlgorithm, JwtKey, KeyMaterial, MAX_JWT_KEYS};
 const SHORTEST_RSA_BYTES: usize = 256;
 
 /// Why a text is no set of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct JwksError(String);
 
 impl JwtKey {
@@ -169,14 +167,6 @@ fn value_of(digit: u8) -> Option<u32> {
         _ => return None,
     }))
 }
-
-impl fmt::Display for JwksError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for JwksError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,6 @@
 //! What travels to one slot in one script call, as data: the script's encoder
 //! writes it for a server, and a model in a test executes it by itself.
 
-use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -99,12 +97,16 @@ pub(crate) enum Compiled {
 }
 
 /// Why a shared store cannot keep a quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum TermsError {
     /// Permits without a lease: nobody would take back those of an instance that died.
+    #[error(
+        "concurrency in a shared store needs a lease: without one, the permits of an instance that died would never come back"
+    )]
     NoLease,
     /// More tokens may be promised ahead than the server can count exactly.
+    #[error("a shared store can promise at most 2^52 tokens ahead: promise less, or lower the rate")]
     TooManyTokens,
 }
 
@@ -137,17 +139,6 @@ impl Terms {
         Ok(Terms { quota, algorithm })
     }
 }
-
-impl fmt::Display for TermsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TermsError::NoLease => "concurrency in a shared store needs a lease: without one, the permits of an instance that died would never come back",
-            TermsError::TooManyTokens => "a shared store can promise at most 2^52 tokens ahead: promise less, or lower the rate",
-        })
-    }
-}
-
-impl Error for TermsError {}
 
 /// What came back: an answer for each line.
 #[derive(Clone, Debug, PartialEq, Eq)]

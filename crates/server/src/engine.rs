@@ -55,15 +55,18 @@ struct InForce {
 }
 
 /// Why a policy does not take the place of another.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
     /// It keeps its counters somewhere else, and they cannot move.
+    #[error("it keeps its counters in another kind of store, and they cannot move: start again to use it")]
     OtherStore,
     /// It writes its counters to another file, which may be another process's.
+    #[error("it writes its counters to another file: start again to use it")]
     OtherSnapshot,
     /// It cannot be put in force.
-    Limiter(LimiterError),
+    #[error("{0}")]
+    Limiter(#[source] LimiterError),
 }
 
 /// What a policy that has taken the place of another leaves as it was, and what it starts anew.
@@ -431,27 +434,6 @@ impl InForce {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").field("limiter", &self.limiter).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReloadError::OtherStore => f.write_str(
-                "it keeps its counters in another kind of store, and they cannot move: start again to use it",
-            ),
-            ReloadError::OtherSnapshot => f.write_str("it writes its counters to another file: start again to use it"),
-            ReloadError::Limiter(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ReloadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ReloadError::OtherStore | ReloadError::OtherSnapshot => None,
-            ReloadError::Limiter(error) => Some(error),
-        }
     }
 }
 

@@ -23,7 +23,7 @@ pub fn http(engine: &Arc<Engine>, request: Request<Vec<u8>>) -> (u16, Vec<u8>) {
     http::assert_both_roads_agree(request.body());
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let connection = Arc::new(ConnectionShare { share: Share::alone(), activity: Activity::new() });
-    let caller = Caller { address, body_at_most: Duration::from_secs(1), is_stopping: false };
+    let caller = Caller { address, body_timeout: Duration::from_secs(1), is_stopping: false };
     run(async {
         let routes = http::public(engine, crate::access::CallerAccess::default());
         let response = routes.answer(routes.find(request.map(Body::from)), caller, &connection).await;

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +13,8 @@ use crate::engine::Engine;
 use crate::grpc::GrpcFrontEnd;
 use crate::http::{self, Admin, ReloadRequest};
 use crate::listen::{
-    Accepting, ConnectionLimits, Descriptors, Encryption, For, Heard, ShareLimits, Shares, Silence, WithWatch, accept,
+    Accepting, ConnectionLimits, Descriptors, Encryption, For, IdleStream, IdleTimer, ShareLimits, Shares,
+    WithDeadline, accept,
 };
 use crate::resp::{self, RespGate, RespLimits};
 
@@ -48,10 +48,11 @@ pub enum Listener {
 }
 
 /// Why the service cannot listen.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
     /// The address cannot be had.
+    #[error("cannot listen on {address} for {}: {source}", .listener.name())]
     Address {
         /// Whose address.
         listener: Listener,
@@ -61,6 +62,9 @@ pub enum BindError {
         source: io::Error,
     },
     /// The admin listener would be open to others than this machine.
+    #[error(
+        "cannot listen on {0} for admin: it must be a loopback address such as 127.0.0.1:9090, unless there is an admin token"
+    )]
     AdminExposed(SocketAddr),
 }
 
@@ -221,31 +225,33 @@ async fn serve_listener(
         Listener::Admin => http::admin_routes(admin),
         Listener::Grpc => {
             let front_end = GrpcFrontEnd::new(&engine, callers.token, stopped.clone());
-            return accept(accepting, stopped, move |visitor| front_end.clone().serve_connection(visitor, limits))
-                .await;
+            return accept(accepting, stopped, move |connection| {
+                front_end.clone().serve_connection(connection, limits)
+            })
+            .await;
         }
         Listener::Resp => {
-            return accept(accepting, stopped, move |visitor| {
+            return accept(accepting, stopped, move |connection| {
                 let (engine, token) = (Arc::clone(&engine), callers.token.clone());
                 async move {
-                    let silence = Silence::default();
-                    let gate = token.map(|token| RespGate { token, address: visitor.address.ip() });
-                    let stream = Heard::new(visitor.stream, silence.clone());
+                    let idle = IdleTimer::default();
+                    let gate = token.map(|token| RespGate { token, address: connection.address.ip() });
+                    let stream = IdleStream::new(connection.stream, idle.clone());
                     let resp_limits = RespLimits {
-                        command_at_most: limits.body_at_most,
-                        answers_at_most: limits.answer_at_most,
+                        command_at_most: limits.body_timeout,
+                        answers_at_most: limits.answer_timeout,
                         ..RespLimits::default()
                     };
-                    let (share, stopped) = (visitor.share, visitor.stopped);
+                    let (share, stopped) = (connection.share, connection.stopped);
                     let served = resp::serve_with_share(stream, engine, resp_limits, gate, share, stopped);
                     // Whoever breaks a connection off knows it.
-                    WithWatch::new(served, silence.lasts(limits.idle_at_most)).await;
+                    WithDeadline::new(served, idle.wait(limits.idle_timeout)).await;
                 }
             })
             .await;
         }
     };
-    accept(accepting, stopped, move |visitor| http::serve_connection(visitor, routes.clone(), limits)).await;
+    accept(accepting, stopped, move |connection| http::serve_connection(connection, routes.clone(), limits)).await;
 }
 
 impl Listener {
@@ -275,31 +281,6 @@ impl Listener {
         match self {
             Listener::Http | Listener::Grpc | Listener::Admin => ("http", "https"),
             Listener::Resp => ("redis", "rediss"),
-        }
-    }
-}
-
-impl fmt::Display for BindError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BindError::Address { listener, address, source } => {
-                write!(f, "cannot listen on {address} for {}: {source}", listener.name())
-            }
-            BindError::AdminExposed(address) => {
-                write!(
-                    f,
-                    "cannot listen on {address} for admin: it must be a loopback address such as 127.0.0.1:9090, unless there is an admin token"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for BindError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BindError::Address { source, .. } => Some(source),
-            BindError::AdminExposed(_) => None,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! A request, as a person describes it on the command line.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -103,7 +102,8 @@ struct HeaderArgument {
 }
 
 /// What an argument should have been.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("expected {0}")]
 pub(super) struct Expected(&'static str);
 
 impl FromStr for IdentityArgument {
@@ -154,14 +154,6 @@ fn path(text: &str) -> Result<String, Expected> {
 fn cost(text: &str) -> Result<u64, Expected> {
     text.parse().map_err(|_| Expected("a whole number from 0 to 18446744073709551615"))
 }
-
-impl fmt::Display for Expected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected {}", self.0)
-    }
-}
-
-impl std::error::Error for Expected {}
 
 #[cfg(test)]
 mod tests {

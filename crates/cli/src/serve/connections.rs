@@ -21,7 +21,7 @@ pub(super) struct ConnectionArguments {
     max_connections_per_address: u32,
 
     /// How long a connection may be silent between requests
-    #[arg(long, value_name = "SECONDS", default_value_t = ConnectionLimits::default().idle_at_most.as_secs(),
+    #[arg(long, value_name = "SECONDS", default_value_t = ConnectionLimits::default().idle_timeout.as_secs(),
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     idle_timeout: u64,
 }
@@ -31,7 +31,7 @@ impl ConnectionArguments {
         ConnectionLimits {
             connections: self.max_connections as usize,
             connections_per_address: self.max_connections_per_address as usize,
-            idle_at_most: Duration::from_secs(self.idle_timeout),
+            idle_timeout: Duration::from_secs(self.idle_timeout),
             ..ConnectionLimits::default()
         }
     }

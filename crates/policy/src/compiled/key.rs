@@ -4,9 +4,8 @@
 //! something else is written as `\xNN`: the bar and the backslash, braces
 //! (which tell Redis Cluster where a key lives), and all that cannot be seen.
 
+use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
-
-use super::sha256::sha256;
 
 /// The keys of a request, one behind the other.
 pub(super) type Keys = SmallVec<[u8; 128]>;
@@ -40,7 +39,7 @@ pub(super) fn push_value(keys: &mut Keys, value: &[u8]) {
     }
     push_escaped(keys, &value[..SHOWN_BYTES]);
     keys.extend_from_slice(format!("\\#{}:", value.len()).as_bytes());
-    for byte in sha256(value) {
+    for byte in Sha256::digest(value) {
         push_hex(keys, byte);
     }
 }

@@ -41,7 +41,6 @@ mod routes;
 mod rule;
 mod scopes;
 mod secrets;
-mod sha256;
 mod texts;
 mod tier;
 mod words;
@@ -54,7 +53,6 @@ pub use override_grant::{InvalidLimit, PossibleGrant};
 pub use read_key::InvalidKey;
 pub use rule::{CompiledRule, RuleQuota};
 pub(crate) use secrets::Secrets;
-pub use sha256::{Sha256Behind, sha256};
 pub(crate) use words::network as network_words;
 
 use std::borrow::Cow;

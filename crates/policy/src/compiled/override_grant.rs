@@ -1,8 +1,6 @@
 //! What an operator grants to one key for a time (an override): read as the policy
 //! would read it, and counted where the policy would count it.
 
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, ParseRateError, Queue, Quota, QuotaError, Rate};

@@ -3,8 +3,6 @@
 //! under is told, because a change to it would look done and do nothing.
 
 use std::borrow::Cow;
-use std::error::Error;
-use std::fmt;
 
 use smallvec::SmallVec;
 

@@ -1,7 +1,5 @@
 //! A policy out of a file.
 
-use std::error::Error;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -10,27 +8,38 @@ use super::{Loaded, MAX_FILE_BYTES, Report, parse};
 use crate::check::words::printable;
 
 /// Why there is no policy.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The file cannot be read.
+    #[error("{}: error: the file cannot be read: {error}", shown(.path))]
     Io {
         /// Its name.
         path: PathBuf,
         /// Why not.
+        #[source]
         error: io::Error,
     },
     /// It is a directory.
+    #[error("{}: error: this is a directory, not a policy file\nhint: name the file in it", shown(.path))]
     Directory {
         /// Its name.
         path: PathBuf,
     },
     /// It is larger than 4 MiB.
+    #[error(
+        "{}: error: the file is larger than 4 MiB, which no policy needs to be\nhint: tiers of many clients go into a `file:` of their own",
+        shown(.path)
+    )]
     TooLarge {
         /// Its name.
         path: PathBuf,
     },
     /// It is not text in UTF-8.
+    #[error(
+        "{}:{line}: error: the file is not text in UTF-8 from this line on\nhint: save it as UTF-8; is it a policy file at all?",
+        shown(.path)
+    )]
     NotText {
         /// Its name.
         path: PathBuf,
@@ -38,6 +47,7 @@ pub enum LoadError {
         line: usize,
     },
     /// It was read, and is wrong.
+    #[error(transparent)]
     Invalid(Report),
 }
 
@@ -70,34 +80,7 @@ fn read(path: &Path) -> Result<String, LoadError> {
     })
 }
 
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |path: &Path| path.display().to_string().chars().map(printable).collect::<String>();
-        match self {
-            LoadError::Io { path, error } => write!(f, "{}: error: the file cannot be read: {error}", shown(path)),
-            LoadError::Directory { path } => {
-                write!(f, "{}: error: this is a directory, not a policy file\nhint: name the file in it", shown(path))
-            }
-            LoadError::TooLarge { path } => write!(
-                f,
-                "{}: error: the file is larger than 4 MiB, which no policy needs to be\nhint: tiers of many clients go into a `file:` of their own",
-                shown(path)
-            ),
-            LoadError::NotText { path, line } => write!(
-                f,
-                "{}:{line}: error: the file is not text in UTF-8 from this line on\nhint: save it as UTF-8; is it a policy file at all?",
-                shown(path)
-            ),
-            LoadError::Invalid(report) => report.fmt(f),
-        }
-    }
-}
-
-impl Error for LoadError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            LoadError::Io { error, .. } => Some(error),
-            _ => None,
-        }
-    }
+/// A path for a message: nothing in it can begin a line of its own.
+fn shown(path: &Path) -> String {
+    path.display().to_string().chars().map(printable).collect()
 }

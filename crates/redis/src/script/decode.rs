@@ -1,8 +1,5 @@
 //! The script's reply as answers.
 
-use std::error::Error;
-use std::fmt;
-
 use smallvec::SmallVec;
 use tollgate_core::{BucketState, CounterState, WindowState};
 
@@ -10,16 +7,9 @@ use crate::call::{Answer, Call, Compiled, Line, Reply, Target, View};
 use crate::resp_value::Value;
 
 /// A reply that does not fit its call. What became of the call is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the script's reply makes no sense: {0}")]
 pub(crate) struct ProtocolError(pub(crate) &'static str);
-
-impl fmt::Display for ProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the script's reply makes no sense: {}", self.0)
-    }
-}
-
-impl Error for ProtocolError {}
 
 /// Reads what the script answered to `call`.
 pub(crate) fn decode(call: &Call, value: Value) -> Result<Reply, ProtocolError> {

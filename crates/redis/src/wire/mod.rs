@@ -27,7 +27,6 @@ mod reply_parser;
 mod scout;
 mod script_call;
 mod server_error;
-mod sha1;
 mod stream;
 mod subscription;
 #[cfg(test)]

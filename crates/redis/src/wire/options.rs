@@ -1,5 +1,3 @@
-use std::error::Error;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -137,61 +135,40 @@ impl RedisOptions {
 }
 
 /// Why servers cannot be spoken to with these settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
     /// The list of nodes is empty.
+    #[error("no nodes: name at least one server as host:port")]
     NoNodes,
     /// A node that is not `host:port`.
+    #[error("{0:?} is not a node: write host:port, such as localhost:6379 or [::1]:6379")]
     BadNode(String),
     /// Several nodes that do not belong together.
+    #[error("{0} nodes in standalone mode, which has one: is the mode cluster or sentinel?")]
     SeveralStandalone(usize),
     /// A cluster has only database 0.
+    #[error("database {0} in cluster mode: a cluster has only database 0")]
     DatabaseInCluster(u32),
     /// Sentinels watch several primaries, each under a name.
+    #[error("no name for the primary: the sentinels need the one they know it by, such as mymaster")]
     NoPrimaryName,
     /// A user without a password.
+    #[error("a user name without a password: give both, or none")]
     NoPassword,
     /// A setting that must be more than nothing.
+    #[error("{0} is 0: it must be more")]
     Zero(&'static str),
     /// The program was built without TLS.
+    #[error("TLS is wanted, but this program was built without it: build it with the feature tls")]
     TlsNotBuilt,
     /// The authorities' certificates cannot be used.
+    #[error("no authority to trust: {0}")]
     Authority(String),
     /// A server name that no certificate can have.
+    #[error("{0:?} is not a server name: write a host name or an address")]
     ServerName(String),
 }
-
-impl fmt::Display for OptionsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OptionsError::NoNodes => f.write_str("no nodes: name at least one server as host:port"),
-            OptionsError::BadNode(node) => {
-                write!(f, "{node:?} is not a node: write host:port, such as localhost:6379 or [::1]:6379")
-            }
-            OptionsError::SeveralStandalone(count) => {
-                write!(f, "{count} nodes in standalone mode, which has one: is the mode cluster or sentinel?")
-            }
-            OptionsError::DatabaseInCluster(database) => {
-                write!(f, "database {database} in cluster mode: a cluster has only database 0")
-            }
-            OptionsError::NoPrimaryName => {
-                f.write_str("no name for the primary: the sentinels need the one they know it by, such as mymaster")
-            }
-            OptionsError::NoPassword => f.write_str("a user name without a password: give both, or none"),
-            OptionsError::Zero(name) => write!(f, "{name} is 0: it must be more"),
-            OptionsError::TlsNotBuilt => {
-                f.write_str("TLS is wanted, but this program was built without it: build it with the feature tls")
-            }
-            OptionsError::Authority(why) => write!(f, "no authority to trust: {why}"),
-            OptionsError::ServerName(name) => {
-                write!(f, "{name:?} is not a server name: write a host name or an address")
-            }
-        }
-    }
-}
-
-impl Error for OptionsError {}
 
 #[cfg(test)]
 mod tests {

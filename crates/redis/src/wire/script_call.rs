@@ -1,29 +1,31 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::command_writer::CommandWriter;
-use super::sha1::sha1_hex;
+use sha1::{Digest, Sha1};
 
-/// A script, and the name under which servers remember it.
+use super::command_writer::CommandWriter;
+
+/// A script, and the name under which servers remember it: the SHA-1 of its source in hexadecimal digits.
 pub(crate) struct Script {
     source: Vec<u8>,
-    sha1: [u8; 40],
+    sha1: String,
 }
 
 impl Script {
     pub(crate) fn new(source: &str) -> Script {
-        Script { source: source.as_bytes().to_vec(), sha1: sha1_hex(source.as_bytes()) }
+        let sha1 = Sha1::digest(source).iter().map(|byte| format!("{byte:02x}")).collect();
+        Script { source: source.as_bytes().to_vec(), sha1 }
     }
 
     #[cfg(test)]
     pub(crate) fn sha1(&self) -> &[u8] {
-        &self.sha1
+        self.sha1.as_bytes()
     }
 }
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Script").field(&str::from_utf8(&self.sha1).unwrap_or_default()).finish()
+        f.debug_tuple("Script").field(&self.sha1).finish()
     }
 }
 
@@ -64,7 +66,7 @@ impl ScriptCall {
     pub(crate) fn write(&self, form: ScriptForm, expiry: Option<u64>, out: &mut Vec<u8>) {
         let mut writer = CommandWriter::begin(out, 3 + self.keys.len() + self.args.len());
         match form {
-            ScriptForm::Name => writer.part(b"EVALSHA").part(&self.script.sha1),
+            ScriptForm::Name => writer.part(b"EVALSHA").part(self.script.sha1.as_bytes()),
             ScriptForm::Source => writer.part(b"EVAL").part(&self.script.source),
         };
         writer.number(self.keys.len());

@@ -1,6 +1,7 @@
 use std::fmt;
-use std::hint::black_box;
 use std::sync::{Arc, PoisonError, RwLock};
+
+use subtle::{Choice, ConstantTimeEq};
 
 /// What a caller or an operator must send to be admitted. Clones are the same token: who
 /// [replaces](AccessToken::replace) one of them has replaced all.
@@ -12,14 +13,17 @@ pub struct AccessToken(Arc<RwLock<Tokens>>);
 type Tokens = Vec<Box<[u8]>>;
 
 /// Why something cannot be a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
     /// It can be guessed.
+    #[error("a token must have at least {} characters", AccessToken::SHORTEST)]
     TooShort,
     /// It has something in it that an `Authorization` field cannot carry.
+    #[error("a token must be one line of letters, digits and signs, without spaces")]
     NotPrintable,
     /// There are more than [`AccessToken::MOST`].
+    #[error("there are more than {} tokens", AccessToken::MOST)]
     TooMany,
 }
 
@@ -50,12 +54,11 @@ impl AccessToken {
         is_another
     }
 
-    /// Whether this is it. The time it takes depends on what they
-    /// brought, and not on how much of it is right.
+    /// Whether a caller brought one of the tokens. The time depends on what was brought, and on nothing of the tokens.
     pub(crate) fn is(&self, brought: &[u8]) -> bool {
         let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        // Every one of them, also behind the right one.
-        tokens.iter().fold(false, |is_one, token| is_one | is_equal(token, brought))
+        // All of them are compared, also after a match.
+        tokens.iter().fold(Choice::from(0), |is_one, token| is_one | is_equal(token, brought)).into()
     }
 }
 
@@ -69,12 +72,10 @@ fn one(line: &str) -> Result<Box<[u8]>, TokenError> {
     Ok(line.as_bytes().into())
 }
 
-fn is_equal(token: &[u8], brought: &[u8]) -> bool {
-    let mut difference = u8::from(brought.len() != token.len());
-    for (at, byte) in brought.iter().enumerate() {
-        difference |= black_box(byte ^ token[at % token.len()]);
-    }
-    black_box(difference) == 0
+/// Comparing the slices as a whole would return at once where the lengths differ, and so tell the token's length.
+fn is_equal(token: &[u8], brought: &[u8]) -> Choice {
+    let has_its_length = brought.len().ct_eq(&token.len());
+    brought.iter().zip(token.iter().cycle()).fold(has_its_length, |equal, (one, other)| equal & one.ct_eq(other))
 }
 
 /// Never the token.
@@ -83,20 +84,6 @@ impl fmt::Debug for AccessToken {
         f.write_str("AccessToken")
     }
 }
-
-impl fmt::Display for TokenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TokenError::TooShort => write!(f, "a token must have at least {} characters", AccessToken::SHORTEST),
-            TokenError::NotPrintable => {
-                f.write_str("a token must be one line of letters, digits and signs, without spaces")
-            }
-            TokenError::TooMany => write!(f, "there are more than {} tokens", AccessToken::MOST),
-        }
-    }
-}
-
-impl std::error::Error for TokenError {}
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 use crate::access::AccessToken;
 use crate::engine::Engine;
-use crate::listen::{Activity, ConnectionLimits, Visitor, Watched, WithWatch};
+use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, WithDeadline};
 #[cfg(fuzzing)]
 pub use bytes::Answered;
 #[cfg(fuzzing)]
@@ -54,13 +54,13 @@ impl GrpcFrontEnd {
 
     /// Serves one connection until the other end has gone, takes too long for something, or it is stopped and every
     /// call under way is answered.
-    pub(crate) async fn serve_connection(mut self, visitor: Visitor, limits: ConnectionLimits) {
-        self.services = self.services.for_caller(visitor.address.ip());
-        let calls = Calls::new(visitor.share);
+    pub(crate) async fn serve_connection(mut self, accepted: Connection, limits: ConnectionLimits) {
+        self.services = self.services.for_caller(accepted.address.ip());
+        let calls = Calls::new(accepted.share);
         let activity = Activity::new();
-        let io = Gate::new(Watched::new(visitor.stream, activity.clone()), Arc::clone(&calls));
-        let overdue = calls.overdue(limits.write_at_most, &activity);
-        WithWatch::new(self.serve_calls(io, Arc::clone(&calls)), overdue).await;
+        let io = Gate::new(ActivityStream::new(accepted.stream, activity.clone()), Arc::clone(&calls));
+        let overdue = calls.overdue(limits.write_timeout, &activity);
+        WithDeadline::new(self.serve_calls(io, Arc::clone(&calls)), overdue).await;
     }
 
     async fn serve_calls(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, calls: Arc<Calls>) {

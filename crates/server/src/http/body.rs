@@ -43,7 +43,7 @@ fn limits(max_bytes: usize, caller: Caller) -> BodyLimits {
         max_bytes,
         free_bytes: FREE_BYTES,
         lengths_held: LENGTHS_HELD,
-        at_most: caller.body_at_most,
+        at_most: caller.body_timeout,
         length_by: |_| None,
     }
 }
@@ -53,7 +53,7 @@ fn problem(error: NoBody, max_bytes: usize, caller: Caller) -> Problem {
         NoBody::TooLarge => Problem::body_too_large(max_bytes),
         NoBody::LongerThanItSays => Problem::bad_body("it is longer than it says"),
         NoBody::NoRoom => Problem::no_room(),
-        NoBody::TooSlow => Problem::body_too_slow(caller.body_at_most),
+        NoBody::TooSlow => Problem::body_too_slow(caller.body_timeout),
         NoBody::Broken(why) => Problem::bad_body(&why),
     }
 }

@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 
 use super::response_body::ResponseBody;
 use super::routes::Routes;
-use crate::listen::{Activity, ConnectionLimits, Share, StopFlag, UnderWay, Visitor, Watched, WithWatch};
+use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, InFlight, Share, StopFlag, WithDeadline};
 
 /// More header fields than a browser and three proxies send together.
 const MAX_HEADER_FIELDS: usize = 100;
@@ -33,7 +33,7 @@ pub(crate) struct Caller {
     /// Who is at the other end of it.
     pub(crate) address: IpAddr,
     /// How long the body may take.
-    pub(crate) body_at_most: Duration,
+    pub(crate) body_timeout: Duration,
     /// Whether the service is about to end.
     pub(crate) is_stopping: bool,
 }
@@ -46,26 +46,26 @@ pub(crate) struct ConnectionShare {
 }
 
 /// Serves HTTP/1.1 on one connection until either end closes it, or it has taken too long.
-pub(crate) async fn serve_connection(visitor: Visitor, routes: Routes, limits: ConnectionLimits) {
-    let Visitor { stream, address, mut stopped, share } = visitor;
+pub(crate) async fn serve_connection(accepted: Connection, routes: Routes, limits: ConnectionLimits) {
+    let Connection { stream, address, mut stopped, share } = accepted;
     let activity = Activity::new();
-    let stream = TokioIo::new(Watched::new(stream, activity.clone()));
+    let stream = TokioIo::new(ActivityStream::new(stream, activity.clone()));
     let answer = {
         let (activity, stopping) = (activity.clone(), StopFlag::new(stopped.clone()));
-        let (address, body_at_most) = (address.ip(), limits.body_at_most);
+        let (address, body_timeout) = (address.ip(), limits.body_timeout);
         let connection = Arc::new((routes, stopping, Arc::new(ConnectionShare { share, activity: activity.clone() })));
         service_fn(move |request: Request<Incoming>| {
-            let under_way = activity.begin_request();
+            let in_flight = activity.begin_request();
             let connection = Arc::clone(&connection);
             let request = connection.0.find(request);
             async move {
                 let (routes, stopping, share) = &*connection;
-                let caller = Caller { address, body_at_most, is_stopping: stopping.is_up() };
+                let caller = Caller { address, body_timeout, is_stopping: stopping.is_up() };
                 let mut response = routes.answer(request, caller, share).await;
                 if stopping.is_up() {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
-                Ok::<_, Infallible>(response.map(|body| UntilEnd { body, _under_way: under_way }))
+                Ok::<_, Infallible>(response.map(|body| UntilEnd { body, _in_flight: in_flight }))
             }
         })
     };
@@ -75,7 +75,7 @@ pub(crate) async fn serve_connection(visitor: Visitor, routes: Routes, limits: C
         .max_buf_size(MAX_BUFFER_BYTES)
         .serve_connection(stream, answer);
     // Whatever the other end did wrong was its own connection's end, and nobody else's business.
-    WithWatch::new(connection, activity.overdue(&limits, &mut stopped)).await;
+    WithDeadline::new(connection, activity.overdue(&limits, &mut stopped)).await;
 }
 
 pin_project! {
@@ -83,7 +83,7 @@ pin_project! {
     struct UntilEnd {
         #[pin]
         body: ResponseBody,
-        _under_way: UnderWay,
+        _in_flight: InFlight,
     }
 }
 

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use super::connection_metrics::ListenerMetrics;
 use super::stream::{Encryption, Stream};
 use crate::listen::limits::connection_limits::ConnectionLimits;
+use crate::listen::limits::connection_slots::{ConnectionSlot, ConnectionSlots, SlotRefusal};
 use crate::listen::limits::descriptors::{Descriptor, Descriptors, For};
-use crate::listen::limits::places::{NoPlace, Place, Places};
 use crate::listen::limits::shares::{Share, Shares};
 use crate::observe::Observer;
 
@@ -22,8 +22,8 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
 /// When the service stops, the system may already have connections for it that
 /// it has not seen. They are taken for so long; then the socket closes.
-const TAKE_THE_LAST_FOR: Duration = Duration::from_millis(100);
-const UNLESS_NONE_CAME_FOR: Duration = Duration::from_millis(20);
+const DRAIN_BACKLOG_FOR: Duration = Duration::from_millis(100);
+const DRAIN_IDLE_FOR: Duration = Duration::from_millis(20);
 
 /// A socket that accepts, and what it grants to those who come.
 #[derive(Debug)]
@@ -44,9 +44,9 @@ pub(crate) struct Accepting {
     pub(crate) used_for: For,
 }
 
-/// Somebody who has connected.
+/// An accepted connection, as a front end gets it.
 #[derive(Debug)]
-pub(crate) struct Visitor {
+pub(crate) struct Connection {
     pub(crate) stream: Stream,
     pub(crate) address: SocketAddr,
     pub(crate) stopped: watch::Receiver<bool>,
@@ -58,22 +58,22 @@ pub(crate) struct Visitor {
 /// ended. `front_end` serves one of them. Dropping the future ends them all.
 pub(crate) async fn accept<F, Served>(accepting: Accepting, stopped: watch::Receiver<bool>, front_end: F)
 where
-    F: Fn(Visitor) -> Served + Send + Sync + 'static,
+    F: Fn(Connection) -> Served + Send + Sync + 'static,
     Served: Future<Output = ()> + Send + 'static,
 {
     let Accepting { socket, limits, encryption, metrics, observer, listener, shares, descriptors, used_for } =
         accepting;
-    let entry = Entry { places: Places::new(&limits), shares, descriptors, used_for };
-    let door = Door { entry, limits, encryption, metrics, observer, listener, front_end };
-    let mut hall = Hall { door: Arc::new(door), connections: JoinSet::new(), stopped };
-    hall.accept_until_stopped(&socket).await;
-    hall.take_the_last(&socket).await;
+    let entry = Entry { slots: ConnectionSlots::new(&limits), shares, descriptors, used_for };
+    let context = ListenerContext { entry, limits, encryption, metrics, observer, listener, front_end };
+    let mut accept_loop = AcceptLoop { context: Arc::new(context), connections: JoinSet::new(), stopped };
+    accept_loop.accept_until_stopped(&socket).await;
+    accept_loop.drain_backlog(&socket).await;
     drop(socket);
-    while hall.connections.join_next().await.is_some() {}
+    while accept_loop.connections.join_next().await.is_some() {}
 }
 
 /// What is the same for all connections of a listener.
-struct Door<F> {
+struct ListenerContext<F> {
     entry: Entry,
     limits: ConnectionLimits,
     encryption: Encryption,
@@ -85,7 +85,7 @@ struct Door<F> {
 
 /// What a connection needs before it is served.
 struct Entry {
-    places: Places,
+    slots: ConnectionSlots,
     shares: Shares,
     descriptors: Descriptors,
     used_for: For,
@@ -94,28 +94,28 @@ struct Entry {
 /// What a connection has from its beginning to its end.
 struct Admitted {
     share: Arc<Share>,
-    _place: Place,
+    _slot: ConnectionSlot,
     _descriptor: Descriptor,
 }
 
 impl Entry {
-    fn admit(&self, from: IpAddr) -> Result<Admitted, NoPlace> {
-        let place = self.places.take(from)?;
-        let descriptor = self.descriptors.take(self.used_for, from).ok_or(NoPlace::ForDescriptor)?;
-        Ok(Admitted { share: self.shares.of(from), _place: place, _descriptor: descriptor })
+    fn admit(&self, from: IpAddr) -> Result<Admitted, SlotRefusal> {
+        let slot = self.slots.take(from)?;
+        let descriptor = self.descriptors.take(self.used_for, from).ok_or(SlotRefusal::ForDescriptor)?;
+        Ok(Admitted { share: self.shares.of(from), _slot: slot, _descriptor: descriptor })
     }
 }
 
-/// The connections of a listener.
-struct Hall<F> {
-    door: Arc<Door<F>>,
+/// Accepts the connections of a listener, and waits for them to end.
+struct AcceptLoop<F> {
+    context: Arc<ListenerContext<F>>,
     connections: JoinSet<()>,
     stopped: watch::Receiver<bool>,
 }
 
-impl<F, Served> Hall<F>
+impl<F, Served> AcceptLoop<F>
 where
-    F: Fn(Visitor) -> Served + Send + Sync + 'static,
+    F: Fn(Connection) -> Served + Send + Sync + 'static,
     Served: Future<Output = ()> + Send + 'static,
 {
     async fn accept_until_stopped(&mut self, socket: &TcpListener) {
@@ -125,9 +125,9 @@ where
                 () = until(&mut self.stopped) => return,
                 Some(_) = self.connections.join_next() => {}
                 accepted = socket.accept() => match accepted {
-                    Ok((connection, address)) => self.let_in(connection, address),
+                    Ok((connection, address)) => self.admit_connection(connection, address),
                     Err(error) => {
-                        self.door.metrics.accept_errors.inc();
+                        self.context.metrics.accept_errors.inc();
                         if !is_of_one_connection(&error) {
                             tokio::time::sleep(PAUSE_AFTER_ERROR).await;
                         }
@@ -137,33 +137,33 @@ where
         }
     }
 
-    /// Lets in those who had connected before the service stopped.
-    async fn take_the_last(&mut self, socket: &TcpListener) {
+    /// Admits the connections that the system had queued before the service stopped.
+    async fn drain_backlog(&mut self, socket: &TcpListener) {
         let begun = tokio::time::Instant::now();
-        while begun.elapsed() < TAKE_THE_LAST_FOR {
-            match tokio::time::timeout(UNLESS_NONE_CAME_FOR, socket.accept()).await {
-                Ok(Ok((connection, address))) => self.let_in(connection, address),
+        while begun.elapsed() < DRAIN_BACKLOG_FOR {
+            match tokio::time::timeout(DRAIN_IDLE_FOR, socket.accept()).await {
+                Ok(Ok((connection, address))) => self.admit_connection(connection, address),
                 Ok(Err(_)) | Err(_) => return,
             }
         }
     }
 
-    fn let_in(&mut self, connection: TcpStream, address: SocketAddr) {
-        let admitted = match self.door.entry.admit(address.ip()) {
+    fn admit_connection(&mut self, connection: TcpStream, address: SocketAddr) {
+        let admitted = match self.context.entry.admit(address.ip()) {
             Ok(admitted) => admitted,
-            Err(why) => return self.door.metrics.count_refused(why),
+            Err(why) => return self.context.metrics.count_refused(why),
         };
         // Answers are small and somebody waits for each: never hold one back to fill a packet.
         // Where that cannot be said, answers come all the same.
         let _ = connection.set_nodelay(true);
-        let (door, stopped) = (Arc::clone(&self.door), self.stopped.clone());
-        self.connections.spawn(async move { door.serve(connection, address, stopped, admitted).await });
+        let (context, stopped) = (Arc::clone(&self.context), self.stopped.clone());
+        self.connections.spawn(async move { context.serve(connection, address, stopped, admitted).await });
     }
 }
 
-impl<F, Served> Door<F>
+impl<F, Served> ListenerContext<F>
 where
-    F: Fn(Visitor) -> Served,
+    F: Fn(Connection) -> Served,
     Served: Future<Output = ()>,
 {
     async fn serve(
@@ -176,20 +176,20 @@ where
         self.metrics.accepted.inc();
         let _open = Open::new(&self.metrics);
         let stream = tokio::select! {
-            begun = tokio::time::timeout(self.limits.head_at_most, self.encryption.begin(connection)) => begun,
-            // Who has not even greeted us has not asked for anything.
+            begun = tokio::time::timeout(self.limits.header_timeout, self.encryption.begin(connection)) => begun,
+            // A connection without a handshake has not sent a request.
             () = until(&mut stopped), if self.encryption.takes_time() => return,
         };
         match stream {
             Ok(Ok(stream)) => {
                 let share = Arc::clone(&admitted.share);
-                (self.front_end)(Visitor { stream, address, stopped, share }).await;
+                (self.front_end)(Connection { stream, address, stopped, share }).await;
             }
             Ok(Err(error)) => {
                 self.metrics.handshake_errors.inc();
                 self.observer.note_failed_handshake(self.listener, address.ip(), &error);
             }
-            // Who says nothing has no reason to be told.
+            // The handshake took too long: there is no error to log.
             Err(_) => {
                 self.metrics.handshake_errors.inc();
             }

@@ -1,20 +1,14 @@
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use std::sync::{Mutex, PoisonError};
 
-use crate::listen::limits::places::NoPlace;
+use crate::listen::limits::connection_slots::SlotRefusal;
+use crate::metrics::counter::{Counter, Gauge};
+use crate::metrics::exposition::{Exposition, Kind};
 
 /// What is counted about connections, for all listeners.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct ConnectionMetrics {
-    open: Family<ListenerLabels, Gauge>,
-    accepted: Family<ListenerLabels, Counter>,
-    refused: Family<RefusalLabels, Counter>,
-    accept_errors: Family<ListenerLabels, Counter>,
-    handshake_errors: Family<ListenerLabels, Counter>,
-    waits: Family<WaitLabels, Counter>,
+    listeners: Mutex<Vec<ListenerMetrics>>,
+    waits: ShareMetrics,
 }
 
 /// How often a connection was not read further until its address had given something back.
@@ -26,8 +20,9 @@ pub(crate) struct ShareMetrics {
 }
 
 /// What is counted about the connections of one listener, at hand so that counting takes no lock.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ListenerMetrics {
+    listener: &'static str,
     pub(super) open: Gauge,
     pub(super) accepted: Counter,
     pub(super) accept_errors: Counter,
@@ -38,78 +33,77 @@ pub(crate) struct ListenerMetrics {
     refused_for_descriptor: Counter,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ListenerLabels {
-    listener: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RefusalLabels {
-    listener: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WaitLabels {
-    resource: &'static str,
-}
-
 impl ConnectionMetrics {
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register("connections", "Connections that are open", self.open.clone());
-        registry.register("connections_accepted", "Connections that were given a place", self.accepted.clone());
-        registry.register(
-            "connections_refused",
-            "Connections closed at once: too many in all, from their address, or for the descriptors of the process",
-            self.refused.clone(),
-        );
-        registry.register(
-            "accept_errors",
-            "Connections that could not be accepted: descriptors may have run out",
-            self.accept_errors.clone(),
-        );
-        registry.register(
-            "tls_handshake_errors",
-            "Connections that did not get through the TLS handshake",
-            self.handshake_errors.clone(),
-        );
-        registry.register(
-            "backpressure_waits",
-            "Requests that waited until their address, or all together, held less",
-            self.waits.clone(),
-        );
-    }
-
     pub(crate) fn of_shares(&self) -> ShareMetrics {
-        let waits = |resource| self.waits.get_or_create_owned(&WaitLabels { resource });
-        ShareMetrics {
-            request_waits: waits("request_bytes"),
-            answer_waits: waits("answer_bytes"),
-            call_waits: waits("calls"),
-        }
+        self.waits.clone()
     }
 
     pub(crate) fn of_listener(&self, listener: &'static str) -> ListenerMetrics {
-        let labels = ListenerLabels { listener };
-        let refused = |reason| self.refused.get_or_create_owned(&RefusalLabels { listener, reason });
-        ListenerMetrics {
-            open: self.open.get_or_create_owned(&labels),
-            accepted: self.accepted.get_or_create_owned(&labels),
-            accept_errors: self.accept_errors.get_or_create_owned(&labels),
-            handshake_errors: self.handshake_errors.get_or_create_owned(&labels),
-            refused_in_all: refused("in_all"),
-            refused_for_address: refused("for_address"),
-            refused_for_descriptor: refused("descriptors"),
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = listeners.iter().find(|known| known.listener == listener) {
+            return known.clone();
+        }
+        let new = ListenerMetrics { listener, ..ListenerMetrics::default() };
+        listeners.push(new.clone());
+        new
+    }
+
+    pub(crate) fn write(&self, exposition: &mut Exposition<'_>) {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        write_listeners(&listeners, exposition);
+        const NAME: &str = "tollgate_backpressure_waits_total";
+        let help = "Requests that waited until their address, or all together, held less.";
+        exposition.describe(NAME, Kind::Counter, help);
+        let ShareMetrics { request_waits, answer_waits, call_waits } = &self.waits;
+        for (resource, waits) in
+            [("request_bytes", request_waits), ("answer_bytes", answer_waits), ("calls", call_waits)]
+        {
+            exposition.sample(NAME, &[("resource", resource)], waits.get());
+        }
+    }
+}
+
+fn write_listeners(listeners: &[ListenerMetrics], exposition: &mut Exposition<'_>) {
+    let mut write = |name: &str, kind: Kind, help: &str, value: &dyn Fn(&ListenerMetrics) -> u64| {
+        exposition.describe(name, kind, help);
+        for listener in listeners {
+            exposition.sample(name, &[("listener", listener.listener)], value(listener));
+        }
+    };
+    write("tollgate_connections", Kind::Gauge, "Connections that are open.", &|listener| listener.open.get());
+    write("tollgate_connections_accepted_total", Kind::Counter, "Connections that were given a place.", &|listener| {
+        listener.accepted.get()
+    });
+    let help = "Connections that could not be accepted: descriptors may have run out.";
+    write("tollgate_accept_errors_total", Kind::Counter, help, &|listener| listener.accept_errors.get());
+    let help = "Connections that did not get through the TLS handshake.";
+    write("tollgate_tls_handshake_errors_total", Kind::Counter, help, &|listener| listener.handshake_errors.get());
+    write_refused(listeners, exposition);
+}
+
+fn write_refused(listeners: &[ListenerMetrics], exposition: &mut Exposition<'_>) {
+    const NAME: &str = "tollgate_connections_refused_total";
+    let help =
+        "Connections closed at once: too many in all, from their address, or for the descriptors of the process.";
+    exposition.describe(NAME, Kind::Counter, help);
+    for metrics in listeners {
+        let by_reason = [
+            ("in_all", &metrics.refused_in_all),
+            ("for_address", &metrics.refused_for_address),
+            ("descriptors", &metrics.refused_for_descriptor),
+        ];
+        for (reason, refused) in by_reason {
+            exposition.sample(NAME, &[("listener", metrics.listener), ("reason", reason)], refused.get());
         }
     }
 }
 
 impl ListenerMetrics {
-    pub(super) fn count_refused(&self, why: NoPlace) {
+    pub(super) fn count_refused(&self, why: SlotRefusal) {
         match why {
-            NoPlace::InAll => self.refused_in_all.inc(),
-            NoPlace::ForAddress => self.refused_for_address.inc(),
-            NoPlace::ForDescriptor => self.refused_for_descriptor.inc(),
-        };
+            SlotRefusal::InAll => self.refused_in_all.inc(),
+            SlotRefusal::ForAddress => self.refused_for_address.inc(),
+            SlotRefusal::ForDescriptor => self.refused_for_descriptor.inc(),
+        }
     }
 }

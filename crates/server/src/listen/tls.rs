@@ -47,17 +47,20 @@ pub enum Reloaded {
 }
 
 /// Why certificates cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file cannot be read.
+    #[error("{}: the file cannot be read: {error}", .file.display())]
     Unread {
         /// Which.
         file: PathBuf,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// A file has nothing of what it should have.
+    #[error("{}: there is no {expected} in PEM in this file", .file.display())]
     Nothing {
         /// Which.
         file: PathBuf,
@@ -65,11 +68,16 @@ pub enum TlsError {
         expected: &'static str,
     },
     /// The private key needs a passphrase.
+    #[error(
+        "{0}: the private key is encrypted, and nobody is asked for a passphrase; `openssl pkey -in {0} -out FILE` writes it without one",
+        .file.display()
+    )]
     Encrypted {
         /// Which file it is in.
         file: PathBuf,
     },
     /// The certificate is for another private key.
+    #[error("{}: the certificate is not for the private key in {}", .certificate.display(), .key.display())]
     Mismatch {
         /// The file with the certificate.
         certificate: PathBuf,
@@ -77,10 +85,12 @@ pub enum TlsError {
         key: PathBuf,
     },
     /// What is in a file cannot be used.
+    #[error("{}: {error}", .file.display())]
     Unusable {
         /// Which file is to blame.
         file: PathBuf,
         /// What is wrong.
+        #[source]
         error: Box<dyn Error + Send + Sync>,
     },
 }
@@ -193,35 +203,5 @@ fn unusable(file: &Path, error: impl Into<Box<dyn Error + Send + Sync>>) -> TlsE
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").field("files", &self.0.files).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TlsError::Unread { file, error } => write!(f, "{}: the file cannot be read: {error}", file.display()),
-            TlsError::Nothing { file, expected } => {
-                write!(f, "{}: there is no {expected} in PEM in this file", file.display())
-            }
-            TlsError::Encrypted { file } => write!(
-                f,
-                "{}: the private key is encrypted, and nobody is asked for a passphrase; `openssl pkey -in {0} -out FILE` writes it without one",
-                file.display()
-            ),
-            TlsError::Mismatch { certificate, key } => {
-                write!(f, "{}: the certificate is not for the private key in {}", certificate.display(), key.display())
-            }
-            TlsError::Unusable { file, error } => write!(f, "{}: {error}", file.display()),
-        }
-    }
-}
-
-impl Error for TlsError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            TlsError::Unread { error, .. } => Some(error),
-            TlsError::Nothing { .. } | TlsError::Encrypted { .. } | TlsError::Mismatch { .. } => None,
-            TlsError::Unusable { error, .. } => Some(&**error),
-        }
     }
 }

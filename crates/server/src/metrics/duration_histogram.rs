@@ -1,10 +1,6 @@
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-
+use super::exposition::{Exposition, Kind};
 use super::sharded_counters::{Adding, Mine, ShardedCounters};
 use crate::front_end::FrontEnd;
 
@@ -27,9 +23,9 @@ const BOUNDS_NS: [u64; 13] = [
 ];
 
 /// How long decisions took, for each front end. Counts without a lock, because
-/// every decision passes through here. All clones count together.
-#[derive(Clone, Debug)]
-pub(crate) struct DurationHistogram(Arc<ShardedCounters>);
+/// every decision passes through here.
+#[derive(Debug)]
+pub(crate) struct DurationHistogram(ShardedCounters);
 
 /// For each front end a counter for each bound, one for what is above them all, and the sum.
 const ROW: usize = BOUNDS_NS.len() + 2;
@@ -37,7 +33,7 @@ const SUM: usize = ROW - 1;
 
 impl DurationHistogram {
     pub(crate) fn new() -> DurationHistogram {
-        DurationHistogram(Arc::new(ShardedCounters::new(FrontEnd::ALL.len() * ROW)))
+        DurationHistogram(ShardedCounters::new(FrontEnd::ALL.len() * ROW))
     }
 
     #[inline]
@@ -58,35 +54,24 @@ impl DurationHistogram {
         }
     }
 
+    pub(crate) fn write(&self, exposition: &mut Exposition<'_>) {
+        const NAME: &str = "tollgate_decision_duration_seconds";
+        let help = "How long deciding took, without reading the request or writing the answer.";
+        exposition.describe(NAME, Kind::Histogram, help);
+        let sums = self.0.sums();
+        for front_end in FrontEnd::ALL {
+            let row = &sums[front_end.position() * ROW..][..ROW];
+            let counts = BOUNDS_NS.into_iter().zip(row.iter().copied());
+            exposition.durations(NAME, Some(("frontend", front_end.name())), counts, row[BOUNDS_NS.len()], row[SUM]);
+        }
+    }
+
     #[cold]
     fn add_first_or_shared(&self, row: usize, bucket: usize, count: u64, ns: u64) {
         match self.0.mine() {
             Mine::Own(counters, adding) => add(counters, &adding, row, bucket, count, ns),
             Mine::Shared(counters, adding) => add(counters, &adding, row, bucket, count, ns),
         }
-    }
-}
-
-impl EncodeMetric for DurationHistogram {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let sums = self.0.sums();
-        for front_end in FrontEnd::ALL {
-            let row = front_end.position() * ROW;
-            let bounds = BOUNDS_NS.iter().map(|&bound| seconds(bound)).chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip(sums[row..].iter().copied()).collect();
-            let count = buckets.iter().map(|(_, count)| count).sum();
-            encoder.encode_family(&[("frontend", front_end.name())])?.encode_histogram::<NoLabelSet>(
-                seconds(sums[row + SUM]),
-                count,
-                &buckets,
-                None,
-            )?;
-        }
-        Ok(())
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Histogram
     }
 }
 
@@ -98,8 +83,4 @@ fn add(counters: &[AtomicU64], adding: &impl Adding, row: usize, bucket: usize, 
         adding.add(&row[bucket.min(SUM - 1)], count);
         adding.add(&row[SUM], ns);
     }
-}
-
-fn seconds(ns: u64) -> f64 {
-    Duration::from_nanos(ns).as_secs_f64()
 }

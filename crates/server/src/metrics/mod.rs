@@ -1,5 +1,6 @@
 //! What the service counts about itself, and how Prometheus reads it.
 
+pub(crate) mod counter;
 pub(crate) mod duration_histogram;
 pub(crate) mod exposition;
 pub(crate) mod policy_info;
@@ -8,10 +9,8 @@ pub(crate) mod receipt_metrics;
 pub(crate) mod reload_metrics;
 pub(crate) mod sharded_counters;
 pub(crate) mod shared_store_metrics;
-pub(crate) mod text_format;
 pub(crate) mod thread_slot;
 
-use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
@@ -26,19 +25,23 @@ use tollgate::{AsyncLimiter, ChargeVerdict, CheckedPolicy, Decision, MemoryStore
 use crate::decided::{Decided, RefusedBy};
 use crate::front_end::FrontEnd;
 use crate::listen::ConnectionMetrics;
-use crate::observe::{Observer, ObserverMetrics};
+use crate::observe::Observer;
 use crate::receipts::Receipts;
 use crate::rule_metrics::RuleMetrics;
 use crate::snapshot::SnapshotMetrics;
+use counter::Counter;
 use duration_histogram::DurationHistogram;
+use exposition::{Exposition, Kind};
 use policy_info::PolicyInfo;
 use receipt_metrics::ReceiptMetrics;
 use reload_metrics::ReloadMetrics;
-use text_format::prometheus_text;
 
-/// What the service counts about itself.
+/// What the service counts about itself, and the parts that count for themselves.
 pub(crate) struct Metrics {
-    registry: Registry,
+    limiter: Limiter<Store>,
+    kept_receipts: Arc<Receipts>,
+    observer: Arc<Observer>,
+    snapshots: Option<SnapshotMetrics>,
     rules: RuleMetrics,
     policy: PolicyInfo,
     durations: DurationHistogram,
@@ -46,11 +49,6 @@ pub(crate) struct Metrics {
     pub(crate) connections: ConnectionMetrics,
     pub(crate) reloads: ReloadMetrics,
     pub(crate) receipts: ReceiptMetrics,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BuildLabels {
-    version: &'static str,
 }
 
 impl Metrics {
@@ -89,7 +87,7 @@ impl Metrics {
 
     /// Shows what is counted about snapshots too.
     pub(crate) fn show_snapshots(&mut self, snapshots: &SnapshotMetrics) {
-        snapshots.register(&mut self.registry);
+        self.snapshots = Some(snapshots.clone());
     }
 
     /// Makes ready for a policy that is about to be in force.
@@ -121,15 +119,31 @@ impl Metrics {
         self.durations.observe_together(FrontEnd::Resp, count, taken_ns);
     }
 
+    /// Everything, in Prometheus' text format.
     pub(crate) fn text(&self) -> String {
-        let mut openmetrics = String::new();
-        prometheus_client::encoding::text::encode(&mut openmetrics, &self.registry)
-            .unwrap_or_else(|error| unreachable!("a string takes whatever is written to it: {error}"));
-        let mut text = prometheus_text(&openmetrics);
+        let mut text = String::new();
+        let exposition = &mut Exposition::behind(&mut text);
+        self.durations.write(exposition);
+        // A gauge rather than an `info`, which the text format does not know.
+        exposition.describe("tollgate_build_info", Kind::Gauge, "Which tollgate this is.");
+        exposition.sample("tollgate_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+        exposition.counter(
+            "tollgate_uncounted_refusals_total",
+            "Requests refused because the store could not count them: it is full, or does not answer.",
+            self.uncounted.get(),
+        );
+        self.policy.write(exposition);
+        self.connections.write(exposition);
+        self.reloads.write(exposition);
+        self.receipts.write(exposition);
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.write(exposition);
+        }
+        self.write_store(exposition);
+        self.observer.write_metrics(exposition);
         self.rules.write(&mut text);
         text
     }
-}
 
 /// Asks the store and the receipts when somebody asks us.
 struct StoreMetrics {
@@ -151,9 +165,8 @@ impl Collector for StoreMetrics {
         write(
             "receipts_evicted",
             "Receipts forgotten early because their caller, or all, had too many.",
-            None,
-            &evicted,
-        )?;
+            receipts.evicted(),
+        );
         // Keys elsewhere are not ours to count.
         let Some(stats) = self.limiter.memory_store().map(MemoryStore::stats) else { return Ok(()) };
         write("keys", "About how many keys are live.", None, &ConstGauge::new(stats.live_keys as u64))?;
@@ -169,8 +182,23 @@ impl Collector for StoreMetrics {
     }
 }
 
-impl fmt::Debug for StoreMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StoreMetrics")
-    }
+fn write_memory_store(stats: &Stats, exposition: &mut Exposition<'_>) {
+    exposition.gauge("tollgate_keys", "About how many keys are live.", stats.live_keys as u64);
+    exposition.counter(
+        "tollgate_evictions_total",
+        "Live keys of rules that had to make room for others.",
+        stats.evictions,
+    );
+    exposition.counter(
+        "tollgate_caller_evictions_total",
+        "Live keys of callers that had to make room for others.",
+        stats.caller_evictions,
+    );
+    exposition.gauge(
+        "tollgate_bucket_quotas",
+        "Bucket quotas that the store tells apart, of 4096.",
+        stats.quotas as u64,
+    );
+    exposition.gauge("tollgate_bucket_quotas_used", "Those of them that a limit uses.", stats.quotas_used as u64);
+    exposition.gauge("tollgate_store_bytes", "Memory of the store's tables.", stats.bytes as u64);
 }

@@ -1,30 +1,24 @@
-use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::MetricType;
+
+use super::exposition::{Exposition, Kind};
 
 /// Which policy is in force. Instances that share counters and differ in this
 /// are out of step: they hold the same key to different limits.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct PolicyInfo {
-    fingerprint: Arc<ArcSwap<String>>,
+    fingerprint: ArcSwap<String>,
 }
 
 impl PolicyInfo {
     pub(crate) fn set(&self, fingerprint: String) {
         self.fingerprint.store(Arc::new(fingerprint));
     }
-}
 
-impl EncodeMetric for PolicyInfo {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
-        let fingerprint = self.fingerprint.load();
-        encoder.encode_family(&[("fingerprint", fingerprint.as_str())])?.encode_gauge(&1)
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Gauge
+    pub(crate) fn write(&self, exposition: &mut Exposition<'_>) {
+        const NAME: &str = "tollgate_policy_info";
+        exposition.describe(NAME, Kind::Gauge, "Which policy is in force, by what it says.");
+        exposition.sample(NAME, &[("fingerprint", &self.fingerprint.load())], 1);
     }
 }

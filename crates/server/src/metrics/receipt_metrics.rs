@@ -1,7 +1,5 @@
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
+use super::counter::Counter;
+use super::exposition::{Exposition, Kind};
 
 /// What a caller does with a receipt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,41 +13,32 @@ pub(crate) enum ReceiptUse {
 }
 
 /// How often receipts were brought back, and for what.
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ReceiptMetrics {
-    by_use: [Used; 3],
+    refund: Used,
+    settle: Used,
+    release: Used,
     overrun: Counter,
-    all: Family<ReceiptLabels, Counter>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
 struct Used {
     known: Counter,
     unknown: Counter,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReceiptLabels {
-    operation: &'static str,
-    outcome: &'static str,
-}
-
-impl Default for ReceiptMetrics {
-    fn default() -> ReceiptMetrics {
-        let all = Family::<ReceiptLabels, Counter>::default();
-        let counter = |operation, outcome| all.get_or_create_owned(&ReceiptLabels { operation, outcome });
-        let used = |operation| Used { known: counter(operation, "done"), unknown: counter(operation, "unknown") };
-        ReceiptMetrics { by_use: ["refund", "settle", "release"].map(used), overrun: Counter::default(), all }
-    }
-}
-
 impl ReceiptMetrics {
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register("receipt_uses", "Receipts brought back, and whether they were known", self.all.clone());
-        registry.register(
-            "settle_overrun",
-            "What requests truly cost beyond what could be charged or owed when they were settled",
-            self.overrun.clone(),
+    pub(crate) fn write(&self, exposition: &mut Exposition<'_>) {
+        const NAME: &str = "tollgate_receipt_uses_total";
+        exposition.describe(NAME, Kind::Counter, "Receipts brought back, and whether they were known.");
+        for (operation, used) in [("refund", &self.refund), ("settle", &self.settle), ("release", &self.release)] {
+            exposition.sample(NAME, &[("operation", operation), ("outcome", "done")], used.known.get());
+            exposition.sample(NAME, &[("operation", operation), ("outcome", "unknown")], used.unknown.get());
+        }
+        exposition.counter(
+            "tollgate_settle_overrun_total",
+            "What requests truly cost beyond what could be charged or owed when they were settled.",
+            self.overrun.get(),
         );
     }
 
@@ -60,9 +49,9 @@ impl ReceiptMetrics {
 
     pub(crate) fn count(&self, receipt_use: ReceiptUse, is_known: bool) {
         let used = match receipt_use {
-            ReceiptUse::Refund => &self.by_use[0],
-            ReceiptUse::Settle => &self.by_use[1],
-            ReceiptUse::Release => &self.by_use[2],
+            ReceiptUse::Refund => &self.refund,
+            ReceiptUse::Settle => &self.settle,
+            ReceiptUse::Release => &self.release,
         };
         if is_known { &used.known } else { &used.unknown }.inc();
     }

@@ -1,39 +1,28 @@
-use std::fmt;
-use std::sync::Arc;
-
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-
-use super::observer::{Observer, RuleLabel};
+use super::observer::Observer;
+use crate::metrics::exposition::{Exposition, Kind, escaped};
 use crate::observe::clients::tally::Tally;
 
-/// Asks the observer when somebody asks for metrics. No client is named: only
-/// whether there is one that stands out.
-#[derive(Debug)]
-pub(crate) struct ObserverMetrics(pub(crate) Arc<Observer>);
-
-impl Collector for ObserverMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut shares = encoder.encode_descriptor(
-            "top_client_share",
-            "The part of a rule's refusals of the last minute that is the most frequent client's, from 0 to 1.",
-            None,
-            MetricType::Gauge,
-        )?;
-        for (rule, tally) in self.0.refused() {
-            shares.encode_family(&RuleLabel { rule })?.encode_gauge(&share(&tally))?;
+impl Observer {
+    /// Writes what stands out. No client is named: only whether there is one.
+    pub(crate) fn write_metrics(&self, exposition: &mut Exposition<'_>) {
+        const SHARE: &str = "tollgate_top_client_share";
+        let help = "The part of a rule's refusals of the last minute that is the most frequent client's, from 0 to 1.";
+        exposition.describe(SHARE, Kind::Gauge, help);
+        for (rule, tally) in self.refused() {
+            exposition.value(SHARE, &[("rule", &escaped(&rule))], &format!("{:?}", share(&tally)));
         }
-        let bursts = &self.0.bursts;
+        const BURSTS: &str = "tollgate_bursts_total";
         let help = "How often a client suddenly asked far more than it used to.";
-        bursts.encode(encoder.encode_descriptor("bursts", help, None, MetricType::Counter)?)?;
-        let refused = &self.0.refused_calls.0;
-        let help = "Calls that a listener did not admit, by listener and why.";
-        refused.encode(encoder.encode_descriptor("refused_calls", help, None, MetricType::Counter)?)?;
-        let dropped = ConstCounter::new(self.0.lines_dropped());
-        let help = "Lines of the log that were lost because nobody took them.";
-        dropped.encode(encoder.encode_descriptor("log_lines_dropped", help, None, MetricType::Counter)?)
+        exposition.describe(BURSTS, Kind::Counter, help);
+        for (rule, count) in &self.periodic().burst_counts {
+            exposition.sample(BURSTS, &[("rule", &escaped(rule))], *count);
+        }
+        self.refused_calls.write(exposition);
+        exposition.counter(
+            "tollgate_log_lines_dropped_total",
+            "Lines of the log that were lost because nobody took them.",
+            self.lines_dropped(),
+        );
     }
 }
 

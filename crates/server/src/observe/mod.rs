@@ -26,7 +26,6 @@ pub use clients::tally::FrequentClient;
 pub use event::{Burst, Change, ChangeKind, Event, LeftOut, Level, Notice, RuleInForce, Violation};
 pub use feed::{Delivery, Subscription};
 pub use log::{Log, LogFormat};
-pub(crate) use metrics::ObserverMetrics;
 pub use observer::{Observer, ObserverSettings};
 pub use refused_call::{RefusedCall, WhyRefused};
 pub use timestamp::Timestamp;

@@ -8,9 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use tollgate::Clock;
 use tollgate::policy::promise::{Promise, algorithm_words};
 
@@ -25,8 +22,8 @@ use crate::observe::clients::client_names::{ClientNames, Identities};
 use crate::observe::clients::log_key::LogKeyError;
 use crate::observe::clients::shards::{Shards, Which};
 use crate::observe::clients::tally::{FrequentClient, Tally};
-use crate::observe::log::few_a_second::FewASecond;
 use crate::observe::log::line_budget::LineBudget;
+use crate::observe::log::log_throttle::LogThrottle;
 use crate::observe::log::uncounted_notices::UncountedNotices;
 
 const S_NS: u64 = 1_000_000_000;
@@ -57,22 +54,15 @@ pub struct Observer {
     pub(super) budget: LineBudget,
     /// Violations whose line somebody else was faster to take, or that no rule decided.
     pub(super) left_out: AtomicU64,
-    store_notices: FewASecond,
+    store_notices: LogThrottle,
     uncounted_notices: UncountedNotices,
-    refused_call_lines: FewASecond,
+    refused_call_lines: LogThrottle,
     /// Of ten seconds at a time.
-    failed_handshake_lines: FewASecond,
+    failed_handshake_lines: LogThrottle,
     pub(super) refused_calls: RefusedCalls,
     feed: Feed,
     log: Option<Log>,
     periodic: Mutex<Periodic>,
-    pub(super) bursts: Family<RuleLabel, Counter>,
-}
-
-/// A label of metrics.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RuleLabel {
-    pub(super) rule: Arc<str>,
 }
 
 impl Observer {
@@ -89,15 +79,14 @@ impl Observer {
             shards: Shards::new(),
             budget: LineBudget::default(),
             left_out: AtomicU64::new(0),
-            store_notices: FewASecond::default(),
+            store_notices: LogThrottle::default(),
             uncounted_notices: UncountedNotices::default(),
-            refused_call_lines: FewASecond::default(),
-            failed_handshake_lines: FewASecond::default(),
+            refused_call_lines: LogThrottle::default(),
+            failed_handshake_lines: LogThrottle::default(),
             refused_calls: RefusedCalls::new(),
             feed: Feed::new(),
             log: settings.log,
             periodic: Mutex::new(periodic),
-            bursts: Family::default(),
         })
     }
 

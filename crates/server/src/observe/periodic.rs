@@ -1,10 +1,11 @@
 //! What the observer does now and then: it sums up, and looks for bursts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::event::{Burst, Event, LeftOut};
-use super::observer::{Observer, RuleLabel};
+use super::observer::Observer;
 use super::timestamp::Timestamp;
 use crate::observe::clients::bursts::Bursts;
 use crate::observe::clients::rule_clients::TRAFFIC_WINDOW_NS;
@@ -27,13 +28,15 @@ pub(super) struct Periodic {
     summary: u64,
     traffic: u64,
     pub(super) bursts: Bursts,
+    /// How many bursts each rule has had.
+    pub(super) burst_counts: BTreeMap<Arc<str>, u64>,
 }
 
 impl Periodic {
     /// What was before that time is nobody's business.
     pub(super) fn from(now_ns: u64) -> Periodic {
         let (summary, traffic) = (now_ns / SUMMARY_EVERY_NS, now_ns / TRAFFIC_WINDOW_NS);
-        Periodic { summary, traffic, bursts: Bursts::default() }
+        Periodic { summary, traffic, ..Periodic::default() }
     }
 }
 
@@ -52,7 +55,7 @@ impl Observer {
             periodic.traffic = traffic;
             let sudden = periodic.bursts.look(&self.shards.traffic(now_ns));
             for (at, burst) in sudden.into_iter().enumerate() {
-                self.bursts.get_or_create_owned(&RuleLabel { rule: Arc::clone(&burst.rule) }).inc();
+                *periodic.burst_counts.entry(Arc::clone(&burst.rule)).or_default() += 1;
                 if at < BURSTS_IN_WINDOW {
                     let (rule, client, requests, usual) = (burst.rule, burst.name, burst.requests, burst.usual);
                     let (time, window_s) = (Timestamp(now_ns), TRAFFIC_WINDOW_NS / S_NS);

@@ -1,11 +1,10 @@
 use std::net::IpAddr;
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use serde::Serialize;
 
 use super::timestamp::Timestamp;
+use crate::metrics::counter::Counter;
+use crate::metrics::exposition::{Exposition, Kind};
 use crate::server::Listener;
 
 /// A call that a listener did not admit.
@@ -53,31 +52,33 @@ impl WhyRefused {
     }
 }
 
-/// How many were refused, and why.
-#[derive(Clone, Debug)]
-pub(super) struct RefusedCalls(pub(super) Family<WhyLabel, Counter>);
-
-/// A label of metrics.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct WhyLabel {
-    listener: &'static str,
-    why: &'static str,
-}
+/// How many were refused, by listener and why.
+#[derive(Debug)]
+pub(super) struct RefusedCalls(Vec<(&'static str, WhyRefused, Counter)>);
 
 impl RefusedCalls {
     /// None so far, which is shown too: a series that begins with its first count cannot be alerted on.
     pub(super) fn new() -> RefusedCalls {
-        let family = Family::<WhyLabel, Counter>::default();
-        for listener in [Listener::Http, Listener::Grpc, Listener::Resp, Listener::Admin] {
-            for why in WhyRefused::ALL.into_iter().filter(|&why| can_happen(listener, why)) {
-                drop(family.get_or_create(&WhyLabel { listener: listener.name(), why: why.name() }));
-            }
-        }
-        RefusedCalls(family)
+        let listeners = [Listener::Http, Listener::Grpc, Listener::Resp, Listener::Admin];
+        let of_listener = |listener: Listener| {
+            let possible = WhyRefused::ALL.into_iter().filter(move |&why| can_happen(listener, why));
+            possible.map(move |why| (listener.name(), why, Counter::default()))
+        };
+        RefusedCalls(listeners.into_iter().flat_map(of_listener).collect())
     }
 
     pub(super) fn count(&self, listener: &'static str, why: WhyRefused) {
-        self.0.get_or_create(&WhyLabel { listener, why: why.name() }).inc();
+        if let Some((.., refused)) = self.0.iter().find(|(of, known, _)| (*of, *known) == (listener, why)) {
+            refused.inc();
+        }
+    }
+
+    pub(super) fn write(&self, exposition: &mut Exposition<'_>) {
+        const NAME: &str = "tollgate_refused_calls_total";
+        exposition.describe(NAME, Kind::Counter, "Calls that a listener did not admit, by listener and why.");
+        for (listener, why, refused) in &self.0 {
+            exposition.sample(NAME, &[("listener", listener), ("why", why.name())], refused.get());
+        }
     }
 }
 

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::ops::Range;
 
 use super::arguments::Arguments;
@@ -39,27 +38,36 @@ pub enum Found {
     Command(usize),
 }
 
-/// What is wrong with what a client sends. Nothing after it can be understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is wrong with what a client sends, in Redis' words where it has any. Nothing after it can be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
     /// The number of arguments is no number, or too large.
+    #[error("invalid multibulk length")]
     ArrayLength,
     /// The length of an argument is no number, or too large.
+    #[error("invalid bulk length")]
     BulkLength,
     /// An argument begins with this instead of a dollar sign.
+    #[error("expected '$', got {}", shown(*.0))]
     ExpectedBulk(u8),
     /// An argument is longer or shorter than it says.
+    #[error("expected CRLF at the end of a bulk string")]
     BulkEnd,
     /// All arguments together are too long.
+    #[error("too big request")]
     FrameTooLong,
     /// A line that says a length does not end.
+    #[error("too big count string")]
     LengthLineTooLong,
     /// A typed line is too long.
+    #[error("too big inline request")]
     InlineTooLong,
     /// A typed line has too many arguments.
+    #[error("too many arguments")]
     TooManyArguments,
     /// A typed line has a quote that is not closed.
+    #[error("unbalanced quotes in request")]
     UnbalancedQuotes,
 }
 
@@ -189,22 +197,10 @@ fn length_line(input: &[u8], from: usize, wrong: ProtocolError) -> Result<Option
     Ok(Some((number, from + end + 1)))
 }
 
-/// In Redis' words, where it has any.
-impl fmt::Display for ProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProtocolError::ArrayLength => f.write_str("invalid multibulk length"),
-            ProtocolError::BulkLength => f.write_str("invalid bulk length"),
-            ProtocolError::ExpectedBulk(got @ b' '..=b'~') => write!(f, "expected '$', got '{}'", char::from(*got)),
-            ProtocolError::ExpectedBulk(got) => write!(f, "expected '$', got byte {got}"),
-            ProtocolError::BulkEnd => f.write_str("expected CRLF at the end of a bulk string"),
-            ProtocolError::FrameTooLong => f.write_str("too big request"),
-            ProtocolError::LengthLineTooLong => f.write_str("too big count string"),
-            ProtocolError::InlineTooLong => f.write_str("too big inline request"),
-            ProtocolError::TooManyArguments => f.write_str("too many arguments"),
-            ProtocolError::UnbalancedQuotes => f.write_str("unbalanced quotes in request"),
-        }
+/// A byte for a message: itself if it can be seen, else its number.
+fn shown(byte: u8) -> String {
+    match byte {
+        b' '..=b'~' => format!("'{}'", char::from(byte)),
+        _ => format!("byte {byte}"),
     }
 }
-
-impl std::error::Error for ProtocolError {}

@@ -25,7 +25,7 @@ fn ping(stream: &mut TcpStream) {
 
 #[test]
 fn who_is_silent_for_too_long_is_closed_with_or_without_a_command_before() {
-    let service = Running::granting(ConnectionLimits { idle_at_most: IDLE, ..ConnectionLimits::default() });
+    let service = Running::granting(ConnectionLimits { idle_timeout: IDLE, ..ConnectionLimits::default() });
     let begun = Instant::now();
     let (mut silent, mut asked) = (connect(&service), connect(&service));
     ping(&mut asked);

@@ -30,7 +30,7 @@ fn trickle(stream: &mut TcpStream, bytes: impl Iterator<Item = u8>) -> Duration 
 
 #[test]
 fn a_command_that_trickles_is_closed_when_its_time_is_over() {
-    let service = Running::granting(ConnectionLimits { body_at_most: COMMAND_AT_MOST, ..ConnectionLimits::default() });
+    let service = Running::granting(ConnectionLimits { body_timeout: COMMAND_AT_MOST, ..ConnectionLimits::default() });
     let typed = std::iter::repeat(b'x');
     let array = b"*2\r\n$4\r\nECHO\r\n$4000\r\n".iter().copied().chain(std::iter::repeat(b'x'));
     for bytes in [Box::new(typed) as Box<dyn Iterator<Item = u8>>, Box::new(array)] {
@@ -42,7 +42,7 @@ fn a_command_that_trickles_is_closed_when_its_time_is_over() {
 
 #[test]
 fn commands_of_which_each_comes_in_time_are_answered() {
-    let service = Running::granting(ConnectionLimits { body_at_most: COMMAND_AT_MOST, ..ConnectionLimits::default() });
+    let service = Running::granting(ConnectionLimits { body_timeout: COMMAND_AT_MOST, ..ConnectionLimits::default() });
     let mut stream = connect(&service);
     // Twice as long as one command may take.
     trickle(&mut stream, b"PING\r\n".iter().copied().cycle().take(42));

@@ -16,10 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// As the defaults are, but with timeouts that a test can wait for.
 fn impatient() -> ConnectionLimits {
     ConnectionLimits {
-        head_at_most: Duration::from_millis(300),
-        idle_at_most: Duration::from_millis(900),
-        body_at_most: Duration::from_millis(300),
-        write_at_most: Duration::from_millis(300),
+        header_timeout: Duration::from_millis(300),
+        idle_timeout: Duration::from_millis(900),
+        body_timeout: Duration::from_millis(300),
+        write_timeout: Duration::from_millis(300),
         ..ConnectionLimits::default()
     }
 }
@@ -117,13 +117,13 @@ fn who_says_nothing_is_cut_off() {
 /// Though the head of a request might take far longer.
 #[test]
 fn a_short_silence_closes_a_connection_that_has_asked_once() {
-    let limits = ConnectionLimits { idle_at_most: Duration::from_secs(1), ..ConnectionLimits::default() };
+    let limits = ConnectionLimits { idle_timeout: Duration::from_secs(1), ..ConnectionLimits::default() };
     let service = Running::granting(limits);
     let (mut asked, mut silent) = (Connection::open(service.http), connect(service.http));
     assert_eq!(asked.request("GET", "/healthz", "").status, 200);
     let begun = Instant::now();
     wait_for(&service, r#"tollgate_connections{listener="http"}"#, 0);
-    assert!(begun.elapsed() < ConnectionLimits::default().head_at_most, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < ConnectionLimits::default().header_timeout, "{:?}", begun.elapsed());
     assert_eq!(until_closed(&mut silent), "");
 }
 
@@ -221,7 +221,7 @@ fn thousands_who_trickle_hold_nobody_up() {
     const TRICKLING: usize = 2_000;
     let limits = ConnectionLimits {
         connections_per_address: 10_000,
-        head_at_most: Duration::from_secs(2),
+        header_timeout: Duration::from_secs(2),
         ..ConnectionLimits::default()
     };
     let service = Running::granting(limits);

@@ -120,7 +120,7 @@ fn new_certificates_are_met_by_new_connections_and_old_ones_stay() {
 fn a_handshake_that_does_not_end_is_cut_off() {
     let authority = Authority::new("handshake");
     let tls = Tls::load(authority.files(&authority.sign("localhost"), None)).unwrap();
-    let limits = ConnectionLimits { head_at_most: Duration::from_millis(300), ..ConnectionLimits::default() };
+    let limits = ConnectionLimits { header_timeout: Duration::from_millis(300), ..ConnectionLimits::default() };
     let service = Running::with(STARTER, |server| server.with_tls(tls.clone()).with_limits(limits));
     let mut silent = TcpStream::connect(service.http).unwrap();
     silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -1,6 +1,3 @@
-use std::error::Error;
-use std::fmt;
-
 use tollgate_core::{AlgorithmKind, Decision, Quota};
 use tollgate_policy::{GrantSource, InvalidKey, InvalidLimit};
 use tollgate_store::ChangeError;
@@ -61,18 +58,21 @@ impl KeyReport {
 }
 
 /// Why an operator cannot have what was asked for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The policy has no rule of this name.
+    #[error("there is no rule `{0}`")]
     NoSuchRule(String),
     /// The text can never be a key of the rule.
     InvalidKey(InvalidKey),
     /// The text is no limit for the rule.
     InvalidLimit(InvalidLimit),
     /// The store does not take the limit.
+    #[error("the store does not take this limit: {0}")]
     NotTaken(String),
     /// It must last for some time, and no longer than 36 years.
+    #[error("it must last for some time, and at most 36 years")]
     Duration,
     /// The store did not do it.
     Change(ChangeError),

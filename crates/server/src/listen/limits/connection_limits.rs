@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// What one listener grants to connections. Every listener has its own places,
+/// Limits and timeouts of the connections of one listener. Every listener has its own slots,
 /// so that a flood on one leaves the others alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
@@ -9,15 +9,15 @@ pub struct ConnectionLimits {
     /// So many connections from one address; of IPv6, from one network of 64 bits.
     pub connections_per_address: usize,
     /// How long the head of a request may take, and the handshake before the first.
-    pub head_at_most: Duration,
-    /// How long a connection may be silent between requests.
-    pub idle_at_most: Duration,
+    pub header_timeout: Duration,
+    /// How long a connection may be idle between requests.
+    pub idle_timeout: Duration,
     /// How long the body of a request may take.
-    pub body_at_most: Duration,
-    /// How long somebody may not take what is written to them.
-    pub write_at_most: Duration,
+    pub body_timeout: Duration,
+    /// How long a write may make no progress.
+    pub write_timeout: Duration,
     /// How long a client may take for all of a large answer.
-    pub answer_at_most: Duration,
+    pub answer_timeout: Duration,
     /// How many descriptors the system grants to the process, for the connections of all listeners and everything
     /// else. `None` is as many as it likes.
     pub descriptors: Option<usize>,
@@ -29,11 +29,11 @@ impl Default for ConnectionLimits {
             connections: 10_000,
             // A gateway opens hundreds, and all come from its one address.
             connections_per_address: 1_000,
-            head_at_most: Duration::from_secs(10),
-            idle_at_most: Duration::from_secs(75),
-            body_at_most: Duration::from_secs(10),
-            write_at_most: Duration::from_secs(10),
-            answer_at_most: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            body_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(30),
             descriptors: None,
         }
     }

@@ -36,14 +36,14 @@ struct State {
     /// Since when somebody does not take what is written to them.
     stuck: AtomicU64,
     /// Requests whose responses have not ended.
-    under_way: AtomicU64,
+    in_flight: AtomicU64,
     /// Since when a large answer is being written.
     answering: AtomicU64,
 }
 
 /// A request whose response has not ended.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Activity);
+pub(crate) struct InFlight(Activity);
 
 /// A large answer that is not written yet. While it waits, others of the same address may have to.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Activity {
             // Who connects is expected to say something.
             head_begun: AtomicU64::new(0),
             stuck: AtomicU64::new(NEVER),
-            under_way: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
             answering: AtomicU64::new(NEVER),
         }))
     }
@@ -72,7 +72,7 @@ impl Activity {
     pub(in crate::listen) fn read(&self) {
         let now = self.now();
         self.0.moved.store(now, Ordering::Relaxed);
-        let is_between = self.0.under_way.load(Ordering::Relaxed) == 0;
+        let is_between = self.0.in_flight.load(Ordering::Relaxed) == 0;
         if is_between && self.0.head_begun.load(Ordering::Relaxed) == NEVER {
             self.0.head_begun.store(now, Ordering::Relaxed);
         }
@@ -92,10 +92,10 @@ impl Activity {
     }
 
     /// A request's head was read.
-    pub(crate) fn begin_request(&self) -> UnderWay {
-        self.0.under_way.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn begin_request(&self) -> InFlight {
+        self.0.in_flight.fetch_add(1, Ordering::Relaxed);
         self.0.head_begun.store(NEVER, Ordering::Relaxed);
-        UnderWay(self.clone())
+        InFlight(self.clone())
     }
 
     /// A large answer is about to be written.
@@ -118,11 +118,11 @@ impl Activity {
                 Due::At(due) if due <= self.now() => return,
                 Due::At(due) => self.0.begun + Duration::from_millis(due),
                 Due::Nothing if is_stopping => Instant::now() + LOOK_AGAIN,
-                Due::Nothing => Instant::now() + limits.idle_at_most,
+                Due::Nothing => Instant::now() + limits.idle_timeout,
             };
             // Who stops is told at once; who has stopped already is looked at again in time. Long before what is due
             // now, a request may end, or the head of the next begin, and then something is due sooner.
-            let at_most = if is_stopping { LOOK_AGAIN } else { limits.idle_at_most.min(limits.head_at_most) };
+            let at_most = if is_stopping { LOOK_AGAIN } else { limits.idle_timeout.min(limits.header_timeout) };
             let look_again = due.min(Instant::now() + at_most);
             tokio::select! {
                 () = tokio::time::sleep_until(look_again) => {}
@@ -140,27 +140,27 @@ impl Activity {
         let state = &*self.0;
         let moved = state.moved.load(Ordering::Relaxed);
         let stuck = state.stuck.load(Ordering::Relaxed);
-        let answered = state.answering.load(Ordering::Relaxed).saturating_add(ms(limits.answer_at_most));
+        let answered = state.answering.load(Ordering::Relaxed).saturating_add(ms(limits.answer_timeout));
         if stuck != NEVER {
-            return Due::At(stuck.saturating_add(ms(limits.write_at_most)).min(answered));
+            return Due::At(stuck.saturating_add(ms(limits.write_timeout)).min(answered));
         }
         if answered != NEVER {
             return Due::At(answered);
         }
-        if state.under_way.load(Ordering::Relaxed) > 0 {
+        if state.in_flight.load(Ordering::Relaxed) > 0 {
             return Due::Nothing;
         }
         let has_said_nothing = moved == 0;
         match state.head_begun.load(Ordering::Relaxed) {
             // Nothing has begun yet, so it is a silence too.
             head_begun if head_begun != NEVER && !is_stopping && has_said_nothing => {
-                Due::At(head_begun.saturating_add(ms(limits.head_at_most.min(limits.idle_at_most))))
+                Due::At(head_begun.saturating_add(ms(limits.header_timeout.min(limits.idle_timeout))))
             }
             head_begun if head_begun != NEVER && !has_said_nothing => {
-                Due::At(head_begun.saturating_add(ms(limits.head_at_most)))
+                Due::At(head_begun.saturating_add(ms(limits.header_timeout)))
             }
             _ if is_stopping => Due::At(moved.saturating_add(ms(ABOUT_TO_SEND))),
-            _ => Due::At(moved.saturating_add(ms(limits.idle_at_most))),
+            _ => Due::At(moved.saturating_add(ms(limits.idle_timeout))),
         }
     }
 
@@ -170,11 +170,11 @@ impl Activity {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
         let activity = &self.0;
         activity.0.moved.store(activity.now(), Ordering::Relaxed);
-        activity.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        activity.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -194,9 +194,9 @@ mod tests {
 
     fn limits() -> ConnectionLimits {
         ConnectionLimits {
-            head_at_most: Duration::from_secs(2),
-            idle_at_most: Duration::from_secs(30),
-            write_at_most: Duration::from_secs(5),
+            header_timeout: Duration::from_secs(2),
+            idle_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(5),
             ..ConnectionLimits::default()
         }
     }
@@ -267,7 +267,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_short_silence_is_noticed_though_a_head_may_take_longer() {
         let (_stop, mut stopped) = watch::channel(false);
-        let limits = ConnectionLimits { idle_at_most: Duration::from_secs(1), ..limits() };
+        let limits = ConnectionLimits { idle_timeout: Duration::from_secs(1), ..limits() };
         let activity = Activity::new();
         let ask = async {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -286,8 +286,8 @@ mod tests {
     async fn a_silence_counts_from_the_request_though_its_head_was_looked_at_before() {
         let (_stop, mut stopped) = watch::channel(false);
         let limits = ConnectionLimits {
-            idle_at_most: Duration::from_secs(1),
-            head_at_most: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(1),
+            header_timeout: Duration::from_secs(10),
             ..limits()
         };
         let activity = Activity::new();
@@ -322,14 +322,14 @@ mod tests {
     async fn a_request_under_way_is_waited_for_and_one_who_does_not_read_is_not() {
         let (_stop, mut stopped) = watch::channel(false);
         let activity = Activity::new();
-        let under_way = activity.begin_request();
+        let in_flight = activity.begin_request();
         let limits = limits();
         let wait = tokio::time::timeout(Duration::from_secs(3_600), activity.overdue(&limits, &mut stopped));
         assert!(wait.await.is_err());
         activity.could_not_write();
         activity.could_not_write();
         assert!(overdue_after_ms(&activity, &mut stopped).await <= 5_000);
-        drop(under_way);
+        drop(in_flight);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,9 +2,9 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use tollgate::policy::sha256;
-
-use super::hmac::{HmacKey, hex};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use tollgate::policy::HmacKey;
 
 /// Under fewer bytes of key the addresses of the whole internet could be tried out.
 const MIN_KEY_BYTES: usize = 16;
@@ -18,14 +18,17 @@ pub(in crate::observe) struct LogKey {
 }
 
 /// Why a key cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogKeyError {
     /// The file cannot be read.
-    Unread(io::Error),
+    #[error("the file cannot be read: {0}")]
+    Unread(#[source] io::Error),
     /// It is too short to be a secret.
+    #[error("it must have at least {MIN_KEY_BYTES} bytes")]
     TooShort,
     /// The system has no random numbers for a key of our own.
+    #[error("the system has no random numbers")]
     NoRandom,
 }
 
@@ -50,7 +53,7 @@ impl LogKey {
     }
 
     fn new(secret: Vec<u8>) -> LogKey {
-        let id = hex(&sha256(&[b"tollgate log key ", secret.as_slice()].concat())[..3]);
+        let id = hex(&Sha256::new().chain_update(b"tollgate log key ").chain_update(&secret).finalize()[..3]);
         LogKey { codes: HmacKey::new(&secret), secret, id }
     }
 
@@ -59,7 +62,7 @@ impl LogKey {
     }
 
     pub(in crate::observe) fn is_same(&self, other: &LogKey) -> bool {
-        self.secret == other.secret
+        self.secret.ct_eq(&other.secret).into()
     }
 
     /// The id of the key, and the first 8 bytes of the client's HMAC-SHA256.
@@ -68,21 +71,14 @@ impl LogKey {
     }
 }
 
-/// Nobody prints the secret by mistake.
+/// The first bytes of a hash as hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Leaves the secret out.
 impl fmt::Debug for LogKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LogKey").field("id", &self.id).finish_non_exhaustive()
     }
 }
-
-impl fmt::Display for LogKeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LogKeyError::Unread(error) => write!(f, "the file cannot be read: {error}"),
-            LogKeyError::TooShort => write!(f, "it must have at least {MIN_KEY_BYTES} bytes"),
-            LogKeyError::NoRandom => f.write_str("the system has no random numbers"),
-        }
-    }
-}
-
-impl std::error::Error for LogKeyError {}

@@ -3,7 +3,6 @@
 pub(in crate::observe) mod bursts;
 pub(in crate::observe) mod client_names;
 pub(in crate::observe) mod frequent_clients;
-pub(in crate::observe) mod hmac;
 pub(in crate::observe) mod log_key;
 pub(in crate::observe) mod rule_clients;
 pub(in crate::observe) mod sample;

@@ -1,8 +1,8 @@
 //! The log: events as lines on stderr, never more of them than a disk can take.
 
 pub(in crate::observe) mod event_text;
-pub(in crate::observe) mod few_a_second;
 pub(in crate::observe) mod line_budget;
+pub(in crate::observe) mod log_throttle;
 pub(in crate::observe) mod uncounted_notices;
 
 use std::io::{self, Write};

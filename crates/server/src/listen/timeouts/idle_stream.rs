@@ -7,50 +7,50 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// In how many steps a silence is waited for: it is noticed when it is at most a quarter too long.
+/// The idle timeout is checked in so many steps, so it fires at most a quarter too late.
 const STEPS: u32 = 4;
 
-/// How long nothing came or went on one connection. All clones are the same connection.
+/// The idle timeout of one connection. All clones are the same connection.
 ///
 /// A count is all that is kept where bytes come: not even the time is asked
 /// for, which would cost more than many a command.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Silence {
-    heard: Arc<AtomicU64>,
+pub(crate) struct IdleTimer {
+    seen: Arc<AtomicU64>,
 }
 
-/// A stream whose silence is waited for.
+/// A stream that resets its idle timer when bytes come or go.
 #[derive(Debug)]
-pub(crate) struct Heard<S> {
+pub(crate) struct IdleStream<S> {
     stream: S,
-    silence: Silence,
+    idle: IdleTimer,
 }
 
-impl Silence {
+impl IdleTimer {
     /// Waits until nothing came or went for so long.
-    pub(crate) async fn lasts(&self, so_long: Duration) {
-        let (mut heard, mut quiet_steps) = (self.heard.load(Relaxed), 0);
+    pub(crate) async fn wait(&self, so_long: Duration) {
+        let (mut seen, mut quiet_steps) = (self.seen.load(Relaxed), 0);
         while quiet_steps < STEPS {
             tokio::time::sleep(so_long / STEPS).await;
-            let now = self.heard.load(Relaxed);
-            quiet_steps = if now == heard { quiet_steps + 1 } else { 0 };
-            heard = now;
+            let now = self.seen.load(Relaxed);
+            quiet_steps = if now == seen { quiet_steps + 1 } else { 0 };
+            seen = now;
         }
     }
 
     /// Only the connection's own task writes, so it takes no more than to add.
-    fn is_broken(&self) {
-        self.heard.store(self.heard.load(Relaxed).wrapping_add(1), Relaxed);
+    fn reset(&self) {
+        self.seen.store(self.seen.load(Relaxed).wrapping_add(1), Relaxed);
     }
 }
 
-impl<S> Heard<S> {
-    pub(crate) fn new(stream: S, silence: Silence) -> Heard<S> {
-        Heard { stream, silence }
+impl<S> IdleStream<S> {
+    pub(crate) fn new(stream: S, idle: IdleTimer) -> IdleStream<S> {
+        IdleStream { stream, idle }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for IdleStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -58,17 +58,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
     ) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if polled.is_ready() {
-            self.silence.is_broken();
+            self.idle.reset();
         }
         polled
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for IdleStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         if polled.is_ready() {
-            self.silence.is_broken();
+            self.idle.reset();
         }
         polled
     }
@@ -92,17 +92,17 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn who_never_says_anything_is_silent() {
+    async fn a_connection_without_bytes_is_idle() {
         let begun = Instant::now();
-        Silence::default().lasts(8 * S).await;
+        IdleTimer::default().wait(8 * S).await;
         assert!((8 * S..=10 * S).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_says_something_in_time_is_not() {
-        let silence = Silence::default();
+    async fn bytes_in_time_reset_the_idle_timer() {
+        let idle = IdleTimer::default();
         let (mut client, server) = duplex(64);
-        let mut server = Heard::new(server, silence.clone());
+        let mut server = IdleStream::new(server, idle.clone());
         let talk = async {
             for _ in 0..20 {
                 sleep(7 * S).await;
@@ -111,24 +111,24 @@ mod tests {
             }
         };
         let ended = tokio::select! {
-            () = silence.lasts(8 * S) => false,
+            () = idle.wait(8 * S) => false,
             () = talk => true,
         };
         assert!(ended);
         let begun = Instant::now();
-        silence.lasts(8 * S).await;
+        idle.wait(8 * S).await;
         assert!((8 * S..=10 * S).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_taken_breaks_it_and_what_is_not_taken_does_not() {
-        let silence = Silence::default();
+    async fn only_a_completed_write_resets_the_idle_timer() {
+        let idle = IdleTimer::default();
         let (_client, server) = duplex(4);
-        let mut server = Heard::new(server, silence.clone());
+        let mut server = IdleStream::new(server, idle.clone());
         server.write_all(b"full").await.unwrap();
-        assert_eq!(silence.heard.load(Relaxed), 1);
+        assert_eq!(idle.seen.load(Relaxed), 1);
         advance(S).await;
         assert!(timeout(S, server.write_all(b"x")).await.is_err());
-        assert_eq!(silence.heard.load(Relaxed), 1);
+        assert_eq!(idle.seen.load(Relaxed), 1);
     }
 }

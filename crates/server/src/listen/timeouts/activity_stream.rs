@@ -8,16 +8,16 @@ use super::activity::Activity;
 
 /// A stream that notes when bytes come and go.
 #[derive(Debug)]
-pub(crate) struct Watched<S> {
+pub(crate) struct ActivityStream<S> {
     stream: S,
     activity: Activity,
     /// Whether a flush could not be completed.
     has_to_flush: bool,
 }
 
-impl<S> Watched<S> {
-    pub(crate) fn new(stream: S, activity: Activity) -> Watched<S> {
-        Watched { stream, activity, has_to_flush: false }
+impl<S> ActivityStream<S> {
+    pub(crate) fn new(stream: S, activity: Activity) -> ActivityStream<S> {
+        ActivityStream { stream, activity, has_to_flush: false }
     }
 
     fn note<T>(&self, polled: &Poll<io::Result<T>>) {
@@ -28,7 +28,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ActivityStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -43,7 +43,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ActivityStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.note(&polled);
@@ -95,7 +95,7 @@ mod tests {
 
     const SO_LONG: Duration = Duration::from_secs(5);
 
-    fn poll_flush(stream: &mut Watched<BufWriter<DuplexStream>>) -> Poll<io::Result<()>> {
+    fn poll_flush(stream: &mut ActivityStream<BufWriter<DuplexStream>>) -> Poll<io::Result<()>> {
         Pin::new(stream).poll_flush(&mut Context::from_waker(Waker::noop()))
     }
 
@@ -103,7 +103,7 @@ mod tests {
     async fn a_flush_that_had_to_wait_and_is_done_is_a_sign_of_life() {
         let (stream, mut other_end) = duplex(8);
         let activity = Activity::new();
-        let mut stream = Watched::new(BufWriter::new(stream), activity.clone());
+        let mut stream = ActivityStream::new(BufWriter::new(stream), activity.clone());
         stream.write_all(&[b'x'; 16]).await.unwrap();
         assert!(poll_flush(&mut stream).is_pending());
         tokio::time::advance(2 * SO_LONG).await;

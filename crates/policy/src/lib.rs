@@ -38,7 +38,7 @@ pub use duration::parse_duration;
 pub use jwks::JwksError;
 pub use model::Policy;
 pub use problem::{Place, Problem, Step};
-pub use request::{Descriptor, Headers, Request, parse_address};
+pub use request::{Descriptor, FieldName, Headers, Request, parse_address};
 #[cfg(feature = "yaml")]
 pub use starter::STARTER;
 #[cfg(feature = "yaml")]

@@ -176,7 +176,7 @@ impl Engine {
     /// Decides one request, and counts it. Permits are looked at and not taken.
     pub async fn decide(&self, front_end: FrontEnd, request: &Request<'_>) -> Verdict {
         let begun_ns = self.begun_ns();
-        let seen = |verdict: &Verdict, matched: &Matched| self.note(front_end, request, verdict, matched, begun_ns);
+        let seen = |verdict: &Verdict, matched: &Matched<'_>| self.note(front_end, request, verdict, matched, begun_ns);
         self.limiter.watched(seen).decide(request).await
     }
 
@@ -204,7 +204,7 @@ impl Engine {
             return (self.decide(front_end, request).await, None);
         }
         let begun_ns = self.begun_ns();
-        let seen = |verdict: &Verdict, matched: &Matched| self.note(front_end, request, verdict, matched, begun_ns);
+        let seen = |verdict: &Verdict, matched: &Matched<'_>| self.note(front_end, request, verdict, matched, begun_ns);
         let (verdict, permit) = self.limiter.watched(seen).admit(request).await;
         let receipt = permit.and_then(|permit| self.keep(permit, wants_receipt, caller));
         (verdict, receipt)
@@ -219,7 +219,7 @@ impl Engine {
         request: &Request<'_>,
     ) -> (Verdict, Option<Permit<Store>>) {
         let begun_ns = self.begun_ns();
-        let seen = |verdict: &Verdict, matched: &Matched| self.note(front_end, request, verdict, matched, begun_ns);
+        let seen = |verdict: &Verdict, matched: &Matched<'_>| self.note(front_end, request, verdict, matched, begun_ns);
         let (verdict, permit) = self.limiter.watched(seen).admit_rates(request).await;
         (verdict, permit)
     }
@@ -332,7 +332,7 @@ impl Engine {
         let begun_ns = self.begun_ns();
         // What takes nothing is a peek only if none of them takes anything.
         let largest = asked.iter().max_by_key(|one| one.request.cost);
-        let seen = |verdict: &Verdict, matched: &Matched| {
+        let seen = |verdict: &Verdict, matched: &Matched<'_>| {
             if let Some(largest) = largest {
                 self.note(front_end, &largest.request, verdict, matched, begun_ns);
             }
@@ -380,7 +380,7 @@ impl Engine {
         front_end: FrontEnd,
         request: &Request<'_>,
         verdict: &Verdict,
-        matched: &Matched,
+        matched: &Matched<'_>,
         begun_ns: Option<u64>,
     ) {
         if self.is_blind {

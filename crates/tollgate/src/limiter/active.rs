@@ -108,7 +108,7 @@ impl<L: Clone> Active<L> {
     }
 
     /// What a request meets.
-    pub(super) fn match_request(&self, request: &Request<'_>, now_ns: u64) -> Matched {
+    pub(super) fn match_request<'r>(&self, request: &Request<'r>, now_ns: u64) -> Matched<'r> {
         if self.overrides.is_empty() {
             return self.facts.plan.match_request(request);
         }

@@ -65,7 +65,7 @@ impl<S: Store> Limiter<S> {
         &self,
         request: &Request<'_>,
         asking: Asking,
-        watch: impl FnOnce(&Verdict, &Matched),
+        watch: impl FnOnce(&Verdict, &Matched<'_>),
     ) -> (Verdict, Receipt<S>) {
         // Walked on this stack, or else on the heap: within the futures of all callers it would be moved about. It is
         // pinned here, because it would also be moved to whoever pins it.
@@ -80,7 +80,7 @@ impl<S: Store> Limiter<S> {
         &self,
         request: &Request<'_>,
         asking: Asking,
-        watch: impl FnOnce(&Verdict, &Matched),
+        watch: impl FnOnce(&Verdict, &Matched<'_>),
     ) -> (Verdict, Receipt<S>) {
         // Read once, and at the beginning: who tells how long it took need not read it, too.
         let now_ns = self.shared.store.now_ns();
@@ -100,7 +100,7 @@ impl<S: Store> Limiter<S> {
     pub(super) async fn decide_met(
         &self,
         active: &Active<S::Limit>,
-        matched: &Matched,
+        matched: &Matched<'_>,
         asking: Asking,
         besides: &[KeyedCharge<'_, S::Limit>],
         now_ns: u64,
@@ -135,7 +135,7 @@ impl<S: Store> Limiter<S> {
     async fn refused(
         &self,
         active: &Active<S::Limit>,
-        matched: &Matched,
+        matched: &Matched<'_>,
         asking: Asking,
         laid: &Laid<'_, S::Limit>,
         outcome: Outcome<S::Receipt>,
@@ -194,7 +194,7 @@ impl<S: Store> Limiter<S> {
 }
 
 /// Why it is denied, if it is: nothing is charged then, whatever else it met.
-pub(super) fn denial<L>(active: &Active<L>, matched: &Matched) -> Option<Access> {
+pub(super) fn denial<L>(active: &Active<L>, matched: &Matched<'_>) -> Option<Access> {
     let is_by_rule = || matched.denials.iter().any(|rule| !active.facts.rules[*rule as usize].shadow);
     match matched.access {
         Access::Denied => Some(Access::Denied),
@@ -205,14 +205,14 @@ pub(super) fn denial<L>(active: &Active<L>, matched: &Matched) -> Option<Access>
 }
 
 /// Whether two charges are of the same rule for the same key: a rule may have several quotas.
-pub(super) fn is_of_same(matched: &Matched, one: &MatchedCharge, other: &MatchedCharge) -> bool {
+pub(super) fn is_of_same(matched: &Matched<'_>, one: &MatchedCharge, other: &MatchedCharge) -> bool {
     one.rule == other.rule && matched.key(one) == matched.key(other)
 }
 
 /// Lays out the entries for the store. `wanted` chooses among the charges.
 fn lay<'a, L>(
     active: &'a Active<L>,
-    matched: &'a Matched,
+    matched: &'a Matched<'a>,
     asking: Asking,
     besides: &[KeyedCharge<'a, L>],
     wanted: impl Fn(&MatchedCharge) -> bool,
@@ -248,7 +248,7 @@ fn lay<'a, L>(
 /// Before the charges, a guard for each rule that can block.
 fn lay_guards<'a, L>(
     active: &'a Active<L>,
-    matched: &'a Matched,
+    matched: &'a Matched<'a>,
     chosen: impl Iterator<Item = (usize, &'a MatchedCharge)>,
     laid: &mut Laid<'a, L>,
 ) {
@@ -285,7 +285,7 @@ fn mode<L>(active: &Active<L>, charge: &MatchedCharge, asking: Asking) -> Mode {
 
 fn passed<S: Store>(
     active: &Active<S::Limit>,
-    matched: &Matched,
+    matched: &Matched<'_>,
     laid: &Laid<'_, S::Limit>,
     outcome: Outcome<S::Receipt>,
     verdict: &mut Told,
@@ -311,7 +311,7 @@ fn passed<S: Store>(
 
 fn note_states<L, R>(
     active: &Active<L>,
-    matched: &Matched,
+    matched: &Matched<'_>,
     laid: &Laid<'_, L>,
     outcome: &Outcome<R>,
     verdict: &mut Told,
@@ -359,7 +359,7 @@ fn blocks<L>(laid: &Laid<'_, L>, decisions: &[Decision]) -> impl Iterator<Item =
 /// The positions of the charges that refuse, one for each rule and key.
 fn refusing_charges<L>(
     active: &Active<L>,
-    matched: &Matched,
+    matched: &Matched<'_>,
     laid: &Laid<'_, L>,
     decisions: &[Decision],
 ) -> SmallVec<[usize; 4]> {

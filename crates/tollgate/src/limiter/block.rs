@@ -9,7 +9,7 @@ use crate::verdict::{RuleState, Told};
 
 /// Notes that the rule of a charge is blocked for its key: none of its limits
 /// lets anything pass before the block ends, whatever it would say itself.
-pub(super) fn note<L>(active: &Active<L>, matched: &Matched, charge: usize, left_ns: u64, verdict: &mut Told) {
+pub(super) fn note<L>(active: &Active<L>, matched: &Matched<'_>, charge: usize, left_ns: u64, verdict: &mut Told) {
     let of_rule = &matched.charges[charge];
     let mut is_told = false;
     for state in &mut verdict.states {

@@ -45,8 +45,8 @@ pub struct Together {
 }
 
 /// One request on its way.
-struct Member {
-    matched: Matched,
+struct Member<'r> {
+    matched: Matched<'r>,
     /// Where its charges are among those of all.
     charges: SmallVec<[usize; 4]>,
     /// Where its charge instead of the rules is among all of these.
@@ -57,7 +57,7 @@ impl<S: Store> Limiter<S> {
     pub(super) async fn ask_together(
         &self,
         asked: &[AskedTogether<'_, S::Limit>],
-        watch: impl FnOnce(&Verdict, &Matched),
+        watch: impl FnOnce(&Verdict, &Matched<'_>),
     ) -> Together {
         if self.shared.store.answers_at_once() {
             immediately(pin!(self.walk_together(asked, watch)))
@@ -69,18 +69,18 @@ impl<S: Store> Limiter<S> {
     async fn walk_together(
         &self,
         asked: &[AskedTogether<'_, S::Limit>],
-        watch: impl FnOnce(&Verdict, &Matched),
+        watch: impl FnOnce(&Verdict, &Matched<'_>),
     ) -> Together {
         let now_ns = self.shared.store.now_ns();
         let active = self.active();
         let mut joint = Matched::new(Access::Rules);
         let mut instead = SmallVec::<[KeyedCharge<'_, S::Limit>; 2]>::new();
-        let mut all_matched: Vec<Matched> =
+        let mut all_matched: Vec<Matched<'_>> =
             asked.iter().map(|one| active.match_request(&one.request, now_ns)).collect();
         let replaced = replaced_by(&all_matched);
         all_matched.iter_mut().for_each(|matched| matched.without_replaced_by(&replaced));
         let joined = |(one, matched)| join(&active, one, matched, &mut joint, &mut instead);
-        let members: Vec<Member> = asked.iter().zip(all_matched).map(joined).collect();
+        let members: Vec<Member<'_>> = asked.iter().zip(all_matched).map(joined).collect();
         let denied = members.iter().find_map(|member| denial(&active, &member.matched));
         let asking = if denied.is_some() { Asking::Look } else { Asking::Check };
         if denied.is_some() {
@@ -90,7 +90,7 @@ impl<S: Store> Limiter<S> {
             joint.denials = denials(&members);
         }
         let (mut overall, _) = self.decide_met(&active, &joint, asking, &instead, now_ns).await;
-        let told = |member: &Member| of_member(&active, &overall, member);
+        let told = |member: &Member<'_>| of_member(&active, &overall, member);
         let mut each: Vec<Verdict> = members.iter().map(told).collect();
         if let Some(access) = denied {
             let mut verdict = Draft::new(&active.facts, overall.told.now_ns);
@@ -110,7 +110,7 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Gives back what was met, if the others passed, and says what remains then.
-    async fn given_back(&self, active: &Active<S::Limit>, matched: &Matched, is_given: bool) -> Verdict {
+    async fn given_back(&self, active: &Active<S::Limit>, matched: &Matched<'_>, is_given: bool) -> Verdict {
         if is_given {
             for charge in &matched.charges {
                 let (quota, key) = (charge.quota as usize, matched.key(charge));
@@ -127,14 +127,14 @@ impl<S: Store> Limiter<S> {
 }
 
 /// Everything that one of these replaces.
-fn replaced_by(all_matched: &[Matched]) -> Matched {
+fn replaced_by(all_matched: &[Matched<'_>]) -> Matched<'static> {
     let mut replaced = Matched::new(Access::Rules);
     all_matched.iter().for_each(|matched| replaced.replace_as(matched));
     replaced
 }
 
 /// The rules that deny any of them, each once.
-fn denials(members: &[Member]) -> SmallVec<[u32; 2]> {
+fn denials(members: &[Member<'_>]) -> SmallVec<[u32; 2]> {
     let mut rules: SmallVec<[u32; 2]> =
         members.iter().flat_map(|member| member.matched.denials.iter().copied()).collect();
     rules.sort_unstable();
@@ -146,10 +146,10 @@ fn denials(members: &[Member]) -> SmallVec<[u32; 2]> {
 fn join<'a, L>(
     active: &Active<L>,
     asked: &AskedTogether<'a, L>,
-    mut matched: Matched,
-    joint: &mut Matched,
+    mut matched: Matched<'a>,
+    joint: &mut Matched<'_>,
     instead: &mut SmallVec<[KeyedCharge<'a, L>; 2]>,
-) -> Member {
+) -> Member<'a> {
     matched.retain(|charge| !active.facts.quotas[charge.quota as usize].is_concurrency);
     if denial(active, &matched).is_some() {
         return Member { charges: SmallVec::new(), instead: None, matched };
@@ -167,7 +167,7 @@ fn join<'a, L>(
 }
 
 /// The part of the answer that is about one request.
-fn of_member<L>(active: &Active<L>, overall: &Verdict, member: &Member) -> Verdict {
+fn of_member<L>(active: &Active<L>, overall: &Verdict, member: &Member<'_>) -> Verdict {
     let all = &overall.told;
     let mut verdict = Draft::new(&active.facts, all.now_ns);
     verdict.endpoint = member.matched.endpoint;

@@ -21,7 +21,7 @@ impl<S: Store> Limiter<S> {
     pub(super) async fn violation(
         &self,
         active: &Active<S::Limit>,
-        matched: &Matched,
+        matched: &Matched<'_>,
         charge: &MatchedCharge,
         asking: Asking,
     ) -> Step {

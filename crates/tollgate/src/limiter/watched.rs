@@ -19,12 +19,12 @@ pub struct Watched<'a, S: Store, W> {
 
 impl<S: Store> Limiter<S> {
     /// Shows the next decision to `watch`, before it is returned.
-    pub fn watched<W: FnOnce(&Verdict, &Matched)>(&self, watch: W) -> Watched<'_, S, W> {
+    pub fn watched<W: FnOnce(&Verdict, &Matched<'_>)>(&self, watch: W) -> Watched<'_, S, W> {
         Watched { limiter: self, watch }
     }
 }
 
-impl<S: Store, W: FnOnce(&Verdict, &Matched)> Watched<'_, S, W> {
+impl<S: Store, W: FnOnce(&Verdict, &Matched<'_>)> Watched<'_, S, W> {
     /// Like [`Limiter::decide`].
     pub async fn decide(self, request: &Request<'_>) -> Verdict {
         self.limiter.ask_watched(request, Asking::Check, self.watch).await.0

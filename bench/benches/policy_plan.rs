@@ -1,12 +1,13 @@
 //! What it costs to find the rules that a request meets, by how many there are
 //! and by what tells them apart.
 //!
-//!     cargo bench -p tollgate-bench --bench policy_plan [-- [--quick] [--common]]
+//!     cargo bench -p tollgate-bench --bench policy_plan [-- [--quick] [--common] [--instructions]]
 //!
 //! In every policy three rules apply: two that ask for nothing, counted by
 //! address and by user, and one of the many. Sizes take turns, round after
 //! round, and figures are medians. Requests walk over all rules, so that a large
-//! policy pays for its place in the cache. Tables go to stdout, talk to stderr.
+//! policy pays for its place in the cache. With `--instructions` callgrind counts what
+//! simple policies cost. Tables go to stdout, talk to stderr.
 
 #![allow(clippy::float_arithmetic, reason = "figures are no quotas")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
@@ -19,7 +20,7 @@ use tollgate_core::Quota;
 use tollgate_policy::model::{
     Allowance, Condition, Grant, Identity, IdentitySource, Networks, Rule, TextPattern, Tier, TierSource, When,
 };
-use tollgate_policy::{CompiledPolicy, Descriptor, Policy, Request};
+use tollgate_policy::{Access, CompiledPolicy, Descriptor, Matched, Policy, Request};
 
 const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
 /// A thousand rules may cost so many times what ten cost.
@@ -28,7 +29,16 @@ const RATIO_MAX: f64 = 2.0;
 const COMMON_NS_MAX: f64 = 200.0;
 
 fn main() {
-    let given = |option: &str| std::env::args().any(|argument| argument == option);
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, option, scenario, requests] = arguments.as_slice()
+        && option == COUNTED
+    {
+        return run_counted(scenario, requests.parse().unwrap_or(0));
+    }
+    let given = |option: &str| arguments.iter().any(|argument| argument == option);
+    if given("--instructions") {
+        return print_instructions();
+    }
     let quick = given("--quick");
     let (rounds, requests) = if quick { (5, 5_000) } else { (31, 50_000) };
     println!("## Finding the rules that a request meets, ns a request\n");
@@ -37,6 +47,57 @@ fn main() {
         print_sizes(rounds, requests);
     }
     print_common(rounds, requests);
+}
+
+/// Simple policies: by header, by address, and three rules of which two or three apply.
+const SCENARIOS: [&str; 4] = ["header", "address", "three rules, a page", "three rules, a login"];
+/// Runs one scenario under callgrind.
+const COUNTED: &str = "--counted";
+
+/// Instructions a request: what more requests cost, so that the start of the program does not count.
+fn print_instructions() {
+    println!("| matching | instructions |\n| --- | ---: |");
+    for scenario in SCENARIOS {
+        match (count(scenario, 1_000), count(scenario, 11_000)) {
+            (Some(few), Some(many)) => println!("| {scenario} | {} |", (many - few) / 10_000),
+            _ => eprintln!("{scenario}: valgrind does not run here"),
+        }
+    }
+}
+
+fn count(scenario: &str, requests: u32) -> Option<u64> {
+    let program = std::env::current_exe().ok()?;
+    let output = std::process::Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args([COUNTED, scenario, &requests.to_string()])
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, collected) = text.split_once("Collected : ")?;
+    collected.split_whitespace().next()?.parse().ok()
+}
+
+fn run_counted(scenario: &str, requests: usize) {
+    let login = When { methods: vec!["POST".to_owned()], paths: vec!["/auth/login".to_owned()], ..When::default() };
+    let (rules, charges) = match scenario {
+        "header" => (vec![rule("per-user", &["user"])], 1),
+        "address" => (vec![rule("per-ip", &["client_ip"])], 1),
+        _ => {
+            let login = Rule { when: login, ..rule("login", &["client_ip"]) };
+            let charges = if scenario.ends_with("login") { 3 } else { 2 };
+            (vec![rule("per-ip", &["client_ip"]), rule("per-user", &["user"]), login], charges)
+        }
+    };
+    let plan = compile(Policy { identities: vec![identity("user", "X-User-ID")], rules, ..Policy::default() });
+    let (method, target) = if charges == 3 { ("POST", "/auth/login") } else { ("GET", "/api/v1/items/17") };
+    let sent = Sent { method, target: target.to_owned(), ..sent() };
+    let request = sent.request(None);
+    for _ in 0..requests {
+        let mut matched = Matched::new(Access::Rules);
+        plan.match_into(black_box(&request), |_, _| None, &mut matched);
+        assert_eq!(black_box(&matched).charges.len(), charges, "not as many rules apply as should");
+    }
 }
 
 fn print_sizes(rounds: usize, requests: usize) {

@@ -41,6 +41,7 @@ fuzz_target!(|data: &[u8]| {
             ..Request::from_peer(Some(peer))
         };
         let matched = plan.match_request(&request);
+        assert_both_ways(plan, &request, &matched);
         assert_clean(&matched);
         assert_explained(plan, &request, &matched);
         assert_written_otherwise(plan, &request, &matched);
@@ -53,8 +54,22 @@ fn field(line: &[u8]) -> Option<(String, &[u8])> {
     Some((String::from_utf8_lossy(&line[..colon]).into_owned(), &line[colon + 1..]))
 }
 
+/// The fast path says what the indexes say.
+fn assert_both_ways(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matched<'_>) {
+    let reference = plan.match_by_index(request, |_, _| None);
+    let charges = |matched: &Matched<'_>| {
+        let charges = matched.charges.iter();
+        charges.map(|charge| (charge.rule, charge.quota, charge.cost, matched.key(charge).to_vec())).collect::<Vec<_>>()
+    };
+    assert_eq!(charges(matched), charges(&reference));
+    assert_eq!(
+        (matched.access, matched.endpoint, matched.unlimited, &matched.denials),
+        (reference.access, reference.endpoint, reference.unlimited, &reference.denials)
+    );
+}
+
 /// Keys are short and can be printed, and nothing in them means anything to Redis.
-fn assert_clean(matched: &Matched) {
+fn assert_clean(matched: &Matched<'_>) {
     for charge in &matched.charges {
         let key = matched.key(charge);
         assert!(key.iter().all(|byte| matches!(byte, b' '..=b'~') && !b"{}".contains(byte)));
@@ -64,7 +79,7 @@ fn assert_clean(matched: &Matched) {
     }
 }
 
-fn assert_explained(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matched) {
+fn assert_explained(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matched<'_>) {
     let mut charges = matched.charges.iter();
     let mut denials = matched.denials.iter();
     for rule in plan.explain(request).rules {
@@ -84,7 +99,7 @@ fn assert_explained(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matc
 }
 
 /// However a plain path is written, what it meets is met: a slash more, a segment that leads nowhere, escapes.
-fn assert_written_otherwise(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matched) {
+fn assert_written_otherwise(plan: &CompiledPolicy, request: &Request<'_>, matched: &Matched<'_>) {
     let readings = plan.explain(request).readings;
     assert!(readings.len() <= 24, "{readings:?}");
     if !request.target.starts_with('/') || readings.len() != 1 || request.target.contains('%') {
@@ -105,10 +120,10 @@ fn assert_written_otherwise(plan: &CompiledPolicy, request: &Request<'_>, matche
 
 /// Further lines of a header that has one value, cookies and parameters change no key and free from no rule. A line
 /// that says nothing is the one exception: what stands behind it may be what counts.
-fn assert_repeated(plan: &CompiledPolicy, request: &Request<'_>, headers: &[(String, &[u8])], matched: &Matched) {
+fn assert_repeated(plan: &CompiledPolicy, request: &Request<'_>, headers: &[(String, &[u8])], matched: &Matched<'_>) {
     const ADDED: [(&str, &[u8]); 4] =
         [("x-user", b"fresh"), ("authorization", b"bearer\tfresh"), ("Cookie", b"sid=fresh"), ("X-User", b"")];
-    let keys = |matched: &Matched| matched.charges.iter().map(|charge| (charge.rule, matched.key(charge).to_vec())).collect::<Vec<_>>();
+    let keys = |matched: &Matched<'_>| matched.charges.iter().map(|charge| (charge.rule, matched.key(charge).to_vec())).collect::<Vec<_>>();
     for (name, value) in ADDED {
         let has_value = |token: &[u8]| plan_has(headers, name, token);
         let is_said = match name {

@@ -1,6 +1,7 @@
 use std::fmt::Write;
 
-use crate::compiled::sha256;
+use sha2::{Digest, Sha256};
+
 use crate::model::Policy;
 
 impl Policy {

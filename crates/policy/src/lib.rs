@@ -30,7 +30,7 @@ pub use check::codes::{ERROR_CODES, WARNING_CODES};
 pub use checked::{CheckedPolicy, PolicyErrors};
 pub use compiled::{
     Access, Application, CompileError, CompiledPolicy, CompiledRule, ExplainedRule, Explanation, GrantSource, HmacKey,
-    InvalidKey, InvalidLimit, Matched, MatchedCharge, PossibleGrant, RuleOutcome, RuleQuota, Sha256Behind, sha256,
+    InvalidKey, InvalidLimit, Matched, MatchedCharge, PossibleGrant, RuleOutcome, RuleQuota,
 };
 pub use counter_changes::{CounterChange, CounterChangeKind, counter_changes};
 pub use duration::parse_duration;
@@ -38,7 +38,7 @@ pub use duration::parse_duration;
 pub use jwks::JwksError;
 pub use model::Policy;
 pub use problem::{Place, Problem, Step};
-pub use request::{Descriptor, Headers, Request, parse_address};
+pub use request::{Descriptor, FieldName, Headers, Request, parse_address};
 #[cfg(feature = "yaml")]
 pub use starter::STARTER;
 #[cfg(feature = "yaml")]

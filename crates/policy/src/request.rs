@@ -63,6 +63,43 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
 /// The entry with the client's address, as gateways call it.
 pub(crate) const REMOTE_ADDRESS: &str = "remote_address";
 
+/// The name of a header field that a policy asks for, prepared once for all requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldName {
+    /// In lower case.
+    text: Box<str>,
+    #[cfg(feature = "http")]
+    header_name: Option<http::HeaderName>,
+}
+
+impl FieldName {
+    pub(crate) fn new(name: &str) -> FieldName {
+        let text: Box<str> = name.to_ascii_lowercase().into();
+        #[cfg(feature = "http")]
+        let header_name = http::HeaderName::from_bytes(text.as_bytes()).ok();
+        FieldName {
+            text,
+            #[cfg(feature = "http")]
+            header_name,
+        }
+    }
+
+    /// The name in lower case.
+    #[must_use]
+    #[inline]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The name as a header map takes it without reading it again; `None` if HTTP has no such name.
+    #[cfg(feature = "http")]
+    #[must_use]
+    #[inline]
+    pub fn header_name(&self) -> Option<&http::HeaderName> {
+        self.header_name.as_ref()
+    }
+}
+
 /// Header fields, by name without regard to case.
 pub trait Headers: Sync {
     /// The value of the line number `at`, counted from 0, among those of this name (given in lower case).
@@ -72,6 +109,11 @@ pub trait Headers: Sync {
     fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
         let first = self.line(name, 0)?;
         Some((first, self.line(name, 1).is_some()))
+    }
+
+    /// The same for a name that was prepared. For front ends that look names up faster by it.
+    fn first_line_of(&self, name: &FieldName) -> Option<(&[u8], bool)> {
+        self.first_line(name.as_str())
     }
 }
 
@@ -123,6 +165,10 @@ impl<H: Headers + ?Sized> Headers for &H {
 
     fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
         (**self).first_line(name)
+    }
+
+    fn first_line_of(&self, name: &FieldName) -> Option<(&[u8], bool)> {
+        (**self).first_line_of(name)
     }
 }
 

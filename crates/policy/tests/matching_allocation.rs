@@ -70,7 +70,9 @@ fn a_common_request_allocates_nothing() {
         ("X-Tier", "pro"),
         ("X-Forwarded-For", "6.6.6.6, 203.0.113.9"),
     ];
-    for plan in [compile(policy()), compile(filled)] {
+    let (simple, filled) = (compile(policy()), compile(filled));
+    assert!(simple.has_fast_path() && !filled.has_fast_path());
+    for plan in [simple, filled] {
         for peer in ["10.0.0.1", "203.0.113.9", "2001:db8::1"] {
             for target in ["/auth/login", "/auth/login/?next=%2F", "/more/17/x"] {
                 let request = Request {

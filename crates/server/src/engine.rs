@@ -7,10 +7,10 @@ use arc_swap::ArcSwap;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::promise::{Promise, promises};
 use tollgate::policy::published::Published;
-use tollgate::policy::{CounterChange, Matched, counter_changes};
+use tollgate::policy::{Access, CounterChange, Matched, counter_changes};
 use tollgate::redis::StoreEvent;
 use tollgate::{
-    AlgorithmKind, Answer, Ask, AskedTogether, AsyncLimiter, CallerLimit, CheckedPolicy, Clock, Decision, LimitOptions,
+    AlgorithmKind, Ask, AskedTogether, AsyncLimiter, CallerLimit, CheckedPolicy, Clock, Decision, LimitOptions,
     LimiterError, Permit, Quota, Receipt, RedisStore, Request, Settled, Together, Verdict,
 };
 
@@ -242,7 +242,8 @@ impl Engine {
     /// Asks the limiter, and then counts and observes what it answered; `None` where the store is shared.
     #[inline]
     fn ask_now(&self, front_end: FrontEnd, request: &Request<'_>, ask: Ask) -> Option<(Verdict, Option<Permit>)> {
-        let Answer { verdict, matched, permit } = self.limiter.ask_now(request, ask)?;
+        let mut matched = Matched::new(Access::Rules);
+        let (verdict, permit) = self.limiter.ask_now(request, ask, &mut matched)?;
         self.note(front_end, request, &verdict, &matched, verdict.decided_at_ns());
         Some((verdict, permit))
     }
@@ -251,7 +252,8 @@ impl Engine {
     async fn ask_later(&self, front_end: FrontEnd, request: &Request<'_>, ask: Ask) -> (Verdict, Option<Permit>) {
         // A shared store goes by another clock than ours.
         let begun_ns = self.now_ns();
-        let Answer { verdict, matched, permit } = self.limiter.ask(request, ask).await;
+        let mut matched = Matched::new(Access::Rules);
+        let (verdict, permit) = self.limiter.ask(request, ask, &mut matched).await;
         self.note(front_end, request, &verdict, &matched, begun_ns);
         (verdict, permit)
     }
@@ -391,7 +393,14 @@ impl Engine {
     /// Counts a decision and how long it took, and shows it to the observer.
     /// Not inlined: the decision before it has the registers for itself.
     #[inline(never)]
-    fn note(&self, front_end: FrontEnd, request: &Request<'_>, verdict: &Verdict, matched: &Matched, begun_ns: u64) {
+    fn note(
+        &self,
+        front_end: FrontEnd,
+        request: &Request<'_>,
+        verdict: &Verdict,
+        matched: &Matched<'_>,
+        begun_ns: u64,
+    ) {
         if self.is_unobserved {
             return;
         }

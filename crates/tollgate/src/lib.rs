@@ -76,8 +76,8 @@ mod verdict;
 pub use connect::{ConnectError, redis_store};
 pub use fields::{Field, INVALID_TOKEN, PROBLEM_JSON};
 pub use limiter::{
-    Answer, Ask, AskedTogether, AsyncLimiter, CallerCharge, CallerLimit, KeyCounter, KeyError, KeyOverride, KeyReport,
-    Limiter, LimiterBuilder, LimiterError, Part, Together, memory_options, memory_store,
+    Ask, AskedTogether, AsyncLimiter, CallerCharge, CallerLimit, KeyCounter, KeyError, KeyOverride, KeyReport, Limiter,
+    LimiterBuilder, LimiterError, Part, Together, memory_options, memory_store,
 };
 pub use permit::Permit;
 pub use receipt::Receipt;

@@ -68,6 +68,10 @@ impl CompiledAccess {
         })
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.networks.is_empty() && self.identities.is_empty()
+    }
+
     pub(super) fn needs_peer(&self, identities: &Identities) -> bool {
         !self.networks.is_empty() || self.identities.iter().any(|(id, _)| identities.needs_peer(*id))
     }

@@ -8,6 +8,7 @@ use super::access::CompiledAccess;
 use super::companion::Companion;
 use super::conditions::Conditions;
 use super::cost::CompiledCost;
+use super::fast_path::FastPath;
 use super::grants::Grants;
 use super::identity::{Identities, IdentityId, Source};
 use super::matcher::Matcher;
@@ -57,6 +58,8 @@ impl CompiledPolicy {
         for quota in scopes.quotas.iter().filter(|quota| quota.quota.kind() == AlgorithmKind::Concurrency) {
             rules[quota.rule as usize].concurrency = true;
         }
+        let routes = &matcher.routes.index;
+        let fast_path = FastPath::compile(&policy.rules, &bodies, &[&deny, &allow], routes, &identities);
         Ok(CompiledPolicy {
             rules,
             quotas: scopes.quotas,
@@ -71,6 +74,7 @@ impl CompiledPolicy {
             bodies,
             words: policy.rules.iter().map(|rule| Words::of(&shown(rule, policy).when)).collect(),
             companion: Companion::default(),
+            fast_path,
         })
     }
 }

@@ -5,9 +5,10 @@ use tollgate_core::MAX_AMOUNT;
 use super::identity::{Identities, IdentityId, Look};
 use super::methods::{GET, HEAD};
 use crate::model::{Cost, CostSource};
+use crate::request::Request;
 
 /// A compiled cost.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum CompiledCost {
     OfTheRequest { max: u64 },
     Fixed(u64),
@@ -33,34 +34,55 @@ impl CompiledCost {
         }
     }
 
+    /// Whether it depends on the method.
+    pub(super) fn is_by_method(&self) -> bool {
+        matches!(self, CompiledCost::Methods { .. })
+    }
+
     /// What the policy says is taken as it is, what a request says only between 1 and the rule's
     /// maximum. Without a maximum, a cost above 10^12 is above every limit and refused for good.
+    ///
+    /// `method` is in upper case. `read_number` reads the number in a header, if it is one.
     #[inline]
-    pub(super) fn of(&self, look: &mut Look<'_>) -> u64 {
-        // Somebody who only asks is charged nothing, whatever a rule says.
-        if look.request.cost == 0 {
+    pub(super) fn of(
+        &self,
+        request: &Request<'_>,
+        method: &[u8],
+        read_number: impl FnOnce(IdentityId) -> Option<u64>,
+    ) -> u64 {
+        // A request that only asks is charged nothing, whatever a rule says.
+        if request.cost == 0 {
             return 0;
         }
         match self {
-            CompiledCost::OfTheRequest { max } => look.request.cost.clamp(1, *max),
+            CompiledCost::OfTheRequest { max } => request.cost.clamp(1, *max),
             CompiledCost::Fixed(cost) => *cost,
             CompiledCost::Header { header, default, max } => {
-                let found = look.find_usable(*header, None);
-                let said = found.and_then(|found| number(look.text(found)));
-                said.map_or(*default, |cost| cost.clamp(1, *max))
+                read_number(*header).map_or(*default, |cost| cost.clamp(1, *max))
             }
             CompiledCost::Methods { costs, default } => {
                 let cost_of = |method: &[u8]| costs.iter().find(|(known, _)| known == method).map(|(_, cost)| *cost);
-                let method = &*look.seen.method;
-                let is_like_get = method == HEAD && look.request.descriptor.is_none();
+                let is_like_get = method == HEAD && request.descriptor.is_none();
                 cost_of(method).or_else(|| cost_of(GET).filter(|_| is_like_get)).unwrap_or(*default)
             }
         }
     }
 }
 
+impl CompiledCost {
+    /// The cost of a request that is under inspection.
+    #[inline]
+    pub(super) fn of_look(&self, look: &mut Look<'_>) -> u64 {
+        let (request, seen) = (look.request, look.seen);
+        self.of(request, &seen.method, |header| {
+            let found = look.find_usable(header, None)?;
+            number(look.text(found))
+        })
+    }
+}
+
 /// Digits only. A number beyond 64 bits is the largest of 64 bits, which is above every limit.
-fn number(text: &[u8]) -> Option<u64> {
+pub(super) fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }

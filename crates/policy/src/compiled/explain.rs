@@ -187,7 +187,7 @@ impl CompiledPolicy {
             read_as: None,
             quotas: chosen.quotas.to_vec(),
             denies: body.denies,
-            cost: body.cost.of(look),
+            cost: body.cost.of_look(look),
             route: self.matcher.route(rule, routes).map(lossy),
             grant: body.grants.source(&chosen, &self.identities.tiers),
         })

@@ -24,8 +24,9 @@ pub(super) struct Grants {
     wild: Vec<u32>,
 }
 
-#[derive(Debug)]
-enum Base {
+/// What a rule grants without its overrides.
+#[derive(Clone, Debug)]
+pub(super) enum Base {
     Same(Vec<u32>),
     /// The grants, and for each tier of the policy, and for no tier, which of them holds.
     Tiers {
@@ -118,14 +119,22 @@ impl Grants {
         if let Some(number) = self.overriding(look, key, parts, route) {
             return Chosen { quotas: &self.overrides[number as usize].quotas, from: From::Override(number) };
         }
-        match &self.base {
-            Base::Same(quotas) => Chosen { quotas, from: From::Rule },
-            Base::Tiers { grants, by_tier, without } => {
-                let at = look.tier().and_then(|tier| by_tier.get(tier as usize)).unwrap_or(without);
-                let Some((tier, quotas)) = grants.get(*at) else { return Chosen { quotas: &[], from: From::Rule } };
-                Chosen { quotas, from: From::Tier(*tier) }
-            }
-        }
+        self.base.choose(|| look.tier())
+    }
+
+    /// What the rule grants without its overrides.
+    pub(super) fn base(&self) -> &Base {
+        &self.base
+    }
+
+    /// Whether each override means certain keys, and no pattern of keys.
+    pub(super) fn has_exact_overrides(&self) -> bool {
+        self.wild.is_empty()
+    }
+
+    /// The quotas of the overrides that mean certain keys, by key.
+    pub(super) fn exact_overrides(&self) -> impl Iterator<Item = (&[u8], &[u32])> {
+        self.exact.iter().map(|(key, number)| (&**key, self.overrides[*number as usize].quotas.as_slice()))
     }
 
     fn overriding<'a>(
@@ -217,7 +226,26 @@ impl Grants {
     }
 
     pub(super) fn uses_tiers(&self) -> bool {
-        matches!(self.base, Base::Tiers { .. })
+        self.base.uses_tiers()
+    }
+}
+
+impl Base {
+    #[inline]
+    pub(super) fn uses_tiers(&self) -> bool {
+        matches!(self, Base::Tiers { .. })
+    }
+
+    #[inline]
+    pub(super) fn choose(&self, tier: impl FnOnce() -> Option<u32>) -> Chosen<'_> {
+        match self {
+            Base::Same(quotas) => Chosen { quotas, from: From::Rule },
+            Base::Tiers { grants, by_tier, without } => {
+                let at = tier().and_then(|tier| by_tier.get(tier as usize)).unwrap_or(without);
+                let Some((tier, quotas)) = grants.get(*at) else { return Chosen { quotas: &[], from: From::Rule } };
+                Chosen { quotas, from: From::Tier(*tier) }
+            }
+        }
     }
 }
 

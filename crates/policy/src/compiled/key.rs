@@ -17,6 +17,12 @@ const MAX_VALUE_BYTES: usize = 256;
 /// How much of a long value is still shown.
 const SHOWN_BYTES: usize = 64;
 
+/// Whether a value is the same in a key: short, and with nothing to escape. False for some such values.
+#[inline]
+pub(super) fn is_written_plain(value: &[u8]) -> bool {
+    value.len() <= MAX_VALUE_BYTES && is_all_plain(value)
+}
+
 /// Begins another part.
 #[inline]
 pub(super) fn push_bar(keys: &mut Keys) {
@@ -56,8 +62,7 @@ pub(super) fn push_unusable(keys: &mut Keys, address: &[u8]) {
 
 #[inline]
 fn push_escaped(keys: &mut Keys, text: &[u8]) {
-    // Without a way out of the loop it takes half the time.
-    if text.iter().fold(true, |plain, byte| plain & is_plain(*byte)) {
+    if is_all_plain(text) {
         return keys.extend_from_slice(text);
     }
     for &byte in text {
@@ -85,6 +90,31 @@ static PLAIN: [bool; 256] = {
     }
     plain
 };
+
+/// Whether there is certainly nothing to escape, seen eight bytes at a time. False as well for a tilde among more
+/// than three bytes.
+#[inline]
+fn is_all_plain(text: &[u8]) -> bool {
+    if let Some(last) = text.last_chunk::<8>() {
+        let odd = odd_bytes(u64::from_le_bytes(*last));
+        return text.as_chunks().0.iter().fold(odd, |odd, word| odd | odd_bytes(u64::from_le_bytes(*word))) == 0;
+    }
+    if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        return odd_bytes(u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last))) == 0;
+    }
+    text.iter().all(|byte| is_plain(*byte))
+}
+
+/// Not 0 if there is a byte below the space, a backslash, or one from `{` on.
+#[inline]
+fn odd_bytes(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let low = word.wrapping_sub(ONES * 0x20) & !word;
+    let high = word.wrapping_add(ONES * 0x05) | word;
+    let backslashes = word ^ (ONES * 0x5c);
+    (low | high | (backslashes.wrapping_sub(ONES) & !backslashes)) & HIGH
+}
 
 fn is_plain(byte: u8) -> bool {
     PLAIN[usize::from(byte)]

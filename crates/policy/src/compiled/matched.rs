@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::key::Keys;
 use super::position;
 
 /// How a request fares before any rule.
@@ -17,9 +18,10 @@ pub enum Access {
     Unauthorized,
 }
 
-/// What a request matches: what is to be charged, all or nothing.
+/// What a request matches: what is to be charged, all or nothing. Keys that are a value of the request are borrowed
+/// from it.
 #[derive(Clone, Debug)]
-pub struct Matched {
+pub struct Matched<'r> {
     /// How it fares before any rule. Unless the rules decide there are no charges.
     pub access: Access,
     /// The most specific path pattern of any rule that the request's path matches, by its position
@@ -34,9 +36,15 @@ pub struct Matched {
     pub unlimited: bool,
     /// The rules that do not apply because others do that replace them.
     replaced: SmallVec<[u32; 2]>,
-    /// The keys, one behind the other.
-    pub(super) keys: SmallVec<[u8; 128]>,
+    /// The keys that had to be written, one behind the other.
+    pub(super) keys: Keys,
+    /// The keys that stand in the request as they are, and how many there are. Further ones are written.
+    borrowed: [&'r [u8]; BORROWED_MAX],
+    borrowed_count: usize,
 }
+
+/// Few policies count by more values of a request.
+const BORROWED_MAX: usize = 3;
 
 /// A cost to be charged to a key under a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +55,31 @@ pub struct MatchedCharge {
     pub quota: u32,
     /// What it costs; 0 asks without charging.
     pub cost: u64,
-    pub(super) key_start: u32,
-    pub(super) key_end: u32,
+    pub(super) key: KeyRef,
 }
 
-impl Matched {
+/// Where the key of a charge stands: `start..end` of the written keys, or number `end` of the borrowed ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeyRef {
+    start: u32,
+    end: u32,
+}
+
+impl KeyRef {
+    /// No written key begins there.
+    const BORROWED: u32 = u32::MAX;
+
+    #[inline]
+    pub(super) fn written(start: usize, end: usize) -> KeyRef {
+        KeyRef { start: position(start), end: position(end) }
+    }
+}
+
+impl<'r> Matched<'r> {
     /// Nothing yet.
     #[must_use]
     #[inline]
-    pub fn new(access: Access) -> Matched {
+    pub fn new(access: Access) -> Matched<'r> {
         Matched {
             access,
             endpoint: None,
@@ -64,13 +88,15 @@ impl Matched {
             unlimited: false,
             replaced: SmallVec::new(),
             keys: SmallVec::new(),
+            borrowed: [&[]; BORROWED_MAX],
+            borrowed_count: 0,
         }
     }
 
     /// Adds what another request matches, to be charged together with this: the
     /// same key under the same quota once, at the larger cost. Returns where
     /// its charges are now.
-    pub fn join(&mut self, other: &Matched) -> SmallVec<[usize; 4]> {
+    pub fn join(&mut self, other: &Matched<'_>) -> SmallVec<[usize; 4]> {
         self.endpoint = self.endpoint.or(other.endpoint);
         other.charges.iter().map(|charge| self.join_charge(charge, other.key(charge))).collect()
     }
@@ -83,7 +109,7 @@ impl Matched {
         }
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
-        self.charges.push(MatchedCharge { key_start: position(start), key_end: position(self.keys.len()), ..*charge });
+        self.charges.push(MatchedCharge { key: KeyRef::written(start, self.keys.len()), ..*charge });
         self.charges.len() - 1
     }
 
@@ -97,7 +123,7 @@ impl Matched {
     /// Adds what the same request matches in another reading of its path. A rule is charged once, as the first reading
     /// has it that it matches, unless it is one that counts the readings with other keys. What exempts stays only if
     /// it is in both.
-    pub(super) fn join_reading(&mut self, other: &Matched, counts_readings: impl Fn(u32) -> bool) {
+    pub(super) fn join_reading(&mut self, other: &Matched<'_>, counts_readings: impl Fn(u32) -> bool) {
         if other.access == Access::Unauthorized {
             self.access = Access::Unauthorized;
         }
@@ -123,12 +149,12 @@ impl Matched {
     }
 
     /// Notes what another request replaces that is decided together with others.
-    pub fn replace_as(&mut self, other: &Matched) {
+    pub fn replace_as(&mut self, other: &Matched<'_>) {
         self.replaced.extend_from_slice(&other.replaced);
     }
 
     /// Takes away what others replace that are decided together with this request.
-    pub fn without_replaced_by(&mut self, other: &Matched) {
+    pub fn without_replaced_by(&mut self, other: &Matched<'_>) {
         self.charges.retain(|charge| !other.replaced.contains(&charge.rule));
         self.denials.retain(|rule| !other.replaced.contains(rule));
     }
@@ -150,6 +176,31 @@ impl Matched {
     #[inline]
     #[must_use]
     pub fn key(&self, charge: &MatchedCharge) -> &[u8] {
-        self.keys.get(charge.key_start as usize..charge.key_end as usize).unwrap_or_default()
+        self.key_at(charge.key)
+    }
+
+    #[inline]
+    pub(super) fn key_at(&self, key: KeyRef) -> &[u8] {
+        if key.start == KeyRef::BORROWED {
+            return self.borrowed.get(key.end as usize).copied().unwrap_or_default();
+        }
+        self.keys.get(key.start as usize..key.end as usize).unwrap_or_default()
+    }
+
+    #[cold]
+    fn copy_key(&mut self, key: &[u8]) -> KeyRef {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        KeyRef::written(start, self.keys.len())
+    }
+
+    /// Adds a key that stands in the request.
+    #[inline]
+    pub(super) fn borrow_key(&mut self, key: &'r [u8]) -> KeyRef {
+        let at = self.borrowed_count;
+        let Some(place) = self.borrowed.get_mut(at) else { return self.copy_key(key) };
+        *place = key;
+        self.borrowed_count += 1;
+        KeyRef { start: KeyRef::BORROWED, end: position(at) }
     }
 }

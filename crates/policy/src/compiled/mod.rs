@@ -19,6 +19,7 @@ mod entries;
 mod error;
 mod explain;
 mod explanation;
+mod fast_path;
 mod forwarded;
 mod grants;
 mod hmac;
@@ -34,6 +35,7 @@ mod networks;
 mod override_grant;
 mod path;
 mod pattern;
+mod plain_path;
 mod read_key;
 mod readings;
 mod resolve;
@@ -64,9 +66,11 @@ use access::CompiledAccess;
 use companion::Companion;
 use compile::Body;
 use conditions::Conditions;
+use fast_path::FastPath;
 use grants::{Chosen, push_part, push_unusable_part};
 use identity::{Identities, IdentityId, Look, Seen};
 use key::Keys;
+use matched::KeyRef;
 use matcher::Matcher;
 use path::NormalPath;
 use readings::Readings;
@@ -98,6 +102,8 @@ pub struct CompiledPolicy {
     bodies: Vec<Body>,
     words: Vec<Words>,
     companion: Companion,
+    /// The same rules as a list of steps, where all of them are simple.
+    fast_path: Option<FastPath>,
 }
 
 impl CompiledPolicy {
@@ -155,19 +161,55 @@ impl CompiledPolicy {
 
     /// The rules that a request matches, and what they charge.
     #[must_use]
-    pub fn match_request(&self, request: &Request<'_>) -> Matched {
-        self.match_request_with(request, |_, _| None)
+    pub fn match_request<'r>(&self, request: &Request<'r>) -> Matched<'r> {
+        let mut matched = Matched::new(Access::Rules);
+        self.match_into(request, |_, _| None, &mut matched);
+        matched
     }
 
     /// Like [`match_request`](CompiledPolicy::match_request), where `overrides` may know quotas for a rule and
     /// a key that hold instead of what the rule grants: none of them is
     /// unlimited. They need not be positions among [`CompiledPolicy::quotas`].
     #[must_use]
-    pub fn match_request_with<'h>(
+    #[inline]
+    pub fn match_request_with<'r, 'h>(
         &self,
-        request: &Request<'_>,
+        request: &Request<'r>,
         overrides: impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
-    ) -> Matched {
+    ) -> Matched<'r> {
+        let mut matched = Matched::new(Access::Rules);
+        self.match_into(request, overrides, &mut matched);
+        matched
+    }
+
+    /// Like [`match_request_with`](CompiledPolicy::match_request_with), into a place that the caller has: what a
+    /// request matches is some hundreds of bytes, which are not moved then. `matched` has to be new.
+    #[inline]
+    pub fn match_into<'r, 'h>(
+        &self,
+        request: &Request<'r>,
+        overrides: impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+        matched: &mut Matched<'r>,
+    ) {
+        let is_done = match &self.fast_path {
+            Some(steps) => steps.match_request(&self.identities, request, matched, &overrides),
+            None => false,
+        };
+        if !is_done {
+            *matched = self.match_by_index(request, overrides);
+        }
+    }
+
+    /// Like [`match_request_with`](CompiledPolicy::match_request_with), always by way of the indexes: the reference
+    /// that the fast path is tested against.
+    #[doc(hidden)]
+    #[must_use]
+    #[inline(never)]
+    pub fn match_by_index<'r, 'h>(
+        &self,
+        request: &Request<'r>,
+        overrides: impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+    ) -> Matched<'r> {
         let seen = Seen::new(request, &self.identities);
         let mut look = Look::new(&self.identities, request, &seen);
         let mut matched = match seen.readings.as_ref().filter(|readings| readings.are_several()) {
@@ -186,6 +228,13 @@ impl CompiledPolicy {
         matched
     }
 
+    /// Whether requests can take the fast path.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_fast_path(&self) -> bool {
+        self.fast_path.is_some()
+    }
+
     /// What a request matches whose path can be read in several ways: whatever limits in any of them.
     #[cold]
     fn match_each_reading<'a, 'h>(
@@ -193,9 +242,9 @@ impl CompiledPolicy {
         readings: &'a Readings<'a>,
         look: &mut Look<'a>,
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
-    ) -> Matched {
+    ) -> Matched<'static> {
         let access = self.access_in_each(readings, look);
-        let mut joined: Option<Matched> = None;
+        let mut joined: Option<Matched<'static>> = None;
         for path in readings.iter() {
             look.read_as(path);
             let routes = self.matched_routes(look.path);
@@ -210,7 +259,7 @@ impl CompiledPolicy {
     }
 
     /// Whether other readings of the path change nothing about a rule. Not to ask again bounds what an odd path costs.
-    fn is_settled(&self, rule: u32, joined: &Matched) -> bool {
+    fn is_settled(&self, rule: u32, joined: &Matched<'_>) -> bool {
         let body = &self.bodies[rule as usize];
         let is_charged = joined.charges.iter().any(|charge| charge.rule == rule);
         is_charged && !body.counts_readings && body.replaces.is_empty()
@@ -225,7 +274,7 @@ impl CompiledPolicy {
         routes: &[u32],
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
         is_settled: impl Fn(u32) -> bool,
-    ) -> Matched {
+    ) -> Matched<'static> {
         let mut matched = Matched::new(access);
         matched.endpoint = routes.first().copied();
         if access == Access::Rules {
@@ -325,7 +374,7 @@ impl CompiledPolicy {
         rule: u32,
         look: &mut Look<'a>,
         routes: &[u32],
-        matched: &mut Matched,
+        matched: &mut Matched<'_>,
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) {
         if self.bodies[rule as usize].denies {
@@ -333,28 +382,27 @@ impl CompiledPolicy {
             return matched.replace(self.replaced_by(rule, look, routes));
         }
         let written = matched.keys.len();
-        let (start, end) = match self.written_before(rule, matched) {
+        let key = match self.written_before(rule, matched) {
             Some(key) => key,
             None => match self.write_key(rule, look, routes, &mut matched.keys) {
-                Ok(()) => (written, matched.keys.len()),
+                Ok(()) => KeyRef::written(written, matched.keys.len()),
                 Err(NoKey::Absent(_)) => return,
                 Err(NoKey::Refused(_)) => return matched.refuse_token(),
             },
         };
         matched.replace(self.replaced_by(rule, look, routes));
-        let key = &matched.keys[start..end];
-        let quotas = match overrides(rule, key) {
+        let text = matched.key_at(key);
+        let quotas = match overrides(rule, text) {
             Some(quotas) => quotas,
-            None => self.grant(rule, look, routes, key).quotas,
+            None => self.grant(rule, look, routes, text).quotas,
         };
         if quotas.is_empty() {
             matched.unlimited = true;
             return matched.keys.truncate(written);
         }
-        let cost = self.bodies[rule as usize].cost.of(look);
-        let (key_start, key_end) = (position(start), position(end));
+        let cost = self.bodies[rule as usize].cost.of_look(look);
         for quota in quotas {
-            matched.charges.push(MatchedCharge { rule, quota: *quota, cost, key_start, key_end });
+            matched.charges.push(MatchedCharge { rule, quota: *quota, cost, key });
         }
     }
 
@@ -367,11 +415,11 @@ impl CompiledPolicy {
 
     /// Where the key of another rule with the same parts stands already. Most rules count by the same few identities.
     #[inline]
-    fn written_before(&self, rule: u32, matched: &Matched) -> Option<(usize, usize)> {
+    fn written_before(&self, rule: u32, matched: &Matched<'_>) -> Option<KeyRef> {
         let shape = self.bodies[rule as usize].shape?;
         let is_same = |charge: &&MatchedCharge| self.bodies[charge.rule as usize].shape == Some(shape);
         let charge = matched.charges.iter().take(4).find(is_same)?;
-        Some((charge.key_start as usize, charge.key_end as usize))
+        Some(charge.key)
     }
 
     /// Whether what a rule replaces does not apply. A value that cannot be used, or an address that is meant only

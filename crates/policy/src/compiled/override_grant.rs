@@ -23,7 +23,8 @@ pub struct PossibleGrant {
 }
 
 /// Why a text is no limit for a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidLimit(String);
 
 impl CompiledPolicy {
@@ -108,14 +109,6 @@ fn read_quota(text: &str, own: Option<Quota>) -> Result<Quota, InvalidLimit> {
 fn not_built(error: QuotaError) -> InvalidLimit {
     InvalidLimit(error.to_string())
 }
-
-impl fmt::Display for InvalidLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for InvalidLimit {}
 
 #[cfg(test)]
 mod tests {

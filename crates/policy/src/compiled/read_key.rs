@@ -22,7 +22,8 @@ const LONGEST_KEY: usize = 16 * 1024;
 const LISTED: usize = 8;
 
 /// Why a text is no key of a rule, and what would be one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidKey(String);
 
 impl CompiledPolicy {
@@ -212,14 +213,6 @@ fn listed(mut names: impl Iterator<Item = String>) -> String {
     }
     list
 }
-
-impl fmt::Display for InvalidKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for InvalidKey {}
 
 #[cfg(test)]
 #[cfg(feature = "yaml")]

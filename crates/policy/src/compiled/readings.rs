@@ -16,6 +16,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::path::{NormalPath, decode, decode_but, settle, without_origin, without_query};
+use super::plain_path::{is_name_end, plain};
 use super::resolve::{Escapes, Habits, resolve};
 use crate::model::{Paths, TrailingSlash};
 
@@ -95,28 +96,6 @@ impl<'a> Readings<'a> {
             self.others.push(path);
         }
     }
-}
-
-/// The path, if every server takes it for the same. Most paths are such.
-fn plain(target: &[u8]) -> Option<&[u8]> {
-    if target.first() != Some(&b'/') {
-        return None;
-    }
-    let mut before = b'/';
-    for (at, &byte) in target.iter().enumerate() {
-        match byte {
-            b'?' | b'#' => return is_name_end(before).then(|| &target[..at]),
-            b'%' | b';' | b'\\' | 0 => return None,
-            b'/' if at > 0 && (before == b'/' || !is_name_end(before)) => return None,
-            _ => before = byte,
-        }
-    }
-    is_name_end(before).then_some(target)
-}
-
-/// Whether no server drops this byte at the end of a segment. False for the last byte of `.` and `..` as well.
-fn is_name_end(byte: u8) -> bool {
-    !matches!(byte, b'.' | b' ')
 }
 
 fn one(path: &[u8], paths: Paths) -> NormalPath<'_> {

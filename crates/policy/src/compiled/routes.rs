@@ -24,7 +24,7 @@ pub(super) struct Routes {
 
 #[derive(Debug)]
 struct Route {
-    text: Vec<u8>,
+    pattern: PathPattern,
     rules: RuleSet,
 }
 
@@ -58,7 +58,7 @@ impl Routes {
             } else {
                 routes.exact.insert(pattern.text.clone().into(), number);
             }
-            routes.patterns.push(Route { text: pattern.text, rules });
+            routes.patterns.push(Route { pattern, rules });
         }
         routes
     }
@@ -126,12 +126,17 @@ impl Routes {
     }
 
     pub(super) fn text(&self, number: u32) -> &[u8] {
-        &self.patterns[number as usize].text
+        &self.patterns[number as usize].pattern.text
     }
 
     /// The texts of all patterns, by number.
     pub(super) fn texts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.patterns.iter().map(|route| route.text.as_slice())
+        self.patterns.iter().map(|route| route.pattern.text.as_slice())
+    }
+
+    /// All patterns with the rules that have them, by number.
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&PathPattern, &RuleSet)> {
+        self.patterns.iter().map(|route| (&route.pattern, &route.rules))
     }
 
     /// The most specific of a rule's own patterns among those that matched.

@@ -86,11 +86,26 @@ impl Tiers {
         }
     }
 
+    /// The tier under a value of its source, which was found under `found`: the default for one that is not known.
+    pub(super) fn of_value(&self, found: IdentityId, text: &[u8]) -> Option<u32> {
+        let number = match &self.from {
+            From::Nowhere => None,
+            From::Direct(_) => self.number(text),
+            From::Listed { tiers, .. } => tiers.find(found, text).next().copied(),
+        };
+        number.or(self.default)
+    }
+
+    /// The tier that a caller names.
+    pub(super) fn of_name(&self, name: &[u8]) -> Option<u32> {
+        self.number(name).or(self.default)
+    }
+
     /// The tier of a request. A value that no part of the policy knows is the
     /// default: nobody becomes somebody else by a word of their own.
     pub(super) fn find(&self, look: &mut Look<'_>) -> Option<u32> {
         if let Some(name) = look.caller_says(TIER) {
-            return self.number(name).or(self.default);
+            return self.of_name(name);
         }
         let found = match &self.from {
             From::Nowhere => None,

@@ -13,14 +13,8 @@ pub(crate) mod thread_slot;
 
 use std::sync::Arc;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
-use prometheus_client::registry::{Registry, Unit};
 use tollgate::policy::CompiledPolicy;
-use tollgate::{AsyncLimiter, ChargeVerdict, CheckedPolicy, Decision, MemoryStore, RedisStore};
+use tollgate::{AsyncLimiter, ChargeVerdict, CheckedPolicy, Decision, RedisStore, Stats};
 
 use crate::decided::{Decided, RefusedBy};
 use crate::front_end::FrontEnd;
@@ -38,7 +32,7 @@ use reload_metrics::ReloadMetrics;
 
 /// What the service counts about itself, and the parts that count for themselves.
 pub(crate) struct Metrics {
-    limiter: Limiter<Store>,
+    limiter: AsyncLimiter,
     kept_receipts: Arc<Receipts>,
     observer: Arc<Observer>,
     snapshots: Option<SnapshotMetrics>,
@@ -53,36 +47,19 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new(limiter: &AsyncLimiter, receipts: &Arc<Receipts>, observer: &Arc<Observer>) -> Metrics {
-        let mut registry = Registry::with_prefix("tollgate");
-        let durations = DurationHistogram::new();
-        registry.register_with_unit(
-            "decision_duration",
-            "How long deciding took, without reading the request or writing the answer",
-            Unit::Seconds,
-            durations.clone(),
-        );
-        // A gauge rather than an `info`, which Prometheus' own text format does not know.
-        let build = Family::<BuildLabels, Gauge>::default();
-        build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
-        registry.register("build_info", "Which tollgate this is", build);
-        let uncounted = Counter::default();
-        registry.register(
-            "uncounted_refusals",
-            "Requests refused because the store could not count them: it is full, or does not answer",
-            uncounted.clone(),
-        );
-        let policy = PolicyInfo::default();
-        registry.register("policy_info", "Which policy is in force, by what it says", policy.clone());
-        let store = StoreMetrics { limiter: limiter.clone(), receipts: Arc::clone(receipts) };
-        registry.register_collector(Box::new(store));
-        registry.register_collector(Box::new(ObserverMetrics(Arc::clone(observer))));
-        let connections = ConnectionMetrics::default();
-        connections.register(&mut registry);
-        let reloads = ReloadMetrics::new(limiter.now_ns());
-        reloads.register(&mut registry);
-        let receipts = ReceiptMetrics::default();
-        receipts.register(&mut registry);
-        Metrics { registry, rules: RuleMetrics::new(), policy, durations, uncounted, connections, reloads, receipts }
+        Metrics {
+            limiter: limiter.clone(),
+            kept_receipts: Arc::clone(receipts),
+            observer: Arc::clone(observer),
+            snapshots: None,
+            rules: RuleMetrics::new(),
+            policy: PolicyInfo::default(),
+            durations: DurationHistogram::new(),
+            uncounted: Counter::default(),
+            connections: ConnectionMetrics::default(),
+            reloads: ReloadMetrics::new(limiter.now_ns()),
+            receipts: ReceiptMetrics::default(),
+        }
     }
 
     /// Shows what is counted about snapshots too.
@@ -145,40 +122,22 @@ impl Metrics {
         text
     }
 
-/// Asks the store and the receipts when somebody asks us.
-struct StoreMetrics {
-    limiter: AsyncLimiter,
-    receipts: Arc<Receipts>,
-}
-
-impl Collector for StoreMetrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    /// What the store and the receipts say of themselves.
+    fn write_store(&self, exposition: &mut Exposition<'_>) {
         if let Some(store) = self.limiter.store_as::<RedisStore>() {
-            shared_store_metrics::encode(&store.stats(), &mut encoder)?;
+            shared_store_metrics::write(&store.stats(), exposition);
         }
-        let mut write = |name: &str, help: &str, unit: Option<&Unit>, metric: &dyn EncodeMetric| {
-            metric.encode(encoder.encode_descriptor(name, help, unit, metric.metric_type())?)
-        };
-        let receipts = ConstGauge::new(self.receipts.len() as u64);
-        write("receipts", "Receipts that callers may bring back.", None, &receipts)?;
-        let evicted = ConstCounter::new(self.receipts.evicted());
-        write(
-            "receipts_evicted",
+        let receipts = &self.kept_receipts;
+        exposition.gauge("tollgate_receipts", "Receipts that callers may bring back.", receipts.len() as u64);
+        exposition.counter(
+            "tollgate_receipts_evicted_total",
             "Receipts forgotten early because their caller, or all, had too many.",
             receipts.evicted(),
         );
         // Keys elsewhere are not ours to count.
-        let Some(stats) = self.limiter.memory_store().map(MemoryStore::stats) else { return Ok(()) };
-        write("keys", "About how many keys are live.", None, &ConstGauge::new(stats.live_keys as u64))?;
-        let evictions = ConstCounter::new(stats.evictions);
-        write("evictions", "Live keys of rules that had to make room for others.", None, &evictions)?;
-        let evictions = ConstCounter::new(stats.caller_evictions);
-        write("caller_evictions", "Live keys of callers that had to make room for others.", None, &evictions)?;
-        let quotas = ConstGauge::new(stats.quotas as u64);
-        write("bucket_quotas", "Bucket quotas that the store tells apart, of 4096.", None, &quotas)?;
-        let quotas = ConstGauge::new(stats.quotas_used as u64);
-        write("bucket_quotas_used", "Those of them that a limit uses.", None, &quotas)?;
-        write("store", "Memory of the store's tables.", Some(&Unit::Bytes), &ConstGauge::new(stats.bytes as u64))
+        if let Some(store) = self.limiter.memory_store() {
+            write_memory_store(&store.stats(), exposition);
+        }
     }
 }
 

@@ -23,14 +23,14 @@ pub(super) struct Seen<'a> {
     pub(super) front_end: FrontEnd,
     pub(super) request: &'a Request<'a>,
     pub(super) verdict: &'a Verdict,
-    pub(super) matched: &'a Matched,
+    pub(super) matched: &'a Matched<'a>,
 }
 
 impl Observer {
     /// Sees a decision, with the rules that apply to the request and which limits refused it. Most
     /// pass far from their limits, and cost no more than to see that.
     #[inline]
-    pub(crate) fn see(&self, decided: &Decided<'_>, matched: &Matched, refused_by: RefusedBy) {
+    pub(crate) fn see(&self, decided: &Decided<'_>, matched: &Matched<'_>, refused_by: RefusedBy) {
         let is_sampled = is_drawn();
         let is_plain =
             !refused_by.any && decided.action == Action::Allow && decided.deciding.is_none_or(|state| !is_near(state));
@@ -40,7 +40,7 @@ impl Observer {
     }
 
     #[inline(never)]
-    fn look_at(&self, decided: &Decided<'_>, matched: &Matched, is_sampled: bool, refused_by: RefusedBy) {
+    fn look_at(&self, decided: &Decided<'_>, matched: &Matched<'_>, is_sampled: bool, refused_by: RefusedBy) {
         let Decided { front_end, request, verdict, action, deciding, denied_by, states, is_uncounted } = *decided;
         let seen = Seen { front_end, request, verdict, matched };
         if action == Action::Deny {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, Quota, Tick};
 use tollgate_policy::model::{self, StoreSettings};
-use tollgate_policy::{CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota};
+use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota};
 use tollgate_store::{Board, LimitOptions, Notice, OnFailure, Refusals};
 
 use super::LimiterError;
@@ -178,13 +178,20 @@ impl ActivePolicy {
         backend.limit(&planned.scope, planned.quota, options(&self.compiled, planned))
     }
 
-    /// Which rules apply to a request, each with its key, quota and cost.
+    /// Which rules apply to a request, each with its key, quota and cost: into `matched`, which is new.
     #[inline]
-    pub(super) fn match_request(&self, request: &Request<'_>, now_ns: u64) -> Matched {
+    pub(super) fn match_into<'r>(&self, request: &Request<'r>, now_ns: u64, matched: &mut Matched<'r>) {
         if self.overrides.is_empty() {
-            return self.compiled.match_request(request);
+            return self.compiled.match_into(request, |_, _| None, matched);
         }
-        self.compiled.match_request_with(request, |rule, key| self.overrides.find(rule, key, now_ns))
+        self.compiled.match_into(request, |rule, key| self.overrides.find(rule, key, now_ns), matched);
+    }
+
+    /// The same by value.
+    pub(super) fn match_request<'r>(&self, request: &Request<'r>, now_ns: u64) -> Matched<'r> {
+        let mut matched = Matched::new(Access::Rules);
+        self.match_into(request, now_ns, &mut matched);
+        matched
     }
 
     /// Goes on measuring holding times from another policy: a rule of the same name is the same rule.

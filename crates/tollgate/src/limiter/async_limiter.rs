@@ -42,17 +42,6 @@ struct Shared {
     changing: Mutex<()>,
 }
 
-/// The answer to a request, with the rules that it was decided by.
-#[derive(Debug)]
-pub struct Answer {
-    /// What to do with the request.
-    pub verdict: Verdict,
-    /// Which rules apply to it, with keys and costs: for metrics, logs and lists.
-    pub matched: Matched,
-    /// What an allowed request holds, if it was asked to be admitted.
-    pub permit: Option<Permit>,
-}
-
 impl AsyncLimiter {
     /// A limiter over a store of one's own.
     pub fn with_store(policy: &CheckedPolicy, store: impl Store) -> Result<AsyncLimiter, LimiterError> {
@@ -149,32 +138,44 @@ impl AsyncLimiter {
         self.shared.backend.now_ns()
     }
 
-    /// Asks about a request.
-    pub async fn ask(&self, request: &Request<'_>, ask: Ask) -> Answer {
-        let (verdict, receipt, matched) = match &self.shared.backend {
-            Backend::Memory(store) => self.decide_in_memory(store, request, ask),
+    /// Asks about a request. `matched` is new, and holds afterwards which rules apply to the request, with keys and
+    /// costs: for metrics, logs and lists. A request that was to be admitted and is has a permit.
+    pub async fn ask<'r>(
+        &self,
+        request: &Request<'r>,
+        ask: Ask,
+        matched: &mut Matched<'r>,
+    ) -> (Verdict, Option<Permit>) {
+        let (verdict, receipt) = match &self.shared.backend {
+            Backend::Memory(store) => self.decide_in_memory(store, request, ask, matched),
             // On the heap: it is large, and a request that is decided in memory would carry it about.
-            Backend::Other(store) => Box::pin(self.decide_elsewhere(&**store, request, ask)).await,
+            Backend::Other(store) => Box::pin(self.decide_elsewhere(&**store, request, ask, matched)).await,
         };
-        self.answer(verdict, receipt, matched, ask)
+        let permit = self.held(&verdict, receipt, ask);
+        (verdict, permit)
     }
 
     /// The same without waiting; `None` if the store is elsewhere.
     #[inline]
-    pub fn ask_now(&self, request: &Request<'_>, ask: Ask) -> Option<Answer> {
-        let (verdict, receipt, matched) = self.decide_in_memory(self.memory_store()?, request, ask);
-        Some(self.answer(verdict, receipt, matched, ask))
+    pub fn ask_now<'r>(
+        &self,
+        request: &Request<'r>,
+        ask: Ask,
+        matched: &mut Matched<'r>,
+    ) -> Option<(Verdict, Option<Permit>)> {
+        let (verdict, receipt) = self.decide_in_memory(self.memory_store()?, request, ask, matched);
+        let permit = self.held(&verdict, receipt, ask);
+        Some((verdict, permit))
     }
 
     #[inline]
-    fn answer(&self, verdict: Verdict, receipt: Receipt, matched: Matched, ask: Ask) -> Answer {
+    fn held(&self, verdict: &Verdict, receipt: Receipt, ask: Ask) -> Option<Permit> {
         let holds = match ask {
             Ask::Admit | Ask::AdmitRates => verdict.is_allowed(),
             Ask::AdmitWhereNeeded => verdict.is_allowed() && verdict.policy.needs_receipts,
             Ask::Check | Ask::Peek => false,
         };
-        let permit = holds.then(|| Permit::new(self.clone(), receipt));
-        Answer { verdict, matched, permit }
+        holds.then(|| Permit::new(self.clone(), receipt))
     }
 
     /// Decides, and charges if it may pass. Permits are looked at and not
@@ -319,13 +320,12 @@ impl AsyncLimiter {
         Some(Backend::check_caller_in_memory(self.memory_store()?, charge))
     }
 
-    /// Decides in memory, wherever the rest of the call may wait.
     async fn decide_asking(&self, request: &Request<'_>, ask: Ask) -> (Verdict, Receipt) {
-        let (verdict, receipt, _) = match &self.shared.backend {
-            Backend::Memory(store) => self.decide_in_memory(store, request, ask),
-            Backend::Other(store) => Box::pin(self.decide_elsewhere(&**store, request, ask)).await,
-        };
-        (verdict, receipt)
+        let mut matched = Matched::new(Access::Rules);
+        match &self.shared.backend {
+            Backend::Memory(store) => self.decide_in_memory(store, request, ask, &mut matched),
+            Backend::Other(store) => Box::pin(self.decide_elsewhere(&**store, request, ask, &mut matched)).await,
+        }
     }
 
     async fn admit_asking(&self, request: &Request<'_>, ask: Ask) -> (Verdict, Option<Permit>) {
@@ -334,45 +334,44 @@ impl AsyncLimiter {
         (verdict, permit)
     }
 
-    /// From a request to its verdict, in this process.
+    /// From a request to its verdict, in this process. `matched` is new.
     #[inline]
-    pub(super) fn decide_in_memory(
+    pub(super) fn decide_in_memory<'r>(
         &self,
         store: &MemoryStore,
-        request: &Request<'_>,
+        request: &Request<'r>,
         ask: Ask,
-    ) -> (Verdict, Receipt, Matched) {
+        matched: &mut Matched<'r>,
+    ) -> (Verdict, Receipt) {
         // Read once, and at the beginning: the service measures from it how long a decision took.
         let now_ns = Store::now_ns(store);
         let policy = self.policy_ref();
-        let matched = policy.match_request(request, now_ns);
-        if ask.under(&policy) == Ask::Check && is_plain(&policy, &matched) {
-            let verdict = decide_plain(store, policy, &matched, now_ns);
-            return (verdict, Receipt::nothing(), matched);
+        policy.match_into(request, now_ns, matched);
+        if ask.under(&policy) == Ask::Check && is_plain(&policy, matched) {
+            return (decide_plain(store, policy, matched, now_ns), Receipt::nothing());
         }
-        let (verdict, receipt) = decide_any(store, policy, &matched, ask, &[], now_ns);
-        (verdict, receipt, matched)
+        decide_any(store, policy, matched, ask, &[], now_ns)
     }
 
-    /// From a request to its verdict, by a store that has to be waited for.
-    async fn decide_elsewhere(
+    /// From a request to its verdict, by a store that has to be waited for. `matched` is new.
+    async fn decide_elsewhere<'r>(
         &self,
         store: &dyn ErasedStore,
-        request: &Request<'_>,
+        request: &Request<'r>,
         ask: Ask,
-    ) -> (Verdict, Receipt, Matched) {
+        matched: &mut Matched<'r>,
+    ) -> (Verdict, Receipt) {
         let now_ns = store.now_ns();
         let policy = self.policy_ref();
-        let matched = policy.match_request(request, now_ns);
-        let (verdict, receipt) = self.decide_matched(policy, &matched, ask, &[], now_ns).await;
-        (verdict, receipt, matched)
+        policy.match_into(request, now_ns, matched);
+        self.decide_matched(policy, matched, ask, &[], now_ns).await
     }
 
     /// Decides what applies to a request, together with charges under limits of callers.
     pub(super) async fn decide_matched(
         &self,
         policy: PolicyRef,
-        matched: &Matched,
+        matched: &Matched<'_>,
         ask: Ask,
         extra: &[CallerCharge<'_>],
         now_ns: u64,
@@ -446,7 +445,7 @@ impl AsyncLimiter {
 
 /// Whether the charges of a request are made as they were matched, and a refusal is only a refusal: nearly always.
 #[inline]
-fn is_plain(policy: &ActivePolicy, matched: &Matched) -> bool {
+fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
     matched.access == Access::Rules
         && matched.denials.is_empty()
         && !matched.charges.is_empty()
@@ -455,7 +454,7 @@ fn is_plain(policy: &ActivePolicy, matched: &Matched) -> bool {
 
 /// Decides a request to which only plain rules apply.
 #[inline]
-fn decide_plain(store: &MemoryStore, policy: PolicyRef, matched: &Matched, now_ns: u64) -> Verdict {
+fn decide_plain(store: &MemoryStore, policy: PolicyRef, matched: &Matched<'_>, now_ns: u64) -> Verdict {
     let charge = |charge: &MatchedCharge| {
         let limit = policy.limits.memory(policy.quotas[charge.quota as usize].limit_at);
         store.charge(limit, matched.key(charge), charge.cost)
@@ -488,7 +487,7 @@ const UNANSWERED: Decision =
 fn decide_any(
     store: &MemoryStore,
     policy: PolicyRef,
-    matched: &Matched,
+    matched: &Matched<'_>,
     ask: Ask,
     extra: &[CallerCharge<'_>],
     now_ns: u64,

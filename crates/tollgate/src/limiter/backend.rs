@@ -77,7 +77,7 @@ impl Backend {
     pub(super) fn decide_in_memory(
         store: &MemoryStore,
         limits: &Limits,
-        matched: &Matched,
+        matched: &Matched<'_>,
         charges: &[LimitCharge],
         extra: &[CallerCharge<'_>],
     ) -> Outcome<ChargeReceipt> {
@@ -89,7 +89,7 @@ impl Backend {
     pub(super) async fn decide_elsewhere(
         store: &dyn ErasedStore,
         limits: &Limits,
-        matched: &Matched,
+        matched: &Matched<'_>,
         charges: &[LimitCharge],
         extra: &[CallerCharge<'_>],
     ) -> Outcome<ChargeReceipt> {
@@ -247,7 +247,7 @@ impl Backend {
 
 /// Charges with their keys, in order; those of callers come last.
 fn keyed<'a, L>(
-    matched: &'a Matched,
+    matched: &'a Matched<'a>,
     charges: &[LimitCharge],
     extra: &[CallerCharge<'a>],
     limit: impl Fn(u32) -> &'a L,

@@ -9,7 +9,7 @@ use crate::verdict::{RuleState, Verdict};
 
 /// Notes that the rule of a charge is blocked for its key: none of its limits
 /// lets anything pass before the block ends, whatever it would say itself.
-pub(super) fn note(policy: &ActivePolicy, matched: &Matched, charge: u32, left_ns: u64, verdict: &mut Verdict) {
+pub(super) fn note(policy: &ActivePolicy, matched: &Matched<'_>, charge: u32, left_ns: u64, verdict: &mut Verdict) {
     let of_rule = &matched.charges[charge as usize];
     let mut is_noted = false;
     for state in &mut verdict.states {

@@ -55,7 +55,7 @@ impl Ask {
 /// A decision that is being made.
 pub(super) struct Deciding<'a> {
     policy: &'a ActivePolicy,
-    matched: &'a Matched,
+    matched: &'a Matched<'a>,
     ask: Ask,
     /// How many charges under limits of callers are asked for besides.
     extra: usize,
@@ -88,7 +88,7 @@ impl<'a> Deciding<'a> {
     pub(super) fn new(
         reference: PolicyRef,
         policy: &'a ActivePolicy,
-        matched: &'a Matched,
+        matched: &'a Matched<'a>,
         ask: Ask,
         extra: usize,
         now_ns: u64,
@@ -344,7 +344,7 @@ impl<'a> Deciding<'a> {
 }
 
 /// Why it is denied, if it is: nothing is charged then, whatever else applies to it.
-pub(super) fn denial(policy: &ActivePolicy, matched: &Matched) -> Option<Access> {
+pub(super) fn denial(policy: &ActivePolicy, matched: &Matched<'_>) -> Option<Access> {
     let is_by_rule = || matched.denials.iter().any(|rule| !policy.rules[*rule as usize].shadow);
     match matched.access {
         Access::Denied => Some(Access::Denied),
@@ -355,14 +355,14 @@ pub(super) fn denial(policy: &ActivePolicy, matched: &Matched) -> Option<Access>
 }
 
 /// Whether two charges are of the same rule for the same key: a rule may have several quotas.
-pub(super) fn is_of_same(matched: &Matched, one: &MatchedCharge, other: &MatchedCharge) -> bool {
+pub(super) fn is_of_same(matched: &Matched<'_>, one: &MatchedCharge, other: &MatchedCharge) -> bool {
     one.rule == other.rule && matched.key(one) == matched.key(other)
 }
 
 /// A guard for each rule that can block, and key.
 fn guards<'a>(
     policy: &ActivePolicy,
-    matched: &Matched,
+    matched: &Matched<'_>,
     chosen: impl Iterator<Item = (u32, &'a MatchedCharge)>,
     charges: &mut LimitCharges,
 ) {

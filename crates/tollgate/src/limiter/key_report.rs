@@ -65,8 +65,10 @@ pub enum KeyError {
     #[error("there is no rule `{0}`")]
     NoSuchRule(String),
     /// The text can never be a key of the rule.
+    #[error(transparent)]
     InvalidKey(InvalidKey),
     /// The text is no limit for the rule.
+    #[error(transparent)]
     InvalidLimit(InvalidLimit),
     /// The store does not take the limit.
     #[error("the store does not take this limit: {0}")]
@@ -75,26 +77,6 @@ pub enum KeyError {
     #[error("it must last for some time, and at most 36 years")]
     Duration,
     /// The store did not do it.
-    Change(ChangeError),
-}
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeyError::NoSuchRule(name) => write!(f, "there is no rule `{name}`"),
-            KeyError::InvalidKey(error) => error.fmt(f),
-            KeyError::InvalidLimit(error) => error.fmt(f),
-            KeyError::NotTaken(error) => write!(f, "the store does not take this limit: {error}"),
-            KeyError::Duration => f.write_str("it must last for some time, and at most 36 years"),
-            KeyError::Change(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for KeyError {}
-
-impl From<ChangeError> for KeyError {
-    fn from(error: ChangeError) -> KeyError {
-        KeyError::Change(error)
-    }
+    #[error(transparent)]
+    Change(#[from] ChangeError),
 }

@@ -24,7 +24,7 @@ use std::ops::Deref;
 
 use tollgate_core::Settled;
 use tollgate_policy::model::{MemorySettings, StoreSettings, WhenFull as WhenFullSetting};
-use tollgate_policy::{CheckedPolicy, Request};
+use tollgate_policy::{Access, CheckedPolicy, Matched, Request};
 use tollgate_store::{Capacity, Clock, MemoryOptions, MemoryStore, RealClock, WhenFull};
 
 use crate::permit::Permit;
@@ -33,7 +33,7 @@ use crate::verdict::Verdict;
 use backend::Backend;
 
 pub(crate) use active::{ActiveQuota, MAX_FIELD_INTEGER};
-pub use async_limiter::{Answer, AsyncLimiter};
+pub use async_limiter::AsyncLimiter;
 pub(crate) use backend::ChargeReceipt;
 pub use backend::{CallerCharge, CallerLimit};
 pub use builder::LimiterBuilder;
@@ -131,25 +131,26 @@ impl Limiter {
     #[inline]
     #[must_use]
     pub fn check(&self, request: &Request<'_>) -> Verdict {
-        self.limiter.decide_in_memory(self.store(), request, Ask::Check).0
+        let mut matched = Matched::new(Access::Rules);
+        self.limiter.decide_in_memory(self.store(), request, Ask::Check, &mut matched).0
     }
 
     /// What the answer would be, charging nothing.
     #[must_use]
     pub fn peek(&self, request: &Request<'_>) -> Verdict {
-        self.limiter.decide_in_memory(self.store(), request, Ask::Peek).0
+        self.ask_memory(request, Ask::Peek).0
     }
 
     /// Decides, charges, and takes permits, with a guard that releases them.
     /// The refusal if it may not pass.
     pub fn permit(&self, request: &Request<'_>) -> Result<Permit, Box<Verdict>> {
-        let (verdict, receipt, _) = self.limiter.decide_in_memory(self.store(), request, Ask::Admit);
+        let (verdict, receipt) = self.ask_memory(request, Ask::Admit);
         if verdict.is_allowed() { Ok(Permit::new(self.limiter.clone(), receipt)) } else { Err(Box::new(verdict)) }
     }
 
     /// Decides with a receipt, for what can only be settled or refunded later.
     pub fn check_with_receipt(&self, request: &Request<'_>) -> (Verdict, Option<Receipt>) {
-        let (verdict, receipt, _) = self.limiter.decide_in_memory(self.store(), request, Ask::Admit);
+        let (verdict, receipt) = self.ask_memory(request, Ask::Admit);
         let receipt = verdict.is_allowed().then_some(receipt);
         (verdict, receipt)
     }
@@ -157,6 +158,12 @@ impl Limiter {
     /// Replaces the estimated cost by the true one, and releases permits.
     pub fn settle(&self, receipt: Receipt, true_cost: u64) -> Settled {
         self.limiter.settle_in_memory(self.store(), receipt, true_cost)
+    }
+}
+
+impl Limiter {
+    fn ask_memory(&self, request: &Request<'_>, ask: Ask) -> (Verdict, Receipt) {
+        self.limiter.decide_in_memory(self.store(), request, ask, &mut Matched::new(Access::Rules))
     }
 }
 

@@ -42,12 +42,12 @@ pub struct Together {
     /// itself is allowed here, also where the whole is refused and nothing was charged.
     pub each: Vec<Verdict>,
     /// Which rules apply to all of them as one, with keys and costs: for metrics, logs and lists.
-    pub matched: Matched,
+    pub matched: Matched<'static>,
 }
 
 /// One request on its way.
-struct Member {
-    matched: Matched,
+struct Member<'r> {
+    matched: Matched<'r>,
     /// Where its charges are among those of all.
     charges: SmallVec<[usize; 4]>,
     /// Where its charge instead of the rules is among all of these.
@@ -72,11 +72,11 @@ impl AsyncLimiter {
         let policy = self.policy_ref();
         let mut joint = Matched::new(Access::Rules);
         let mut instead = SmallVec::<[CallerCharge<'_>; 2]>::new();
-        let mut all: Vec<Matched> = asked.iter().map(|one| policy.match_request(&one.request, now_ns)).collect();
+        let mut all: Vec<Matched<'_>> = asked.iter().map(|one| policy.match_request(&one.request, now_ns)).collect();
         let replaced = replaced_by(&all);
         all.iter_mut().for_each(|matched| matched.without_replaced_by(&replaced));
         let joined = |(one, matched)| join(&policy, one, matched, &mut joint, &mut instead);
-        let members: Vec<Member> = asked.iter().zip(all).map(joined).collect();
+        let members: Vec<Member<'_>> = asked.iter().zip(all).map(joined).collect();
         let denied = members.iter().find_map(|member| denial(&policy, &member.matched));
         let ask = if denied.is_some() { Ask::Peek } else { Ask::Check };
         if denied.is_some() {
@@ -104,7 +104,7 @@ impl AsyncLimiter {
     }
 
     /// Gives back what was matched, if the others passed, and says what remains then.
-    async fn given_back(&self, policy: &PolicyRef, matched: &Matched, is_given: bool) -> Verdict {
+    async fn given_back(&self, policy: &PolicyRef, matched: &Matched<'_>, is_given: bool) -> Verdict {
         if is_given {
             for charge in &matched.charges {
                 let quota = &policy.quotas[charge.quota as usize];
@@ -120,14 +120,14 @@ impl AsyncLimiter {
 }
 
 /// Everything that one of these replaces.
-fn replaced_by(all: &[Matched]) -> Matched {
+fn replaced_by(all: &[Matched<'_>]) -> Matched<'static> {
     let mut replaced = Matched::new(Access::Rules);
     all.iter().for_each(|matched| replaced.replace_as(matched));
     replaced
 }
 
 /// The rules that deny any of them, each once.
-fn denials(members: &[Member]) -> SmallVec<[u32; 2]> {
+fn denials(members: &[Member<'_>]) -> SmallVec<[u32; 2]> {
     let mut rules: SmallVec<[u32; 2]> =
         members.iter().flat_map(|member| member.matched.denials.iter().copied()).collect();
     rules.sort_unstable();
@@ -139,10 +139,10 @@ fn denials(members: &[Member]) -> SmallVec<[u32; 2]> {
 fn join<'a>(
     policy: &ActivePolicy,
     asked: &AskedTogether<'a>,
-    mut matched: Matched,
-    joint: &mut Matched,
+    mut matched: Matched<'a>,
+    joint: &mut Matched<'static>,
     instead: &mut SmallVec<[CallerCharge<'a>; 2]>,
-) -> Member {
+) -> Member<'a> {
     matched.retain(|charge| !policy.quotas[charge.quota as usize].is_concurrency);
     let is_denied = denial(policy, &matched).is_some();
     let mut member = Member { charges: SmallVec::new(), instead: None, matched };
@@ -161,7 +161,7 @@ fn join<'a>(
 }
 
 /// The part of the answer that is about one request.
-fn of_member(policy: &PolicyRef, overall: &Verdict, member: &Member) -> Verdict {
+fn of_member(policy: &PolicyRef, overall: &Verdict, member: &Member<'_>) -> Verdict {
     let mut verdict = Verdict::new(policy.clone(), overall.now_ns);
     verdict.endpoint = member.matched.endpoint;
     if !member.matched.denials.is_empty() {

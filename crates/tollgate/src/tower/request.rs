@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use http::{HeaderMap, Uri, header, request::Parts};
-use tollgate_policy::{Headers, Request};
+use tollgate_policy::{FieldName, Headers, Request};
 
 /// Header fields as HTTP has them.
 pub(super) struct HeaderLines<'a>(pub(super) &'a HeaderMap);
@@ -16,6 +16,12 @@ impl Headers for HeaderLines<'_> {
 
     fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
         let mut lines = self.0.get_all(name).iter();
+        let first = lines.next()?;
+        Some((first.as_bytes(), lines.next().is_some()))
+    }
+
+    fn first_line_of(&self, name: &FieldName) -> Option<(&[u8], bool)> {
+        let mut lines = self.0.get_all(name.header_name()?).iter();
         let first = lines.next()?;
         Some((first.as_bytes(), lines.next().is_some()))
     }

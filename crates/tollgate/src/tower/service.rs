@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
+use tollgate_policy::{Access, Matched};
 use tollgate_store::{Timer, TokioTimer};
 use tower_service::Service;
 
@@ -15,7 +16,7 @@ use super::guard::{Guard, Held, TrueCost};
 use super::layer::Options;
 use super::request::{HeaderLines, described, is_grpc};
 use super::response::{no_peer_address, put_fields, refusal};
-use crate::limiter::{Answer, Ask};
+use crate::limiter::Ask;
 use crate::permit::{Permit, Waiting};
 use crate::verdict::Verdict;
 
@@ -143,17 +144,16 @@ impl Options {
     async fn ask(&self, parts: &Parts, peer: Option<IpAddr>) -> (Verdict, Option<Permit>) {
         let headers = HeaderLines(&parts.headers);
         let request = described(parts, &headers, peer);
-        let Answer { verdict, permit, .. } = self.limiter.ask(&request, Ask::AdmitWhereNeeded).await;
-        (verdict, permit)
+        let mut matched = Matched::new(Access::Rules);
+        self.limiter.ask(&request, Ask::AdmitWhereNeeded, &mut matched).await
     }
 
     /// The same at once, if the store is in this process.
     #[inline]
     fn ask_now(&self, parts: &Parts, peer: Option<IpAddr>) -> Option<(Verdict, Option<Permit>)> {
         let headers = HeaderLines(&parts.headers);
-        let Answer { verdict, permit, .. } =
-            self.limiter.ask_now(&described(parts, &headers, peer), Ask::AdmitWhereNeeded)?;
-        Some((verdict, permit))
+        let mut matched = Matched::new(Access::Rules);
+        self.limiter.ask_now(&described(parts, &headers, peer), Ask::AdmitWhereNeeded, &mut matched)
     }
 
     fn refuse<B>(&self, verdict: &Verdict, parts: &Parts) -> Response<TollgateBody<B>> {

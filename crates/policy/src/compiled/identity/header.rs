@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::unusable::{Read, Unusable};
-use crate::request::Headers;
+use crate::request::{FieldName, Headers};
 
 /// Longer than any token a server accepts in a header; what is beyond is not read.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
@@ -18,21 +18,21 @@ const MAX_LINES: usize = 16;
 /// most backends. To join them would let a client make a new key by adding a
 /// line that its backend does not read.
 #[inline]
-pub(crate) fn value<'a>(headers: &'a dyn Headers, name: &str) -> Read<'a> {
-    let Some((first, more)) = headers.first_line(name) else { return Ok(None) };
+pub(crate) fn value<'a>(headers: &'a dyn Headers, name: &FieldName) -> Read<'a> {
+    let Some((first, more)) = headers.first_line_of(name) else { return Ok(None) };
     let first = first.trim_ascii();
     if !first.is_empty() {
         return Ok(Some(Cow::Borrowed(first)));
     }
-    if more && any_further(headers, name, |line| !line.trim_ascii().is_empty()) {
+    if more && any_further(headers, name.as_str(), |line| !line.trim_ascii().is_empty()) {
         return Err(Unusable::Hidden);
     }
     Ok(None)
 }
 
 /// The same of a descriptor's entries: a value is what the gateway sends, to the last space.
-pub(crate) fn value_of_entry<'a>(headers: &'a dyn Headers, name: &str) -> Read<'a> {
-    let first = headers.first_line(name).map(|(first, _)| first);
+pub(crate) fn value_of_entry<'a>(headers: &'a dyn Headers, name: &FieldName) -> Read<'a> {
+    let first = headers.first_line_of(name).map(|(first, _)| first);
     Ok(first.filter(|first| !first.is_empty()).map(Cow::Borrowed))
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_first_line_counts() {
-        let read = |lines: &[(&str, &str)]| text(value(&lines, "x"));
+        let read = |lines: &[(&str, &str)]| text(value(&lines, &FieldName::new("X")));
         let found = |text: &str| Ok(Some(text.to_owned()));
         assert_eq!(read(&[]), Ok(None));
         assert_eq!(read(&[("X", " a ")]), found("a"));

@@ -6,14 +6,15 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
+use super::given::said_by_caller;
 use super::source::{CLIENT_IP, Identities, IdentityId, Source};
 use super::unusable::{Read, Unusable};
 use super::{cookie, header, jwt, query};
 use crate::compiled::address::{carried, counted};
 use crate::compiled::address_text::{WHOLE, push_client};
+use crate::compiled::host;
 use crate::compiled::path::NormalPath;
 use crate::compiled::readings::Readings;
-use crate::compiled::{address, forwarded, host};
 use crate::model::OnInvalid;
 use crate::request::{REMOTE_ADDRESS, Request};
 
@@ -200,22 +201,9 @@ impl<'a> Look<'a> {
         if let Some(known) = self.client {
             return known;
         }
-        let client = self.find_client();
+        let client = self.identities.client(self.request);
         self.client = Some(client);
         client
-    }
-
-    /// What a caller says counts, if it is an address; else what can be found out.
-    fn find_client(&self) -> Option<IpAddr> {
-        let name = &self.identities.known(CLIENT_IP).name;
-        let set = self.request.identities.iter().find(|(known, _)| known == name);
-        if let Some(address) = set.and_then(|(_, text)| address::parse(text.as_bytes())) {
-            return Some(address);
-        }
-        // An IPv4 client of a socket for both kinds is unmapped before anything is made of the address.
-        let peer = self.request.peer?.to_canonical();
-        let identities = self.identities;
-        Some(forwarded::client(peer, &identities.trusted, identities.forwarded_by, self.request.headers))
     }
 
     /// The number of the tier: one that the policy knows, else its default.
@@ -232,22 +220,12 @@ impl<'a> Look<'a> {
     /// What a caller set directly. An address and a tier need more than to be copied, so they are read elsewhere.
     #[inline]
     pub(crate) fn set_by_caller(&self, id: IdentityId) -> Option<&'a [u8]> {
-        let known = self.identities.known(id);
-        if self.request.identities.is_empty()
-            || !known.settable
-            || matches!(known.source, Source::ClientIp | Source::Tier)
-        {
-            return None;
-        }
-        self.caller_says(&known.name)
+        self.identities.known(id).set_by_caller(self.request)
     }
 
     /// What a caller set under a name.
     pub(crate) fn caller_says(&self, name: &str) -> Option<&'a [u8]> {
-        let set = self.request.identities.iter().find(|(known, _)| *known == name)?;
-        // An entry of a descriptor is what the gateway sends, to the last space.
-        let text = if self.request.descriptor.is_some() { set.1 } else { set.1.trim_ascii() };
-        Some(text.as_bytes())
+        said_by_caller(self.request, name)
     }
 
     fn look_for(&mut self, id: IdentityId, route: Option<&'a [u8]>) -> Option<Found<'a>> {

@@ -18,6 +18,7 @@ use crate::model::{
     BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern,
     TierSource, is_credential_header,
 };
+use crate::request::FieldName;
 
 /// An identity's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +34,7 @@ pub(crate) enum Source {
     Route,
     Tier,
     Peer,
-    Header(String),
+    Header(FieldName),
     Cookie(String),
     PathSegment(usize),
     Query(String),
@@ -63,6 +64,15 @@ pub(crate) struct Known {
     pub(crate) on_invalid: OnInvalid,
     /// Whether it depends on how the path is read.
     pub(crate) per_reading: bool,
+}
+
+impl Known {
+    /// Whether a key never shows its values as they are: those of a list stand behind the name of the one that was
+    /// found, and a credential is hashed.
+    #[inline]
+    pub(crate) fn needs_writing(&self) -> bool {
+        self.secret || matches!(self.source, Source::First(_))
+    }
 }
 
 /// All identities of a policy, and the header fields that it asks for.
@@ -196,7 +206,7 @@ impl Identities {
     fn single(&self, source: &IdentitySource, name: &str, trusted: bool) -> Result<Source, CompileError> {
         Ok(match source {
             IdentitySource::Peer => Source::Peer,
-            IdentitySource::Header(name) => Source::Header(name.to_ascii_lowercase()),
+            IdentitySource::Header(name) => Source::Header(FieldName::new(name)),
             IdentitySource::Cookie(name) => Source::Cookie(name.clone()),
             IdentitySource::PathSegment(at) => Source::PathSegment(*at),
             IdentitySource::Query(name) => Source::Query(name.clone()),
@@ -241,9 +251,10 @@ impl Identities {
         if let Some(known) = self.by_header.get(&name) {
             return *known;
         }
-        let is_same = |known: &Known| known.secret && matches!(&known.source, Source::Header(other) if *other == name);
+        let is_same =
+            |known: &Known| known.secret && matches!(&known.source, Source::Header(other) if other.as_str() == name);
         let secret = is_credential_header(&name) || self.known.iter().any(is_same);
-        let id = self.add_nameless(&name, Source::Header(name.clone()), false);
+        let id = self.add_nameless(&name, Source::Header(FieldName::new(&name)), false);
         self.known[id.0 as usize].secret = secret;
         self.by_header.insert(name, id);
         id

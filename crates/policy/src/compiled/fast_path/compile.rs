@@ -1,0 +1,158 @@
+//! Which policies are simple, and their steps.
+
+use super::pattern::PatternTest;
+use super::step::{Step, StepKey};
+use super::{FastPath, OTHER_METHOD};
+use crate::compiled::access::CompiledAccess;
+use crate::compiled::compile::Body;
+use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, Source};
+use crate::compiled::methods::{GET, HEAD};
+use crate::compiled::routes::Routes;
+use crate::model::{Rule, When};
+
+/// Beyond so many rules an index is faster than to ask each of them.
+const RULES_MAX: usize = 32;
+/// There is a bit for each of them.
+const PATTERNS_MAX: usize = 64;
+const METHODS_MAX: usize = 16;
+
+impl FastPath {
+    /// The steps of a policy; `None` if it is not simple.
+    pub(in crate::compiled) fn compile(
+        rules: &[Rule],
+        bodies: &[Body],
+        lists: &[&CompiledAccess],
+        routes: &Routes,
+        identities: &Identities,
+    ) -> Option<FastPath> {
+        let is_small = rules.len() <= RULES_MAX && routes.texts().len() <= PATTERNS_MAX;
+        if !is_small || lists.iter().any(|list| !list.is_empty()) {
+            return None;
+        }
+        let methods = methods(rules);
+        if methods.len() > METHODS_MAX {
+            return None;
+        }
+        let mut steps: Vec<Step> = Vec::with_capacity(rules.len());
+        for (at, (rule, body)) in (0..).zip(rules.iter().zip(bodies)) {
+            let mut step = step(at, rule, body, identities)?;
+            step.methods = method_bits(&rule.when.methods, &methods);
+            step.patterns = pattern_bits(at, rule, routes)?;
+            step.shares_key = step.shape.is_some() && steps.iter().any(|before| before.shape == step.shape);
+            steps.push(step);
+        }
+        let reads = |is_one| steps.iter().any(|step| step.reads(is_one, identities));
+        let is_of_path = |source: &Source| matches!(source, Source::Path | Source::PathSegment(_) | Source::Route);
+        Some(FastPath {
+            reads_method: !methods.is_empty()
+                || reads(|source| matches!(source, Source::Method))
+                || steps.iter().any(|step| step.cost.is_by_method()),
+            reads_path: routes.texts().len() > 0 || reads(is_of_path),
+            patterns: routes.iter().map(|(pattern, _)| PatternTest::new(pattern)).collect(),
+            paths: identities.paths,
+            methods,
+            steps,
+        })
+    }
+}
+
+impl StepKey {
+    fn parts(&self) -> &[IdentityId] {
+        match self {
+            StepKey::Client => &[CLIENT_IP],
+            StepKey::One(only) => std::slice::from_ref(only),
+            StepKey::Several(parts) => parts,
+        }
+    }
+}
+
+impl Step {
+    /// Whether a value of a source is read for it.
+    fn reads(&self, is_one: fn(&Source) -> bool, identities: &Identities) -> bool {
+        let tier = if self.base.uses_tiers() { identities.tiers.source() } else { None };
+        self.key.parts().iter().copied().chain(tier).any(|id| identities.may_be(id, is_one))
+    }
+}
+
+/// What a rule does, without its conditions on method and path. `None` if it asks for more than those, or more is
+/// needed for its key and its grant than to read a few values.
+fn step(at: u32, rule: &Rule, body: &Body, identities: &Identities) -> Option<Step> {
+    let base = body.grants.base();
+    let tier_source = if base.uses_tiers() { identities.tiers.source() } else { None };
+    let is_simple = has_simple_conditions(&rule.when)
+        && body.replaces.is_empty()
+        && body.grants.has_exact_overrides()
+        && body.key.iter().all(|id| is_readable(*id, identities))
+        && tier_source.is_none_or(|id| is_readable(id, identities) && !is_address(id, identities));
+    is_simple.then(|| Step {
+        rule: at,
+        methods: 0,
+        patterns: 0,
+        denies: body.denies,
+        key: match *body.key {
+            [CLIENT_IP] if !identities.known(CLIENT_IP).needs_writing() => StepKey::Client,
+            [only] => StepKey::One(only),
+            ref parts => StepKey::Several(parts.into()),
+        },
+        uses_route: body.uses_route,
+        shape: body.shape,
+        shares_key: false,
+        base: base.clone(),
+        overrides: body.grants.exact_overrides().map(|(key, quotas)| (key.into(), quotas.into())).collect(),
+        cost: body.cost.clone(),
+    })
+}
+
+/// Whether a rule asks for nothing but methods and paths.
+fn has_simple_conditions(when: &When) -> bool {
+    let When { methods: _, paths: _, hosts, headers, identities, network, domains, exact_entries } = when;
+    hosts.is_empty()
+        && headers.is_empty()
+        && identities.is_empty()
+        && network.is_none()
+        && domains.is_empty()
+        && !exact_entries
+}
+
+/// Whether the value of an identity is read without a token or a tier.
+fn is_readable(id: IdentityId, identities: &Identities) -> bool {
+    !identities.may_be(id, |source| matches!(source, Source::Tier | Source::Jwt { .. }))
+}
+
+fn is_address(id: IdentityId, identities: &Identities) -> bool {
+    identities.may_be(id, |source| matches!(source, Source::ClientIp | Source::Peer))
+}
+
+/// The methods that rules ask for. A rule for GET applies to HEAD as well.
+fn methods(rules: &[Rule]) -> Vec<Box<[u8]>> {
+    let mut methods: Vec<Box<[u8]>> = Vec::new();
+    for name in rules.iter().flat_map(|rule| &rule.when.methods) {
+        let name = name.to_ascii_uppercase().into_bytes();
+        let head = (name == GET).then(|| HEAD.to_vec());
+        for name in [Some(name), head].into_iter().flatten() {
+            if !methods.iter().any(|known| **known == *name) {
+                methods.push(name.into());
+            }
+        }
+    }
+    methods
+}
+
+fn method_bits(wanted: &[String], methods: &[Box<[u8]>]) -> u32 {
+    if wanted.is_empty() {
+        return u32::MAX;
+    }
+    let wanted: Vec<Vec<u8>> = wanted.iter().map(|name| name.to_ascii_uppercase().into_bytes()).collect();
+    let is_wanted = |known: &[u8]| {
+        wanted.iter().any(|name| *name == known) || (known == HEAD && wanted.iter().any(|name| *name == GET))
+    };
+    let bits = (0..).zip(methods).filter(|(_, known)| is_wanted(known)).fold(0, |bits, (at, _)| bits | 1_u32 << at);
+    bits & !OTHER_METHOD
+}
+
+/// The bits of a rule's patterns. `None` if it asks for paths and has no pattern, which none of them matches.
+fn pattern_bits(at: u32, rule: &Rule, routes: &Routes) -> Option<u64> {
+    let own = (0..).zip(routes.iter()).filter(|(_, (_, rules))| rules.contains(at));
+    let bits = own.fold(0, |bits, (number, _)| bits | 1_u64 << number);
+    (rule.when.paths.is_empty() == (bits == 0)).then_some(bits)
+}

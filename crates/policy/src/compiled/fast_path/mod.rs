@@ -1,0 +1,159 @@
+//! Simple policies as a flat list of steps, one for each rule.
+//!
+//! Most policies have a few rules that ask for a method or a path and count by one or two identities. For them the
+//! indexes cost more than they save. A request walks the steps in order; where it is out of the ordinary (its path
+//! has several readings, a value cannot be used, a gateway describes it ..) it leaves them for the indexes, which
+//! are the reference: the fast path gives the same answer or none.
+
+mod compile;
+mod pattern;
+mod step;
+mod values;
+
+use super::identity::Identities;
+use super::matched::{Matched, MatchedCharge};
+use crate::model::Paths;
+use crate::request::Request;
+use pattern::PatternTest;
+use step::{Key, Step};
+use values::{RequestPath, Values};
+
+/// The rules of a simple policy, in order.
+#[derive(Debug)]
+pub(super) struct FastPath {
+    steps: Vec<Step>,
+    /// The methods that steps ask for, by the number of their bit.
+    methods: Vec<Box<[u8]>>,
+    /// Whether a method is read at all, as a condition or as a part of a key.
+    reads_method: bool,
+    /// All path patterns, by number, the most specific first.
+    patterns: Vec<PatternTest>,
+    /// Whether the path is read at all.
+    reads_path: bool,
+    paths: Paths,
+}
+
+/// A request that the steps do not cover.
+struct Uncommon;
+
+/// The bit of a method that no step asks for. Steps that take any method have it.
+const OTHER_METHOD: u32 = 1 << 31;
+
+impl FastPath {
+    /// Fills in what a request matches. False if it has to be matched by the indexes; what was filled in is then
+    /// of no use.
+    #[inline]
+    pub(super) fn match_request<'r, 'h>(
+        &self,
+        identities: &Identities,
+        request: &Request<'r>,
+        matched: &mut Matched<'r>,
+        overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+    ) -> bool {
+        self.walk(identities, request, matched, overrides).is_ok()
+    }
+
+    #[inline]
+    fn walk<'r, 'h>(
+        &self,
+        identities: &Identities,
+        request: &Request<'r>,
+        matched: &mut Matched<'r>,
+        overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+    ) -> Result<(), Uncommon> {
+        let (method, path) = self.read(request)?;
+        let patterns = self.matched_patterns(path);
+        if patterns != 0 {
+            matched.endpoint = Some(patterns.trailing_zeros());
+        }
+        let mut values = Values::new(identities, request, path);
+        for step in &self.steps {
+            if step.methods & method == 0 || (step.patterns != 0 && step.patterns & patterns == 0) {
+                continue;
+            }
+            if step.denies {
+                matched.denials.push(step.rule);
+                continue;
+            }
+            let written = matched.keys.len();
+            let key = match self.key(step, patterns, &values, matched)? {
+                Key::At(key) => key,
+                Key::Absent => continue,
+            };
+            let quotas = match overrides(step.rule, matched.key_at(key)) {
+                Some(quotas) => quotas,
+                None => step.grant(&mut values, matched.key_at(key))?,
+            };
+            if quotas.is_empty() {
+                matched.unlimited = true;
+                matched.keys.truncate(written);
+                continue;
+            }
+            let cost = step.cost.of(request, request.method.as_bytes(), |header| values.number(header));
+            for quota in quotas {
+                matched.charges.push(MatchedCharge { rule: step.rule, quota: *quota, cost, key });
+            }
+        }
+        Ok(())
+    }
+
+    /// The bit of the method, and the path if it is known and there is one way to read it.
+    #[inline]
+    fn read<'r>(&self, request: &Request<'r>) -> Result<(u32, Option<RequestPath<'r>>), Uncommon> {
+        // A gateway's descriptor is compared literally.
+        if request.descriptor.is_some() {
+            return Err(Uncommon);
+        }
+        let method = if self.reads_method { self.method_bit(request.method.as_bytes())? } else { OTHER_METHOD };
+        let path = if self.reads_path { RequestPath::read(request.target, self.paths)? } else { None };
+        Ok((method, path))
+    }
+
+    #[inline]
+    fn method_bit(&self, method: &[u8]) -> Result<u32, Uncommon> {
+        let is_same = |known: &&[u8]| known.len() == method.len() && *known == method;
+        if let Some(at) = self.methods.iter().position(|known| is_same(&&**known)) {
+            return Ok(1 << at);
+        }
+        // It may be one of them in another case.
+        if method.iter().any(u8::is_ascii_lowercase) { Err(Uncommon) } else { Ok(OTHER_METHOD) }
+    }
+
+    /// A bit for each pattern that the path matches.
+    #[inline]
+    fn matched_patterns(&self, path: Option<RequestPath<'_>>) -> u64 {
+        let Some(path) = path else { return 0 };
+        let matches = |pattern: &PatternTest| u64::from(pattern.matches(path.bytes, path.slash));
+        (0..).zip(&self.patterns).fold(0, |bits, (number, pattern)| bits | matches(pattern) << number)
+    }
+
+    /// The key under which a step counts a request.
+    #[inline]
+    fn key<'r>(
+        &self,
+        step: &Step,
+        patterns: u64,
+        values: &Values<'_, 'r>,
+        matched: &mut Matched<'r>,
+    ) -> Result<Key, Uncommon> {
+        if step.shares_key
+            && let Some(charge) = matched.charges.iter().take(4).find(|charge| self.has_same_key(step, charge))
+        {
+            return Ok(Key::At(charge.key));
+        }
+        let route = if step.uses_route { self.route(step, patterns) } else { None };
+        step.key(values, route, matched)
+    }
+
+    /// Whether a charge has the key of this step: its rule counts by the same identities.
+    #[inline]
+    fn has_same_key(&self, step: &Step, charge: &MatchedCharge) -> bool {
+        self.steps[charge.rule as usize].shape == step.shape
+    }
+
+    /// The pattern that matched: the most specific of the step's own, or of all where it has none.
+    fn route(&self, step: &Step, patterns: u64) -> Option<&[u8]> {
+        let own = if step.patterns == 0 { patterns } else { step.patterns & patterns };
+        self.patterns.get(own.trailing_zeros() as usize).map(PatternTest::text)
+    }
+}

@@ -62,7 +62,9 @@ pub(crate) mod tests;
 
 pub(crate) use decode::decode;
 pub(crate) use encode::{Encoded, encode, stamp};
-pub(crate) use replay::{Replayed, replay, replay_unmade};
+#[cfg(test)]
+pub(crate) use replay::Replayed;
+pub(crate) use replay::{ReplayedBatch, replay, replay_unmade};
 pub(crate) use standing::{Standing, standings};
 
 /// The script's text: one script, so its files are parts of one program and come in this order. A call of buckets alone

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use tokio::time::{Instant, sleep};
 
 use super::Inner;
-use super::made::MadeCharge;
 use super::planted::Planted;
-use super::question::Question;
 use crate::call::{Call, Line};
 use crate::transport::{Answered, Done, Executed, Slot, Transport, Trouble};
 
@@ -15,15 +13,6 @@ use crate::transport::{Answered, Done, Executed, Slot, Transport, Trouble};
 type Heard<T> = Box<dyn FnOnce(&Arc<Inner<T>>, Answered) + Send>;
 
 impl<T: Transport> Inner<T> {
-    /// Gives charges back that were made together.
-    pub(super) fn take_back(self: &Arc<Self>, question: &Question, charges: &[MadeCharge]) {
-        self.counters.refunds.add(charges.len() as u64);
-        // Last first: of the places in a queue only the last can be taken back.
-        let lines = charges.iter().rev().map(|charge| charge.back(question)).collect();
-        let keys = charges.iter().map(|charge| question.origins[charge.at].key.clone()).collect();
-        self.loosen(question.slot, lines, keys, |_, _| {});
-    }
-
     /// Sends what can turn a refusal into an admission. Refusals of its keys are
     /// forgotten when it is sent and again when it is heard of: what was asked
     /// in between may have been refused before it arrived.

@@ -8,7 +8,8 @@ use tollgate_core::{Decision, Verdict};
 use tollgate_store::{KeyedCharge, Limit, Mode, OnFailure, Outcome, Source, Store, shadow_groups};
 
 use super::Inner;
-use super::decide::{Answers, Charges, asked_only, is_closed, keep, passed, refuse};
+use super::batch::{Charges, Waiters};
+use super::decide::{asked_only, is_closed, keep, passed, refuse};
 use super::limit::{Origin, RedisLimit};
 use super::receipt::{MadeWhere, RedisReceipt};
 use crate::call::Target;
@@ -25,19 +26,19 @@ impl<T: Transport> Inner<T> {
     pub(super) async fn fall_back(
         self: &Arc<Self>,
         charges: &Charges<'_>,
-        answers: Answers<T>,
+        waiters: Waiters<'_, T>,
     ) -> Outcome<RedisReceipt> {
-        let stranded = stranded(&answers);
+        let stranded = stranded(&waiters);
         let closed: SmallVec<[usize; 4]> =
             stranded.iter().map(|charge| charge.position).filter(|at| is_closed(&charges[*at])).collect();
         if !closed.is_empty() {
-            return self.refuse_closed(charges, refuse(charges, answers, Source::Fallback), closed);
+            return self.refuse_closed(charges, refuse(charges, waiters, Source::Fallback), closed);
         }
         let here: Vec<&Stranded> =
             stranded.iter().filter(|charge| charges[charge.position].limit.0.fallback.is_some()).collect();
         let counted = self.count_here(charges, &here).await;
         if !counted.passed {
-            let mut outcome = refuse(charges, answers, Source::Fallback);
+            let mut outcome = refuse(charges, waiters, Source::Fallback);
             for (charge, decision) in here.iter().zip(counted.decisions) {
                 outcome.decisions[charge.position] = decision;
             }
@@ -58,7 +59,7 @@ impl<T: Transport> Inner<T> {
             let made = MadeWhere::Here { receipt };
             outcome.receipts.push((*position, self.receipt_here(&charges[*position], target, made)));
         }
-        keep(charges, answers, &mut outcome);
+        keep(charges, waiters, &mut outcome);
         // Of what passed without being counted anywhere, nobody knows how it stands.
         let is_uncounted = |at: usize| {
             let is_stranded = stranded.iter().any(|charge| charge.position == at);
@@ -145,8 +146,8 @@ fn is_counted(asked: &KeyedCharge<'_, RedisLimit>) -> bool {
     asked.cost > 0 && matches!(asked.mode, Mode::Enforce | Mode::Shadow | Mode::ShadowJoined)
 }
 
-fn stranded<T: Transport>(answers: &Answers<T>) -> SmallVec<[Stranded; 4]> {
-    let failed = answers.iter().filter(|(_, answer)| answer.is_err());
-    let charges = failed.flat_map(|(question, _)| question.positions.iter().zip(&question.charges));
+fn stranded<T: Transport>(waiters: &Waiters<'_, T>) -> SmallVec<[Stranded; 4]> {
+    let failed = waiters.iter().filter(|waiter| waiter.passed().is_none());
+    let charges = failed.flat_map(|waiter| waiter.part.positions.iter().zip(&waiter.request().charges));
     charges.map(|(position, charge)| Stranded { position: *position, target: charge.target.clone() }).collect()
 }

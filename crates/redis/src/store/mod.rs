@@ -1,9 +1,9 @@
 //! The store's own logic: what is sent, joined, remembered, given back and done
 //! without an answer. It knows no server, only a [`Transport`].
 
-mod asking;
 mod background;
 mod bad_values;
+mod batch;
 mod beginning;
 mod breaker;
 mod breakers;
@@ -15,13 +15,10 @@ mod durations;
 mod failure;
 mod fallback;
 mod key_names;
-mod lanes;
 mod limit;
-mod made;
 mod part_of;
 mod payments;
 pub(crate) mod planted;
-mod question;
 pub(crate) mod random;
 mod receipt;
 mod refusals;
@@ -46,10 +43,10 @@ use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Quota, Settled};
 use tollgate_store::{KeyedCharge, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Store};
 
 use self::bad_values::BadValues;
+use self::batch::{Coalescer, Deadlines};
 use self::breakers::Breakers;
 use self::debts::Debts;
 use self::key_names::prefix_and_scope;
-use self::lanes::Lanes;
 use self::limit::{Origin, Prepared};
 use self::payments::Payments;
 use self::planted::Planted;
@@ -87,7 +84,8 @@ struct Inner<T: Transport> {
     fallback: MemoryStore<OwnClock>,
     /// A limit of the fallback for each scope, by what the names of its keys begin with.
     fallback_scopes: Mutex<HashMap<Box<[u8]>, Limit>>,
-    lanes: Lanes<T>,
+    coalescer: Coalescer,
+    deadlines: Deadlines,
     refusals: KnownRefusals,
     debts: Debts,
     payments: Payments,
@@ -123,7 +121,8 @@ impl<T: Transport> SharedStore<T> {
             fallback: MemoryStore::with(settings.fallback, clock.own())?,
             fallback_scopes: Mutex::default(),
             clock,
-            lanes: Lanes::new(settings.deadline),
+            coalescer: Coalescer::new(settings.deadline),
+            deadlines: Deadlines::default(),
             refusals: KnownRefusals::new(settings.remembered_keys),
             debts: Debts::new(settings.owing_keys),
             payments: Payments::default(),

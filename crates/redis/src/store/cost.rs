@@ -40,6 +40,10 @@ impl Transport for Tray {
         Slot(0)
     }
 
+    fn has_one_slot(&self) -> bool {
+        true
+    }
+
     fn shard(&self, _: Slot) -> ShardId {
         ShardId(0)
     }

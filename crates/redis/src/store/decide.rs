@@ -138,7 +138,11 @@ fn passed_in_one_slot<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>
         source: Source::Exact,
         asked: Asked::All,
     };
-    keep_charges(charges, waiter, &mut outcome);
+    if charges.iter().any(|asked| asked.receipt) {
+        keep_charges(charges, waiter, &mut outcome);
+    } else {
+        waiter.keep_all();
+    }
     outcome
 }
 

@@ -111,7 +111,12 @@ impl Client {
 
     /// Where keys with this hash tag live.
     pub(crate) fn slot(&self, tag: &[u8]) -> Slot {
-        if self.shared.directory.slots() == 1 { Slot(0) } else { slot_of_tag(tag) }
+        if self.has_one_slot() { Slot(0) } else { slot_of_tag(tag) }
+    }
+
+    /// Whether all keys live in slot 0.
+    pub(crate) fn has_one_slot(&self) -> bool {
+        self.shared.directory.slots() == 1
     }
 
     /// Who answers for a slot at present.

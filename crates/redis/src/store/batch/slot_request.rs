@@ -30,8 +30,11 @@ pub(in crate::store) enum SlotParts {
 
 impl SlotParts {
     pub(in crate::store) fn of<T: Transport>(transport: &T, charges: &Charges<'_>) -> SlotParts {
-        let slot_of =
-            |asked: &KeyedCharge<'_, RedisLimit>| transport.slot(&tag(&asked.limit.0.prefix_and_scope, asked.key));
+        let has_one_slot = transport.has_one_slot();
+        let slot_of = |asked: &KeyedCharge<'_, RedisLimit>| match has_one_slot {
+            true => Slot(0),
+            false => transport.slot(&tag(&asked.limit.0.prefix_and_scope, asked.key)),
+        };
         let slot = charges.first().map_or(Slot(0), slot_of);
         if charges.iter().skip(1).all(|asked| slot_of(asked) == slot) {
             return SlotParts::One(SlotPart { slot, positions: (0..charges.len()).collect() });

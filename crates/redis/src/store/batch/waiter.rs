@@ -83,6 +83,11 @@ impl<'a, T: Transport> Waiter<'a, T> {
         self.progress = Progress::Over;
     }
 
+    /// The same, where nothing is to be known of the charges.
+    pub(in crate::store) fn keep_all(mut self) {
+        self.progress = Progress::Over;
+    }
+
     /// Another slot refused the request: what was charged is given back.
     pub(in crate::store) fn roll_back(mut self) {
         if self.store.is_planted(Planted::ForgetRefund) {

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 use tollgate_core::{Charged, Decision, Verdict};
 use tollgate_store::{Asked, KeyedCharge, Mode, OnFailure, Outcome, Refusals, Source};
 
-use super::Inner;
-use super::batch::{Charges, Origin, SlotPart, SlotParts, SlotRequest, Waiter, Waiters};
-use super::limit::RedisLimit;
-use super::planted::Planted;
-use super::receipt::{MadeWhere, RedisReceipt};
+use crate::store::Inner;
+use crate::store::batch::{Charges, Origin, SlotPart, SlotParts, SlotRequest, Waiter, Waiters};
+use crate::store::limit::RedisLimit;
+use crate::store::planted::Planted;
+use crate::store::refund::receipt::{MadeWhere, RedisReceipt};
 use crate::transport::Transport;
 
 impl<T: Transport> Inner<T> {

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use tollgate_core::Decision;
 use tollgate_store::Refusals;
 
-use super::limit::RedisLimit;
-use super::part_of::part_of;
 use crate::call::Terms;
 use crate::script::Standing;
+use crate::store::limit::RedisLimit;
+use crate::store::shard_index::shard_index;
 
 /// What is given back elsewhere turns a refusal around. Where that can happen, it is believed for so long.
 const BRIEF: Duration = Duration::from_secs(1);
@@ -166,7 +166,7 @@ impl KnownRefusals {
     }
 
     fn part(&self, key: &[u8]) -> MutexGuard<'_, Part> {
-        locked(&self.parts[part_of(key, PARTS)])
+        locked(&self.parts[shard_index(key, PARTS)])
     }
 }
 

@@ -3,8 +3,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::address::Address;
-use super::password::Password;
+use crate::wire::connection::address::Address;
+use crate::wire::connection::password::Password;
 
 /// Where the servers are, and how they are spoken to.
 #[derive(Clone, Debug)]

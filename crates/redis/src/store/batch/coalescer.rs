@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::shared::{Batch, Boarded};
 use super::slot_request::{Charges, SlotPart, SlotRequest};
-use crate::store::breakers::Watch;
+use crate::store::breaker::shards::Watch;
 
 const SHARDS: usize = 16;
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::shared::{Batch, Expired};
 use crate::store::Inner;
-use crate::store::failure::Failure;
+use crate::store::breaker::failure::Failure;
 use crate::store::planted::Planted;
 use crate::transport::{Cause, Transport};
 

@@ -12,11 +12,11 @@ use super::slot_request::{Charges, SlotPart, SlotRequest};
 use super::waiter::Waiter;
 use crate::call::{Call, Line};
 use crate::store::Inner;
-use crate::store::breakers::Watch;
-use crate::store::debts::Debt;
-use crate::store::failure::Failure;
+use crate::store::breaker::failure::Failure;
+use crate::store::breaker::shards::Watch;
+use crate::store::fallback::debts::Debt;
 use crate::store::planted::Planted;
-use crate::store::stats::StoreEvent;
+use crate::store::report::stats::StoreEvent;
 use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
 
 /// Debts of a request's keys, by their names.
@@ -187,7 +187,7 @@ impl<T: Transport> Inner<T> {
         let (lines, keys) = answer.refund(request, number);
         if !lines.is_empty() {
             self.counters.refunds.add(lines.len() as u64);
-            self.loosen(request.slot, lines, keys, |_, _| {});
+            self.send_refund(request.slot, lines, keys, |_, _| {});
         }
     }
 

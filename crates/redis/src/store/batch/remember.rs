@@ -9,7 +9,7 @@ use super::answer::BatchAnswer;
 use super::slot_request::{Origin, SlotRequest};
 use crate::script::{Standing, standings};
 use crate::store::Inner;
-use crate::store::breakers::Watch;
+use crate::store::breaker::shards::Watch;
 use crate::store::planted::Planted;
 use crate::store::refusals::Full;
 use crate::transport::Transport;

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::answer::BatchAnswer;
 use super::slot_request::SlotRequest;
-use crate::store::breakers::Watch;
-use crate::store::failure::Failure;
+use crate::store::breaker::failure::Failure;
+use crate::store::breaker::shards::Watch;
 use crate::transport::Cause;
 
 /// Requests alike that one call asks for.

@@ -1,0 +1,83 @@
+use std::fmt;
+use std::sync::Arc;
+
+use crate::wire::protocol::command_writer::CommandWriter;
+use crate::wire::sha1::sha1_hex;
+
+/// A script, and the name under which servers remember it.
+pub(crate) struct Script {
+    source: Vec<u8>,
+    sha1: [u8; 40],
+}
+
+impl Script {
+    pub(crate) fn new(source: &str) -> Script {
+        Script { source: source.as_bytes().to_vec(), sha1: sha1_hex(source.as_bytes()) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sha1(&self) -> &[u8] {
+        &self.sha1
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Script").field(&str::from_utf8(&self.sha1).unwrap_or_default()).finish()
+    }
+}
+
+/// A script with what it is to work on.
+#[derive(Clone, Debug)]
+pub(crate) struct ScriptCall {
+    pub(crate) script: Arc<Script>,
+    pub(crate) keys: Vec<Arc<[u8]>>,
+    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) timing: Timing,
+}
+
+/// How a script uses its server's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Timing {
+    /// Nothing.
+    None,
+    /// Its answer is a list that begins with the time, in microseconds since 1970.
+    Tells,
+    /// The same, and it does nothing after its expiry: then its answer is the time alone.
+    Expires {
+        /// Writes the expiry into its last argument.
+        stamp: fn(&mut [u8], u64),
+    },
+}
+
+/// How a server is told which script it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScriptForm {
+    /// By its name. A server that has forgotten it says so.
+    Name,
+    /// By its source, which the server then remembers.
+    Source,
+}
+
+impl ScriptCall {
+    /// Writes the command. `expiry` is used where the script expires.
+    pub(crate) fn write(&self, form: ScriptForm, expiry: Option<u64>, out: &mut Vec<u8>) {
+        let mut writer = CommandWriter::begin(out, 3 + self.keys.len() + self.args.len());
+        match form {
+            ScriptForm::Name => writer.part(b"EVALSHA").part(&self.script.sha1),
+            ScriptForm::Source => writer.part(b"EVAL").part(&self.script.source),
+        };
+        writer.number(self.keys.len());
+        for key in &self.keys {
+            writer.part(key);
+        }
+        for arg in &self.args {
+            writer.part(arg);
+        }
+        if let (Timing::Expires { stamp }, Some(expiry), Some(last)) = (self.timing, expiry, self.args.last()) {
+            // A part ends with two bytes that are not its own.
+            let end = out.len() - 2;
+            stamp(&mut out[end - last.len()..end], expiry);
+        }
+    }
+}

@@ -32,7 +32,7 @@ impl Call {
 pub(crate) enum Line {
     /// `times` requests alike, one after the other, each of them all or
     /// nothing. Once one is refused, the rest are: nothing is given back in between.
-    Decide { times: u32, charges: SmallVec<[SlotCharge; 4]> },
+    Decide { times: u32, charges: Arc<[SlotCharge]> },
     /// Charges as much of `cost` as fits, whatever the answer would be.
     Force { target: Target, cost: u64 },
     /// Gives back `amount` of a charge.

@@ -92,6 +92,10 @@ impl Transport for Carrier {
         self.client.slot(tag)
     }
 
+    fn has_one_slot(&self) -> bool {
+        self.client.has_one_slot()
+    }
+
     fn shard(&self, slot: Slot) -> ShardId {
         self.client.shard(slot)
     }

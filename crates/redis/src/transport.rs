@@ -22,6 +22,11 @@ pub(crate) trait Transport: Send + Sync + 'static {
     /// Where keys with this hash tag live. Without a cluster, all in one slot.
     fn slot(&self, tag: &[u8]) -> Slot;
 
+    /// Whether all keys live in slot 0, as they do without a cluster: then no hash tag has to be found.
+    fn has_one_slot(&self) -> bool {
+        false
+    }
+
     /// Who answers for a slot at present: its troubles are its own.
     fn shard(&self, slot: Slot) -> ShardId;
 

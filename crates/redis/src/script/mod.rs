@@ -62,8 +62,24 @@ pub(crate) mod tests;
 
 pub(crate) use decode::decode;
 pub(crate) use encode::{Encoded, encode, stamp};
-pub(crate) use replay::{Replayed, replay, replay_unmade};
+#[cfg(test)]
+pub(crate) use replay::Replayed;
+pub(crate) use replay::{ReplayedBatch, replay, replay_unmade};
 pub(crate) use standing::{Standing, standings};
 
-/// The script's text.
-pub(crate) const SOURCE: &str = include_str!("charge.lua");
+/// The script's text: one script, so its files are parts of one program and come in this order. A call of buckets alone
+/// ends in `plain.lua`; each family makes its functions only where a call needs them.
+pub(crate) const SOURCE: &str = concat!(
+    include_str!("lua/call.lua"),
+    include_str!("lua/plain.lua"),
+    include_str!("lua/records.lua"),
+    include_str!("lua/bucket_exact.lua"),
+    include_str!("lua/bucket.lua"),
+    include_str!("lua/window_values.lua"),
+    include_str!("lua/fixed_window.lua"),
+    include_str!("lua/sliding_counter.lua"),
+    include_str!("lua/sliding_log.lua"),
+    include_str!("lua/leases.lua"),
+    include_str!("lua/carry_over.lua"),
+    include_str!("lua/lines.lua"),
+);

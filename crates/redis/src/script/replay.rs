@@ -3,6 +3,8 @@
 //! The script says how many passed and what their keys looked like before. By
 //! the functions of the core, each request's answers follow from that.
 
+use std::ops::Range;
+
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, Tick, Verdict, WindowState};
 use tollgate_store::shadow_groups;
@@ -22,6 +24,67 @@ pub(crate) struct Replayed {
     pub(crate) charged: SmallVec<[Option<Charged>; 4]>,
 }
 
+/// What became of all requests of a line. Requests that are refused have one answer, because nothing changes after
+/// the first refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReplayedBatch {
+    passed: u32,
+    charges: usize,
+    /// A row for each request that passed, and one for all that are refused.
+    decisions: SmallVec<[Decision; 1]>,
+    charged: SmallVec<[Option<Charged>; 1]>,
+}
+
+impl ReplayedBatch {
+    fn with_capacity(passed: u32, times: u32, charges: usize) -> ReplayedBatch {
+        let cells = charges * (passed as usize + usize::from(passed < times));
+        let (decisions, charged) = (SmallVec::with_capacity(cells), SmallVec::with_capacity(cells));
+        ReplayedBatch { passed, charges, decisions, charged }
+    }
+
+    fn push(&mut self, decision: Decision, charged: Option<Charged>) {
+        self.decisions.push(decision);
+        self.charged.push(charged);
+    }
+
+    fn push_row(&mut self, row: Replayed) {
+        self.decisions.extend(row.decisions);
+        self.charged.extend(row.charged);
+    }
+
+    /// How many requests passed. These are the first.
+    pub(crate) fn passed(&self) -> u32 {
+        self.passed
+    }
+
+    /// The answer to each charge of a request, in nanoseconds. Where the whole is refused, an allowed one was not made,
+    /// and says what remains.
+    pub(crate) fn decisions(&self, request: u32) -> &[Decision] {
+        &self.decisions[self.row(request)]
+    }
+
+    /// For each charge of a request that was made what its receipt needs, in microseconds as the server counts.
+    pub(crate) fn charged(&self, request: u32) -> &[Option<Charged>] {
+        &self.charged[self.row(request)]
+    }
+
+    fn row(&self, request: u32) -> Range<usize> {
+        let begin = request.min(self.passed) as usize * self.charges;
+        begin..begin + self.charges
+    }
+
+    /// The answers to so many requests, one by one.
+    #[cfg(test)]
+    pub(crate) fn requests(&self, times: u32) -> Vec<Replayed> {
+        let request = |at: u32| Replayed {
+            passed: at < self.passed,
+            decisions: self.decisions(at).into(),
+            charged: self.charged(at).into(),
+        };
+        (0..times).map(request).collect()
+    }
+}
+
 /// Works out the answers to `times` requests of these charges, of which the
 /// script let `passed` pass at `now`, when their keys looked like `views`.
 pub(crate) fn replay(
@@ -30,53 +93,53 @@ pub(crate) fn replay(
     now: u64,
     passed: u32,
     views: &[View],
-) -> Result<Vec<Replayed>, ProtocolError> {
+) -> Result<ReplayedBatch, ProtocolError> {
     if let ([charge], [view]) = (charges, views)
         && charge.is_made()
     {
         return replay_alone(charge, times, now, passed, view);
     }
     let mut line = Replay::new(charges, now, views)?;
-    let mut answers = Vec::with_capacity(times as usize);
+    let mut answers = ReplayedBatch::with_capacity(passed, times, charges.len());
     for _ in 0..passed {
-        answers.push(line.request());
-    }
-    if answers.iter().any(|answer| !answer.passed) {
-        return Err(PASSED_IN_VAIN);
+        let row = line.request();
+        if !row.passed {
+            return Err(PASSED_IN_VAIN);
+        }
+        answers.push_row(row);
     }
     if passed < times {
-        // Nothing changes after the first refusal, so the rest are answered alike.
         let refused = line.request();
         if refused.passed {
             return Err(REFUSED_IN_VAIN);
         }
-        answers.resize(times as usize, refused);
+        answers.push_row(refused);
     }
-    answers.iter_mut().flat_map(|answer| &mut answer.decisions).for_each(in_nanoseconds);
+    answers.decisions.iter_mut().for_each(in_nanoseconds);
     Ok(answers)
 }
 
 const PASSED_IN_VAIN: ProtocolError = ProtocolError("a request passed that could not");
 const REFUSED_IN_VAIN: ProtocolError = ProtocolError("a request was refused that could pass");
 
-/// The same for a single charge, which most requests are: nobody else is in its way.
+/// The same for a single charge, which most requests are: no other charge is in its way.
 fn replay_alone(
     charge: &SlotCharge,
     times: u32,
     now: u64,
     passed: u32,
     view: &View,
-) -> Result<Vec<Replayed>, ProtocolError> {
+) -> Result<ReplayedBatch, ProtocolError> {
     let mut state = State::of(view);
     let mut act = |act: Act| act_on(&charge.target.terms.algorithm, &mut state, now, charge.cost, act);
-    let mut answers = Vec::with_capacity(times as usize);
+    let mut answers = ReplayedBatch::with_capacity(passed, times, 1);
     for _ in 0..passed {
         let (mut decision, note) = act(Act::Check);
         if !decision.is_allowed() {
             return Err(PASSED_IN_VAIN);
         }
         in_nanoseconds(&mut decision);
-        answers.push(Replayed { passed: true, decisions: smallvec![decision], charged: smallvec![Some(note)] });
+        answers.push(decision, Some(note));
     }
     if passed < times {
         let (mut decision, _) = act(Act::Look);
@@ -84,8 +147,7 @@ fn replay_alone(
             return Err(REFUSED_IN_VAIN);
         }
         in_nanoseconds(&mut decision);
-        let refused = Replayed { passed: false, decisions: smallvec![decision], charged: smallvec![None] };
-        answers.resize(times as usize, refused);
+        answers.push(decision, None);
     }
     Ok(answers)
 }

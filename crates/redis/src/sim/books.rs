@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tollgate_core::{Charged, Decision};
 
 use super::shard::Deed;
-use crate::call::{Call, Line};
+use crate::call::{Call, Line, SlotCharge};
 use crate::transport::Executed;
 
 /// Charges that cannot be told apart: of one instance, to one key, at one time.
@@ -49,8 +49,8 @@ struct Loosening {
 #[derive(Default)]
 pub(super) struct Books {
     classes: HashMap<ClassName, Class>,
-    /// Keys of calls, kept so that no two have the same address.
-    sent: HashMap<usize, Arc<[u8]>>,
+    /// Charges of calls, kept so that no two have the same address.
+    sent: HashMap<usize, Arc<[SlotCharge]>>,
     loosenings: BTreeMap<Arc<[u8]>, Vec<Loosening>>,
     /// Passed while the store failed, and charged later, by instance and key.
     uncounted: HashMap<(usize, Arc<[u8]>), u64>,
@@ -86,7 +86,7 @@ impl Books {
                 Line::Decide { charges, .. } => {
                     let Some(charge) = charges.first() else { continue };
                     let key = &charge.target.key;
-                    if self.sent.insert(key.as_ptr() as usize, key.clone()).is_some() {
+                    if self.sent.insert(charges.as_ptr() as usize, charges.clone()).is_some() {
                         self.violate(format!("a decision of {} was sent twice", text(key)));
                     }
                 }

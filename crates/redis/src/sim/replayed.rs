@@ -65,10 +65,10 @@ fn what_is_replayed_is_what_a_store_in_memory_says() {
                 }
             }
             let times = 1 + random.below(4);
-            let call = Call { lines: vec![Line::Decide { times, charges: charges.clone() }] };
+            let call = Call { lines: vec![Line::Decide { times, charges: charges.iter().cloned().collect() }] };
             let reply = shard.execute(&call, now, &mut Vec::new());
             let [Answer::Decided { passed, views }] = &reply.answers[..] else { panic!("{reply:?}") };
-            let replayed = replay(&charges, times, now, *passed, views).unwrap();
+            let replayed = replay(&charges, times, now, *passed, views).unwrap().requests(times);
             let keyed: Vec<KeyedCharge<'_, _>> = charges
                 .iter()
                 .map(|charge| {

@@ -18,10 +18,10 @@ use tokio::time::Instant;
 use tollgate_core::Quota;
 use tollgate_store::{KeyedCharge, LimitOptions, Mode, Store};
 
-use super::{RedisLimit, SharedStore, StoreSettings};
 use crate::call::{Call, Line};
 use crate::resp_value::Value;
 use crate::script::{decode, encode};
+use crate::store::{RedisLimit, SharedStore, StoreSettings};
 use crate::transport::{Done, ShardId, Slot, Transport};
 
 const CALLERS: usize = 64;
@@ -38,6 +38,10 @@ impl Transport for Tray {
 
     fn slot(&self, _: &[u8]) -> Slot {
         Slot(0)
+    }
+
+    fn has_one_slot(&self) -> bool {
+        true
     }
 
     fn shard(&self, _: Slot) -> ShardId {

@@ -2,39 +2,53 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
-use tollgate_core::{Decision, Verdict};
+use tollgate_core::{Charged, Decision, Verdict};
 use tollgate_store::{Asked, KeyedCharge, Mode, OnFailure, Outcome, Refusals, Source};
 
-use super::Inner;
-use super::limit::RedisLimit;
-use super::made::MadeCharge;
-use super::planted::Planted;
-use super::question::{Answer, Origin, Question, SlotAnswer};
-use super::receipt::{MadeWhere, RedisReceipt};
+use crate::store::Inner;
+use crate::store::batch::{Charges, Origin, SlotPart, SlotParts, SlotRequest, Waiter, Waiters};
+use crate::store::limit::RedisLimit;
+use crate::store::planted::Planted;
+use crate::store::refund::receipt::{MadeWhere, RedisReceipt};
 use crate::transport::Transport;
-
-pub(super) type Charges<'a> = [KeyedCharge<'a, RedisLimit>];
 
 impl<T: Transport> Inner<T> {
     pub(super) async fn decide(self: &Arc<Self>, charges: &Charges<'_>) -> Outcome<RedisReceipt> {
         let now = Instant::now();
-        let deadline = now + self.settings.deadline;
         self.counters.decisions.add(1);
         if let Some(refused) = self.known_refusal(charges, now) {
             return refused;
         }
-        let questions = Question::by_slot(&self.transport, charges);
-        if let Some(refused) = self.refused_by_trouble(charges, &questions) {
+        let parts = SlotParts::of(&self.transport, charges);
+        if let Some(refused) = self.refused_by_open_breaker(charges, parts.as_slice()) {
             return refused;
         }
-        let pending: SmallVec<[_; 2]> = questions.iter().map(|question| self.ask(question, now, deadline)).collect();
-        let mut answers: Answers<T> = SmallVec::new();
-        for (question, pending) in questions.into_iter().zip(pending) {
-            answers.push((question, self.answer(pending, deadline).await));
+        let deadline = now + self.settings.deadline;
+        let waiters = match parts {
+            SlotParts::One(part) => {
+                let mut waiter = self.ask(charges, part, now, deadline);
+                waiter.wait().await;
+                if waiter.passed() == Some(true) {
+                    return passed_in_one_slot(charges, waiter);
+                }
+                smallvec![waiter]
+            }
+            SlotParts::Several(parts) => {
+                let ask = |part| self.ask(charges, part, now, deadline);
+                let mut waiters: Waiters<'_, T> = parts.into_iter().map(ask).collect();
+                for waiter in &mut waiters {
+                    waiter.wait().await;
+                }
+                waiters
+            }
+        };
+        match conclude(charges, waiters, self.is_planted(Planted::OneSlotIsEnough)) {
+            Ok(outcome) => outcome,
+            // Rare and large, so it does not make every check's future larger.
+            Err(waiters) => Box::pin(self.fall_back(charges, waiters)).await,
         }
-        self.conclude(charges, answers).await
     }
 
     /// Refused without asking, where all keys are known to be full: then the whole answer is known. If one of them has
@@ -69,10 +83,10 @@ impl<T: Transport> Inner<T> {
 
     /// Refused without asking, where a shard is known to fail and one of its
     /// limits is closed then: what the others charged would only be given back.
-    fn refused_by_trouble(&self, charges: &Charges<'_>, questions: &[Arc<Question>]) -> Option<Outcome<RedisReceipt>> {
+    fn refused_by_open_breaker(&self, charges: &Charges<'_>, parts: &[SlotPart]) -> Option<Outcome<RedisReceipt>> {
         let mut closed: SmallVec<[usize; 4]> = SmallVec::new();
-        for question in questions.iter().filter(|question| self.breakers.is_open(self.transport.shard(question.slot))) {
-            closed.extend(question.positions.iter().copied().filter(|at| is_closed(&charges[*at])));
+        for part in parts.iter().filter(|part| self.breakers.is_open(self.transport.shard(part.slot))) {
+            closed.extend(part.positions.iter().copied().filter(|at| is_closed(&charges[*at])));
         }
         (!closed.is_empty()).then(|| self.refuse_closed(charges, refused(charges, Source::Fallback), closed))
     }
@@ -95,73 +109,88 @@ impl<T: Transport> Inner<T> {
         };
         outcome
     }
-
-    async fn conclude(self: &Arc<Self>, charges: &Charges<'_>, answers: Answers<T>) -> Outcome<RedisReceipt> {
-        let is_refused = |answer: &SlotAnswer<T>| answer.as_ref().is_ok_and(|answer| !answer.passed);
-        let some_pass = answers.iter().any(|(_, answer)| answer.as_ref().is_ok_and(|answer| answer.passed));
-        if answers.iter().any(|(_, answer)| is_refused(answer))
-            && !(some_pass && self.is_planted(Planted::OneSlotIsEnough))
-        {
-            return refuse(charges, answers, Source::Exact);
-        }
-        if answers.iter().all(|(_, answer)| answer.is_ok()) {
-            let mut outcome = passed(charges, Source::Exact);
-            keep(charges, answers, &mut outcome);
-            return outcome;
-        }
-        self.fall_back(charges, answers).await
-    }
 }
 
-/// Each slot's question and what came of it.
-pub(super) type Answers<T> = SmallVec<[(Arc<Question>, SlotAnswer<T>); 2]>;
+/// The outcome where no slot failed, or where one refused; else the waiters.
+fn conclude<'a, T: Transport>(
+    charges: &Charges<'_>,
+    waiters: Waiters<'a, T>,
+    one_slot_is_enough: bool,
+) -> Result<Outcome<RedisReceipt>, Waiters<'a, T>> {
+    let is_answered = |answer: bool| waiters.iter().any(|waiter| waiter.passed() == Some(answer));
+    if is_answered(false) && !(one_slot_is_enough && is_answered(true)) {
+        return Ok(refuse(charges, waiters, Source::Exact));
+    }
+    if waiters.iter().any(|waiter| waiter.passed().is_none()) {
+        return Err(waiters);
+    }
+    let mut outcome = passed(charges, Source::Exact);
+    keep(charges, waiters, &mut outcome);
+    Ok(outcome)
+}
+
+/// All charges are of one slot, which let them pass.
+fn passed_in_one_slot<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>) -> Outcome<RedisReceipt> {
+    let mut outcome = Outcome {
+        passed: true,
+        decisions: SmallVec::from_slice(waiter.decisions()),
+        receipts: Vec::new(),
+        source: Source::Exact,
+        asked: Asked::All,
+    };
+    if charges.iter().any(|asked| asked.receipt) {
+        keep_charges(charges, waiter, &mut outcome);
+    } else {
+        waiter.keep_all();
+    }
+    outcome
+}
 
 /// The whole is refused: each slot that answered says how it stands without it, and gets back what it charged.
 pub(super) fn refuse<T: Transport>(
     charges: &Charges<'_>,
-    answers: Answers<T>,
+    waiters: Waiters<'_, T>,
     source: Source,
 ) -> Outcome<RedisReceipt> {
     let mut outcome = refused(charges, source);
     let mut asked: SmallVec<[usize; 4]> = SmallVec::new();
-    for (question, answer) in answers {
-        let Ok(answer) = answer else { continue };
-        let decisions = answer.decisions_unmade(&question.charges);
-        place(&question, &decisions, &mut outcome);
-        asked.extend_from_slice(&question.positions);
-        answer.made.was_in_vain();
+    for waiter in waiters.into_iter().filter(|waiter| waiter.passed().is_some()) {
+        place(&waiter.part, &waiter.decisions_unmade(), &mut outcome);
+        asked.extend_from_slice(&waiter.part.positions);
+        waiter.roll_back();
     }
     outcome.asked = asked_only(asked, charges);
     outcome
 }
 
 /// The whole passed: what was charged is kept.
-pub(super) fn keep<T: Transport>(charges: &Charges<'_>, answers: Answers<T>, outcome: &mut Outcome<RedisReceipt>) {
-    for (question, answer) in answers {
-        let Ok(answer) = answer else { continue };
-        let Answer { replayed, made, .. } = *answer;
-        place(&question, &replayed.decisions, outcome);
-        for charge in made.keep() {
-            let at = question.positions[charge.at];
-            if charges[at].receipt {
-                outcome.receipts.push((at, receipt(&question, charge)));
-            }
-        }
+pub(super) fn keep<T: Transport>(charges: &Charges<'_>, waiters: Waiters<'_, T>, outcome: &mut Outcome<RedisReceipt>) {
+    for waiter in waiters {
+        place(&waiter.part, waiter.decisions(), outcome);
+        keep_charges(charges, waiter, outcome);
     }
     outcome.receipts.sort_unstable_by_key(|(at, _)| *at);
 }
 
-fn place(question: &Question, decisions: &[Decision], outcome: &mut Outcome<RedisReceipt>) {
-    for (at, decision) in question.positions.iter().zip(decisions) {
+fn keep_charges<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>, outcome: &mut Outcome<RedisReceipt>) {
+    waiter.keep(|waiter, at, charged| {
+        let position = waiter.part.positions[at];
+        if charges[position].receipt {
+            outcome.receipts.push((position, receipt(waiter.request(), at, charged)));
+        }
+    });
+}
+
+fn place(part: &SlotPart, decisions: &[Decision], outcome: &mut Outcome<RedisReceipt>) {
+    for (at, decision) in part.positions.iter().zip(decisions) {
         outcome.decisions[*at] = *decision;
     }
 }
 
-fn receipt(question: &Question, charge: MadeCharge) -> RedisReceipt {
-    let MadeCharge { at, charged } = charge;
-    let Origin { limit, key } = question.origins[at].clone();
-    let target = question.charges[at].target.clone();
-    let made = MadeWhere::Server { slot: question.slot, charged, lease_lost: Arc::default() };
+fn receipt(request: &SlotRequest, at: usize, charged: Charged) -> RedisReceipt {
+    let Origin { limit, key } = request.origins[at].clone();
+    let target = request.charges[at].target.clone();
+    let made = MadeWhere::Server { slot: request.slot, charged, lease_lost: Arc::default() };
     RedisReceipt { limit, key, target, made }
 }
 

@@ -1,5 +1,6 @@
 //! What keys are called on the server.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -44,6 +45,15 @@ impl KeyName {
     pub(crate) fn tag(&self) -> &[u8] {
         &self.bytes[self.tag_begins..self.tag_ends]
     }
+}
+
+/// The part of a key's name that says where it lives, without the rest of the name.
+pub(crate) fn tag<'a>(prefix_and_scope: &[u8], key: &'a [u8]) -> Cow<'a, [u8]> {
+    let ends = key.iter().position(|byte| matches!(byte, b'|' | b'{' | b'}' | b'\\')).unwrap_or(key.len());
+    if ends > 0 && matches!(key.get(ends), None | Some(b'|')) {
+        return Cow::Borrowed(&key[..ends]);
+    }
+    Cow::Owned(KeyName::new(prefix_and_scope, key).tag().to_vec())
 }
 
 /// What the names of all keys of a scope begin with.
@@ -117,7 +127,9 @@ mod tests {
         for scope in texts.iter().filter(|text| text.len() <= 2) {
             for key in &texts {
                 let scope = str::from_utf8(scope).unwrap();
-                assert!(seen.insert(name(scope, key).bytes), "{scope:?} {key:?}");
+                let name = name(scope, key);
+                assert_eq!(*tag(&prefix_and_scope("tollgate:", scope), key), *name.tag(), "{scope:?} {key:?}");
+                assert!(seen.insert(name.bytes), "{scope:?} {key:?}");
             }
         }
     }

@@ -1,37 +1,24 @@
 //! The store's own logic: what is sent, joined, remembered, given back and done
 //! without an answer. It knows no server, only a [`Transport`].
 
-mod asking;
-mod background;
-mod bad_values;
-mod beginning;
+mod batch;
 mod breaker;
-mod breakers;
 #[cfg(test)]
 mod cost;
-mod debts;
 mod decide;
-mod durations;
-mod failure;
 mod fallback;
 mod key_names;
-mod lanes;
 mod limit;
-mod made;
-mod part_of;
-mod payments;
 pub(crate) mod planted;
-mod question;
 pub(crate) mod random;
-mod receipt;
+mod refund;
 mod refusals;
-mod reset;
+mod report;
 mod server_clock;
 mod settings;
-mod stats;
+mod shard_index;
 #[cfg(test)]
 mod tests;
-mod watching;
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -45,30 +32,30 @@ use tokio::time::{Instant, timeout_at};
 use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Quota, Settled};
 use tollgate_store::{KeyedCharge, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Store};
 
-use self::bad_values::BadValues;
-use self::breakers::Breakers;
-use self::debts::Debts;
+use self::batch::{Coalescer, Deadlines};
+use self::breaker::shards::Breakers;
+use self::fallback::debts::Debts;
+use self::fallback::payments::Payments;
 use self::key_names::prefix_and_scope;
-use self::lanes::Lanes;
 use self::limit::{Origin, Prepared};
-use self::payments::Payments;
 use self::planted::Planted;
-use self::receipt::MadeWhere;
+use self::refund::receipt::MadeWhere;
 use self::refusals::KnownRefusals;
+use self::report::bad_values::BadValues;
+use self::report::stats::Counters;
 use self::server_clock::ServerClock;
-use self::stats::Counters;
 use crate::call::{Answer, Line, Reply, Terms};
 use crate::transport::{Slot, Transport};
 
-pub use breaker::{BreakerSettings, BreakerState};
-pub use durations::CallDurations;
+pub use breaker::state::{BreakerSettings, BreakerState};
+pub use report::durations::CallDurations;
+pub use report::stats::{StoreEvent, StoreStats};
 pub use settings::StoreSettings;
-pub use stats::{StoreEvent, StoreStats};
 
 pub use limit::RedisLimit;
-pub use receipt::RedisReceipt;
+pub use refund::receipt::RedisReceipt;
 #[cfg(test)]
-pub(crate) use receipt::SeenReceipt;
+pub(crate) use refund::receipt::SeenReceipt;
 
 /// Counters that several instances share, behind the interface that all stores share.
 pub(crate) struct SharedStore<T: Transport> {
@@ -87,7 +74,8 @@ struct Inner<T: Transport> {
     fallback: MemoryStore,
     /// A limit of the fallback for each scope, by what the names of its keys begin with.
     fallback_scopes: Mutex<HashMap<Box<[u8]>, Limit>>,
-    lanes: Lanes<T>,
+    coalescer: Coalescer,
+    deadlines: Deadlines,
     refusals: KnownRefusals,
     debts: Debts,
     payments: Payments,
@@ -123,7 +111,8 @@ impl<T: Transport> SharedStore<T> {
             fallback: MemoryStore::with(settings.fallback, clock.own())?,
             fallback_scopes: Mutex::default(),
             clock,
-            lanes: Lanes::new(settings.deadline),
+            coalescer: Coalescer::new(settings.deadline),
+            deadlines: Deadlines::default(),
             refusals: KnownRefusals::new(settings.remembered_keys),
             debts: Debts::new(settings.owing_keys),
             payments: Payments::default(),
@@ -247,7 +236,7 @@ impl<T: Transport> Store for SharedStore<T> {
             MadeWhere::Server { slot, charged, .. } => {
                 self.inner.counters.refunds.add(1);
                 let line = Line::GiveBack { target, charged, amount: charged.cost };
-                self.inner.loosen(slot, vec![line], vec![key], |_, _| {});
+                self.inner.send_refund(slot, vec![line], vec![key], |_, _| {});
             }
             MadeWhere::Here { receipt } => {
                 let _ = self.inner.debts.reduce(&target.key, receipt.cost());
@@ -272,7 +261,7 @@ impl<T: Transport> Store for SharedStore<T> {
         if cost > owed {
             self.inner.counters.refunds.add(1);
             let line = Line::Credit { target, cost: cost - owed };
-            self.inner.loosen(slot, vec![line], vec![key.into()], |_, _| {});
+            self.inner.send_refund(slot, vec![line], vec![key.into()], |_, _| {});
         }
     }
 
@@ -330,7 +319,7 @@ impl<T: Transport> Inner<T> {
     async fn settle_there(self: &Arc<Self>, slot: Slot, line: Line, key: Box<[u8]>) -> Settled {
         let deadline = Instant::now() + self.settings.deadline;
         let (heard, answer) = oneshot::channel();
-        self.loosen(slot, vec![line], vec![key], move |_, answered| {
+        self.send_refund(slot, vec![line], vec![key], move |_, answered| {
             // Who does not wait any more does not want to know.
             let _ = heard.send(answered.map_or(0, |reply| overrun(&reply)));
         });

@@ -5,7 +5,7 @@
 //! it, with all its numbers. As soon as something could pass, or something is given back, nothing is known any more.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use tollgate_core::Decision;
 use tollgate_store::Refusals;
 
-use super::limit::RedisLimit;
-use super::part_of::part_of;
 use crate::call::Terms;
 use crate::script::Standing;
+use crate::store::limit::RedisLimit;
+use crate::store::shard_index::shard_index;
 
 /// What is given back elsewhere turns a refusal around. Where that can happen, it is believed for so long.
 const BRIEF: Duration = Duration::from_secs(1);
@@ -28,6 +28,8 @@ const PARTS: usize = 16;
 pub(crate) struct KnownRefusals {
     parts: Vec<Mutex<Part>>,
     keys_per_part: usize,
+    /// How many keys are known, for the usual case that there are none.
+    keys: AtomicUsize,
     began: Instant,
     /// Until when it is known that nobody has reset a key without this instance
     /// hearing of it, in nanoseconds from the beginning. Where nobody can, always.
@@ -73,7 +75,7 @@ impl KnownRefusals {
     pub(crate) fn new(keys: usize) -> KnownRefusals {
         let parts = (0..PARTS).map(|_| Mutex::default()).collect();
         let (began, hears_until_ns) = (Instant::now(), AtomicU64::new(u64::MAX));
-        KnownRefusals { parts, keys_per_part: keys.div_ceil(PARTS), began, hears_until_ns }
+        KnownRefusals { parts, keys_per_part: keys.div_ceil(PARTS), keys: AtomicUsize::new(0), began, hears_until_ns }
     }
 
     /// Somebody may reset a key from now on, and it will be heard of.
@@ -95,6 +97,9 @@ impl KnownRefusals {
     /// The answer to a charge, if its key is known to be full. Its times are never too short, and too long by no more
     /// than the answer took that told of the key.
     pub(crate) fn find(&self, limit: &RedisLimit, key: &[u8], cost: u64, now: Instant) -> Option<Decision> {
+        if self.keys.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
         let part = self.part(key);
         let is_believed = |known: &Known| now < known.until && (now < known.seen.sent_at + BRIEF || self.hears(now));
         let is_known = |known: &&Known| known.limit.id() == limit.id() && is_believed(known);
@@ -106,6 +111,12 @@ impl KnownRefusals {
     /// What is known of a key's counter from now on: that it is full, or nothing.
     pub(crate) fn replace(&self, limit: &RedisLimit, key: &[u8], full: Option<Full>, now: Instant) {
         let mut part = self.part(key);
+        let before = part.by_key.len();
+        self.replace_in(&mut part, limit, key, full, now);
+        self.recount(before, part.by_key.len());
+    }
+
+    fn replace_in(&self, part: &mut Part, limit: &RedisLimit, key: &[u8], full: Option<Full>, now: Instant) {
         if let Some(known) = part.by_key.get_mut(key) {
             // Limits that share a counter change it for each other.
             known.retain(|known| now < known.until && !known.is_of_counter(limit));
@@ -131,18 +142,31 @@ impl KnownRefusals {
     /// Something was given back to a key.
     pub(crate) fn forget(&self, key: &[u8], now: Instant) {
         let mut part = self.part(key);
+        let before = part.by_key.len();
         part.by_key.remove(key);
         part.forgot_at = Some(now);
+        self.recount(before, part.by_key.len());
     }
 
     pub(crate) fn forget_all(&self, now: Instant) {
         for part in &self.parts {
-            *locked(part) = Part { by_key: HashMap::new(), forgot_at: Some(now) };
+            let mut part = locked(part);
+            self.recount(part.by_key.len(), 0);
+            *part = Part { by_key: HashMap::new(), forgot_at: Some(now) };
+        }
+    }
+
+    /// A part knew `before` keys and knows `after`. Its lock is held, so the sum is never below what is there.
+    fn recount(&self, before: usize, after: usize) {
+        if after >= before {
+            self.keys.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            self.keys.fetch_sub(before - after, Ordering::Relaxed);
         }
     }
 
     fn part(&self, key: &[u8]) -> MutexGuard<'_, Part> {
-        locked(&self.parts[part_of(key, PARTS)])
+        locked(&self.parts[shard_index(key, PARTS)])
     }
 }
 

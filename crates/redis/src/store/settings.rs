@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tollgate_store::{Capacity, MemoryOptions, WhenFull};
 
-use super::breaker::BreakerSettings;
+use crate::store::breaker::state::BreakerSettings;
 
 /// How a shared store behaves.
 #[derive(Clone, Debug)]

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::address::Address;
-use super::client::Shared;
-use super::command::Command;
-use super::command_writer::write_command;
-use super::node::Node;
-use super::node_clock::Reading;
-use super::script_call::{ScriptCall, ScriptForm, Timing};
-use super::server_error::ServerError;
 use crate::resp_value::Value;
 use crate::transport::{Cause, Executed, Slot, Trouble};
+use crate::wire::client::Shared;
+use crate::wire::cluster::node::Node;
+use crate::wire::cluster::node_clock::Reading;
+use crate::wire::connection::address::Address;
+use crate::wire::protocol::command::Command;
+use crate::wire::protocol::command_writer::write_command;
+use crate::wire::protocol::script_call::{ScriptCall, ScriptForm, Timing};
+use crate::wire::protocol::server_error::ServerError;
 
 /// How often a call is sent at most. A slot on its way between two nodes needs three.
 const MOST_ATTEMPTS: u32 = 12;

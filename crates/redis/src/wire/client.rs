@@ -5,19 +5,19 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::access::Access;
-use super::address::Address;
-use super::attempt::Attempt;
-use super::directory::{Directory, SlotMap, SlotRange};
-use super::key_slot::{SLOTS, slot_of_tag};
-use super::link::LinkTerms;
-use super::options::{OptionsError, RedisMode, RedisOptions};
-use super::scout::Scout;
-use super::script_call::ScriptCall;
-use super::stream::Connector;
-use super::subscription::Subscription;
 use crate::resp_value::Value;
 use crate::transport::{Servers, ShardId, Slot, Trouble};
+use crate::wire::attempt::Attempt;
+use crate::wire::cluster::directory::{Directory, SlotMap, SlotRange};
+use crate::wire::cluster::key_slot::{SLOTS, slot_of_tag};
+use crate::wire::cluster::topology_refresher::TopologyRefresher;
+use crate::wire::connection::access::Access;
+use crate::wire::connection::address::Address;
+use crate::wire::connection::link::LinkTerms;
+use crate::wire::connection::stream::Connector;
+use crate::wire::connection::subscription::Subscription;
+use crate::wire::options::{OptionsError, RedisMode, RedisOptions};
+use crate::wire::protocol::script_call::ScriptCall;
 
 /// Calls scripts on one server, on a primary that sentinels watch, or on a cluster.
 ///
@@ -25,7 +25,7 @@ use crate::transport::{Servers, ShardId, Slot, Trouble};
 /// hear so. All connections end when it is dropped.
 pub(crate) struct Client {
     pub(super) shared: Arc<Shared>,
-    scout: Option<JoinHandle<()>>,
+    refresher: Option<JoinHandle<()>>,
     /// The servers as they were named.
     named: Vec<String>,
 }
@@ -62,7 +62,7 @@ impl Client {
         let slots = if options.mode == RedisMode::Cluster { SLOTS } else { 1 };
         let directory = Directory::new(slots, options.connections_per_node, terms);
         let shared = Arc::new(Shared { directory, runtime: Handle::current(), stale, access: access.clone() });
-        let scout = match &options.mode {
+        let refresher = match &options.mode {
             RedisMode::Standalone => {
                 let ranges = seeds.into_iter().map(|owner| SlotRange { first: 0, last: 0, owner }).collect();
                 shared.directory.apply(&SlotMap { ranges });
@@ -77,12 +77,12 @@ impl Client {
                     only_primary: false,
                     timeout: options.connect_timeout,
                 };
-                Some(Scout::sentinel(primary, seeds, to_sentinels, options.refresh_every))
+                Some(TopologyRefresher::sentinel(primary, seeds, to_sentinels, options.refresh_every))
             }
-            RedisMode::Cluster => Some(Scout::cluster(seeds, access, options.refresh_every)),
+            RedisMode::Cluster => Some(TopologyRefresher::cluster(seeds, access, options.refresh_every)),
         };
-        let scout = scout.map(|scout| shared.runtime.spawn(scout.run(Arc::clone(&shared))));
-        Ok(Client { shared, scout, named: options.nodes.clone() })
+        let refresher = refresher.map(|refresher| shared.runtime.spawn(refresher.run(Arc::clone(&shared))));
+        Ok(Client { shared, refresher, named: options.nodes.clone() })
     }
 
     /// Calls a script. Whoever hears may do so before this returns.
@@ -111,7 +111,12 @@ impl Client {
 
     /// Where keys with this hash tag live.
     pub(crate) fn slot(&self, tag: &[u8]) -> Slot {
-        if self.shared.directory.slots() == 1 { Slot(0) } else { slot_of_tag(tag) }
+        if self.has_one_slot() { Slot(0) } else { slot_of_tag(tag) }
+    }
+
+    /// Whether all keys live in slot 0.
+    pub(crate) fn has_one_slot(&self) -> bool {
+        self.shared.directory.slots() == 1
     }
 
     /// Who answers for a slot at present.
@@ -146,8 +151,8 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if let Some(scout) = &self.scout {
-            scout.abort();
+        if let Some(refresher) = &self.refresher {
+            refresher.abort();
         }
         self.shared.directory.close();
     }
@@ -167,7 +172,7 @@ impl Shared {
 #[cfg(feature = "tls")]
 fn connector(options: &RedisOptions) -> Result<Connector, OptionsError> {
     match &options.tls {
-        Some(tls) => super::tls::TlsConnector::new(tls).map(Connector::Tls),
+        Some(tls) => crate::wire::connection::tls::TlsConnector::new(tls).map(Connector::Tls),
         None => Ok(Connector::Plain),
     }
 }

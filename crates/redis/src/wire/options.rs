@@ -1,8 +1,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::address::Address;
-use super::password::Password;
+use crate::wire::connection::address::Address;
+use crate::wire::connection::password::Password;
 
 /// Where the servers are, and how they are spoken to.
 #[derive(Clone, Debug)]

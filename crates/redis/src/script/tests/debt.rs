@@ -25,7 +25,7 @@ fn ask(client: &mut Client, target: &Target, cost: u64, now: u64) -> Replayed {
     else {
         panic!("no decision: {reply:?}");
     };
-    replay(charges, *times, reply.now, *passed, views).unwrap().remove(0)
+    replay(charges, *times, reply.now, *passed, views).unwrap().requests(1).remove(0)
 }
 
 /// Charges `estimate` and settles it at `true_cost`; `None` if it did not pass, else what could not be owed.

@@ -1,6 +1,5 @@
 //! The same trace through the core in Rust and through the script: the same bits.
 
-use smallvec::smallvec;
 use tollgate_core::{Charged, Queue, Quota};
 use tollgate_testbed::RedisServer;
 
@@ -51,7 +50,7 @@ fn compare(seeds: std::ops::Range<u64>) {
 fn found(line: &Line, answer: &Answer, now: u64) -> Option<Expected> {
     Some(match (line, answer) {
         (Line::Decide { times, charges }, Answer::Decided { passed, views }) => {
-            Expected::Requests(replay(charges, *times, now, *passed, views).ok()?)
+            Expected::Requests(replay(charges, *times, now, *passed, views).ok()?.requests(*times))
         }
         (Line::Force { .. }, Answer::Forced { unpaid }) => Expected::Unpaid(*unpaid),
         (Line::GiveBack { .. }, Answer::GivenBack)
@@ -87,7 +86,7 @@ fn tokens_are_counted_exactly_where_a_double_comes_out_too_large() {
     // are 77 to a division of doubles.
     let target = target("key", Quota::token_bucket("197 per 13140 days".parse().unwrap()).unwrap());
     let nearly_a_token = 13_140 * 86_400_000_000 / 197;
-    let spent = Line::Decide { times: 1, charges: smallvec![charge(&target, 197 - 76)] };
+    let spent = Line::Decide { times: 1, charges: [charge(&target, 197 - 76)].into() };
     let lines = vec![(TODAY, spent), (TODAY + nearly_a_token, Line::Force { target, cost: 100 })];
     assert_eq!(agree(lines), Expected::Unpaid(24));
 }
@@ -96,14 +95,14 @@ fn tokens_are_counted_exactly_where_a_double_comes_out_too_large() {
 fn a_receipt_never_takes_the_last_place_of_another_quota() {
     let queue = |rate: &str| Quota::leaky_queue(rate.parse().unwrap(), Queue { size: 10, max_wait: None }).unwrap();
     let (old, new) = (target("key", queue("1/s")), target("key", queue("2/s")));
-    let once = |target| Line::Decide { times: 3, charges: smallvec![charge(target, 1)] };
+    let once = |target| Line::Decide { times: 3, charges: [charge(target, 1)].into() };
     // By chance what the old one noted is where the new one's line ends now.
     let charged = Charged { at: TODAY, cost: 1, mark: TODAY + 3_000_000, part: 0 };
     let lines = vec![
         (TODAY, once(&old)),
         (TODAY, once(&new)),
         (TODAY, Line::GiveBack { target: old, charged, amount: 1 }),
-        (TODAY, Line::Decide { times: 1, charges: smallvec![charge(&new, 1)] }),
+        (TODAY, Line::Decide { times: 1, charges: [charge(&new, 1)].into() }),
     ];
     let Expected::Requests(answers) = agree(lines) else {
         panic!("a decision was asked for");
@@ -115,13 +114,13 @@ fn a_receipt_never_takes_the_last_place_of_another_quota() {
 fn a_place_is_found_again_where_fractions_add_up_to_a_whole() {
     let queue = Quota::leaky_queue("3/s".parse().unwrap(), Queue { size: 10, max_wait: None }).unwrap();
     let target = target("key", queue);
-    let places = Line::Decide { times: 3, charges: smallvec![charge(&target, 1)] };
+    let places = Line::Decide { times: 3, charges: [charge(&target, 1)].into() };
     // Three tokens of a third of a second are a second.
     let charged = Charged { at: TODAY + 666_666, cost: 1, mark: TODAY + 1_000_000, part: 0 };
     let lines = vec![
         (TODAY, places),
         (TODAY, Line::GiveBack { target: target.clone(), charged, amount: 1 }),
-        (TODAY, Line::Decide { times: 1, charges: smallvec![charge(&target, 1)] }),
+        (TODAY, Line::Decide { times: 1, charges: [charge(&target, 1)].into() }),
     ];
     let Expected::Requests(answers) = agree(lines) else {
         panic!("a decision was asked for");
@@ -134,9 +133,9 @@ fn a_log_keeps_nothing_of_a_request_that_failed_after_others_had_passed() {
     let log = target("log", Quota::sliding_window_log("3/min".parse().unwrap()).unwrap());
     let bucket = target("bucket", Quota::token_bucket("3/day".parse().unwrap()).unwrap());
     // The second request finds room for one token, twice.
-    let both = Line::Decide { times: 2, charges: smallvec![charge(&log, 1), charge(&bucket, 1), charge(&bucket, 1)] };
-    let one = Line::Decide { times: 1, charges: smallvec![charge(&log, 1)] };
-    let two = Line::Decide { times: 1, charges: smallvec![charge(&log, 2)] };
+    let both = Line::Decide { times: 2, charges: [charge(&log, 1), charge(&bucket, 1), charge(&bucket, 1)].into() };
+    let one = Line::Decide { times: 1, charges: [charge(&log, 1)].into() };
+    let two = Line::Decide { times: 1, charges: [charge(&log, 2)].into() };
     let lines =
         vec![(TODAY, both), (TODAY + 10_000_000, one), (TODAY + 20_000_000, two.clone()), (TODAY + 65_000_000, two)];
     agree(lines);
@@ -151,7 +150,7 @@ fn one_call_may_read_a_key_under_two_families() {
         target("key", Quota::fixed_window(rate()).unwrap()),
         target("key", Quota::sliding_window_log(rate()).unwrap()),
     );
-    let decide = |target, cost| Line::Decide { times: 1, charges: smallvec![charge(target, cost)] };
+    let decide = |target, cost| Line::Decide { times: 1, charges: [charge(target, cost)].into() };
     client.call(&Call { lines: vec![decide(&window, 3)] }, Some(TODAY));
     let both = Call { lines: vec![decide(&window, 0), decide(&log, 1), decide(&window, 1)] };
     let reply = client.call(&both, Some(TODAY));

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use smallvec::smallvec;
 use tollgate_core::Quota;
 use tollgate_testbed::RedisServer;
 
 use super::client::{Client, write_command};
 use super::random::Random;
 use super::values::{charge, decide, target};
-use crate::call::{Call, Line, SlotCharge};
+use crate::call::{Call, Line};
 use crate::resp_value::Value;
 
 /// A million, or as many as the environment says.
@@ -214,7 +213,7 @@ fn calls_in_a_second() {
         charge(&target, 1)
     };
     let line = |times: u32, rules: &[&str], number: usize| {
-        let charges = rules.iter().map(|rule| keyed(rule, number)).collect::<smallvec::SmallVec<[SlotCharge; 4]>>();
+        let charges = rules.iter().map(|rule| keyed(rule, number)).collect();
         Call { lines: vec![Line::Decide { times, charges }] }
     };
     let calls = |times: u32, rules: &[&str]| (0..1024).map(|number| line(times, rules, number)).collect::<Vec<_>>();
@@ -247,7 +246,7 @@ fn calls_in_a_second() {
     shadow.mode = tollgate_store::Mode::Shadow;
     let mixed: Vec<Call> = (0..1024)
         .map(|number| Call {
-            lines: vec![Line::Decide { times: 1, charges: smallvec![keyed("a", number), shadow.clone()] }],
+            lines: vec![Line::Decide { times: 1, charges: [keyed("a", number), shadow.clone()].into() }],
         })
         .collect();
     eprintln!("one bucket and a shadow  {:8} calls/s", calls_per_second(&mut client, &mixed));

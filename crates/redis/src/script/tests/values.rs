@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::smallvec;
 use tollgate_core::{Charged, Queue, Quota, Rate};
 use tollgate_store::Mode;
 use tollgate_testbed::{Binary, RedisServer};
@@ -22,7 +21,7 @@ pub(super) fn charge(target: &Target, cost: u64) -> SlotCharge {
 }
 
 pub(super) fn decide(target: &Target, cost: u64) -> Call {
-    Call { lines: vec![Line::Decide { times: 1, charges: smallvec![charge(target, cost)] }] }
+    Call { lines: vec![Line::Decide { times: 1, charges: [charge(target, cost)].into() }] }
 }
 
 fn passed(answer: &Answer) -> u32 {
@@ -181,7 +180,7 @@ fn refusals_and_looks_write_nothing() {
         let mut guard = charge(&target, 1);
         guard.mode = Mode::Guard;
         let calls = [decide(&target, 1), decide(&target, 0), decide(&target, 6)];
-        let guarded = Call { lines: vec![Line::Decide { times: 1, charges: smallvec![guard] }] };
+        let guarded = Call { lines: vec![Line::Decide { times: 1, charges: [guard].into() }] };
         let before = writes(&mut client);
         for call in calls.iter().chain([&guarded]) {
             client.call(call, Some(TODAY));
@@ -205,7 +204,7 @@ fn a_key_is_read_once_and_written_once_whatever_a_call_does_to_it() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     let target = target("key", Quota::token_bucket("100/s burst 1000".parse().unwrap()).unwrap());
-    let line = Line::Decide { times: 100, charges: smallvec![charge(&target, 1), charge(&target, 2)] };
+    let line = Line::Decide { times: 100, charges: [charge(&target, 1), charge(&target, 2)].into() };
     let reply = client.call(&Call { lines: vec![line.clone(), line, Line::Force { target, cost: 3 }] }, None);
     assert_eq!((passed(&reply.answers[0]), passed(&reply.answers[1])), (100, 100));
     let Value::Bulk(Some(info)) = client.command(&[b"INFO", b"commandstats"]) else {
@@ -223,7 +222,7 @@ fn a_key_of_another_type_is_an_error_and_nothing_is_written() {
     client.command(&[b"LPUSH", b"list", b"entry"]);
     let quota = Quota::token_bucket("5/s".parse().unwrap()).unwrap();
     let (good, bad) = (target("good", quota), target("list", quota));
-    let line = Line::Decide { times: 1, charges: smallvec![charge(&good, 1), charge(&bad, 1)] };
+    let line = Line::Decide { times: 1, charges: [charge(&good, 1), charge(&bad, 1)].into() };
     let mut bytes = Vec::new();
     client.write_call(&mut bytes, &Call { lines: vec![line] }, None);
     client.send(&bytes);
@@ -284,7 +283,7 @@ fn log_that_refuses_under_a_longer_window_lives_as_long_as_that_window() {
     let mut client = Client::connect(&server);
     let log = |rate: &str| target("log", Quota::sliding_window_log(rate.parse().unwrap()).unwrap());
     let decide =
-        |target: &Target, times| Call { lines: vec![Line::Decide { times, charges: smallvec![charge(target, 1)] }] };
+        |target: &Target, times| Call { lines: vec![Line::Decide { times, charges: [charge(target, 1)].into() }] };
     client.call(&decide(&log("3/min"), 3), None);
     assert!(client.integer(&[b"PTTL", b"log"]) <= 60_000);
     client.call(&decide(&log("3/h"), 1), None);

@@ -7,12 +7,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tollgate_testbed::RedisCluster;
 
-use super::super::client::Client;
-use super::super::key_slot::SLOTS;
-use super::super::options::RedisOptions;
 use super::helpers::{PLENTY, increment};
 use crate::resp_value::Value;
 use crate::transport::Slot;
+use crate::wire::client::Client;
+use crate::wire::cluster::key_slot::SLOTS;
+use crate::wire::options::RedisOptions;
 
 /// The slot of a key, which the first node that is asked may be wrong about.
 const KEY: &str = "foo";

@@ -3,12 +3,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_testbed::{RedisServer, Reply};
 
-use super::super::client::Client;
-use super::super::node_clock::Reading;
-use super::super::script_call::{ScriptCall, Timing};
 use super::helpers::{PLENTY, call, options};
 use crate::resp_value::Value;
 use crate::transport::Slot;
+use crate::wire::client::Client;
+use crate::wire::cluster::node_clock::Reading;
+use crate::wire::protocol::script_call::{ScriptCall, Timing};
 
 const SOURCE: &str = "
     local time = redis.call('TIME')

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::super::client::Client;
-use super::super::options::RedisOptions;
-use super::super::script_call::{Script, ScriptCall, Timing};
 use crate::resp_value::Value;
 use crate::transport::{Cause, Executed, Trouble};
+use crate::wire::client::Client;
+use crate::wire::options::RedisOptions;
+use crate::wire::protocol::script_call::{Script, ScriptCall, Timing};
 
 /// Long enough for anything that is not meant to fail, also on a busy machine.
 pub(super) const PLENTY: Duration = Duration::from_secs(30);

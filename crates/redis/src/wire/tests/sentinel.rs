@@ -3,13 +3,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_testbed::{RedisServer, SentinelTrio};
 
-use super::super::access::Access;
-use super::super::address::Address;
-use super::super::client::Client;
-use super::super::options::RedisOptions;
-use super::super::stream::Connector;
 use super::helpers::{PLENTY, increment};
 use crate::transport::{Cause, Slot};
+use crate::wire::client::Client;
+use crate::wire::connection::access::Access;
+use crate::wire::connection::address::Address;
+use crate::wire::connection::stream::Connector;
+use crate::wire::options::RedisOptions;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_primary_is_replaced_by_the_one_that_the_sentinels_name() {

@@ -5,11 +5,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tollgate_testbed::{Binary, RedisServer, RedisSetup, Reply};
 
-use super::super::client::Client;
-use super::super::script_call::Script;
 use super::helpers::{PLENTY, call, increment, options, trouble};
 use crate::resp_value::Value;
 use crate::transport::{Cause, Executed};
+use crate::wire::client::Client;
+use crate::wire::protocol::script_call::Script;
 
 async fn echoes_ten_thousand(server: &RedisServer, connections: usize) {
     let mut options = options(server.address());

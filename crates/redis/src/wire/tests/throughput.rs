@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_testbed::{RedisServer, Reply};
 
-use super::super::client::Client;
 use super::helpers::{PLENTY, call, options};
+use crate::wire::client::Client;
 
 const SOURCE: &str = "return 1";
 const CALLERS: usize = 64;

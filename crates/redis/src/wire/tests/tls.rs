@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use tollgate_testbed::{Certificates, RedisServer, RedisSetup};
 
-use super::super::client::Client;
-use super::super::options::{OptionsError, TlsOptions};
 use super::helpers::{PLENTY, increment, options, trouble};
 use crate::resp_value::Value;
 use crate::transport::{Cause, Executed};
+use crate::wire::client::Client;
+use crate::wire::options::{OptionsError, TlsOptions};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_server_that_an_authority_vouches_for_is_spoken_to() {

@@ -3,10 +3,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_testbed::{Fault, FaultProxy, RedisServer, Reply};
 
-use super::super::client::Client;
 use super::helpers::{PLENTY, call, increment, options, trouble};
 use crate::resp_value::Value;
 use crate::transport::{Cause, Executed};
+use crate::wire::client::Client;
 
 /// So long that only something else than the deadline can end a call.
 const LONG: Duration = Duration::from_secs(20);

@@ -1,0 +1,259 @@
+//! The way of a batch to its slot and back.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tokio::time::{Instant, sleep_until};
+
+use super::answer::BatchAnswer;
+use super::coalescer::{Departure, Joined, Step, Timer};
+use super::shared::{Batch, Boarded};
+use super::slot_request::{Charges, SlotPart, SlotRequest};
+use super::waiter::Waiter;
+use crate::call::{Call, Line};
+use crate::store::Inner;
+use crate::store::breaker::failure::Failure;
+use crate::store::breaker::shards::Watch;
+use crate::store::fallback::debts::Debt;
+use crate::store::planted::Planted;
+use crate::store::report::stats::StoreEvent;
+use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
+
+/// Debts of a request's keys, by their names.
+type OwnDebts = SmallVec<[(Arc<[u8]>, Debt); 1]>;
+
+/// A batch in flight.
+struct Flight {
+    batch: Arc<Batch>,
+    times: u32,
+    sent_at: Instant,
+    watch: Arc<Watch>,
+    /// Debts that travel with it.
+    debts: OwnDebts,
+}
+
+impl<T: Transport> Inner<T> {
+    /// Asks a slot for its part of a request.
+    pub(in crate::store) fn ask<'a>(
+        self: &'a Arc<Self>,
+        charges: &Charges<'_>,
+        part: SlotPart,
+        now: Instant,
+        deadline: Instant,
+    ) -> Waiter<'a, T> {
+        let joined = if self.settings.joins {
+            self.coalescer.join(charges, &part, now, deadline)
+        } else {
+            let batch = Arc::new(Batch::new(Arc::new(part.to_request(charges)), None, deadline));
+            Joined { step: Step::Departs(Departure::of(&batch, deadline)), batch, index: 0 }
+        };
+        let Joined { batch, index, step } = joined;
+        if index == 0 {
+            self.watch_deadlines(&batch, deadline);
+        }
+        match step {
+            Step::Departs(departure) => self.send_all(departure, now),
+            Step::Waits { timer: Some(timer) } => self.start_timer(timer),
+            Step::Waits { timer: None } => {}
+        }
+        Waiter::new(self, batch, index, part)
+    }
+
+    /// Sends the batches that wait in a group when it is time, also if the request that started the timer has given up.
+    fn start_timer(self: &Arc<Self>, timer: Timer) {
+        let store = Arc::downgrade(self);
+        self.runtime.spawn(async move {
+            let mut due = timer.due;
+            loop {
+                sleep_until(due).await;
+                let Some(store) = store.upgrade() else { return };
+                let now = Instant::now();
+                let (departure, again) = store.coalescer.due(&timer, now);
+                if let Some(departure) = departure {
+                    store.send_all(departure, now);
+                }
+                let Some(again) = again else { return };
+                due = again;
+            }
+        });
+    }
+
+    fn send_all(self: &Arc<Self>, departure: Departure, now: Instant) {
+        for watch in departure.overdue {
+            self.call_failed(&watch, Failure::Trouble(Cause::Timeout), now);
+        }
+        for (batch, boarded) in departure.batches {
+            self.counters.joined.add(u64::from(boarded.times) - 1);
+            self.send(batch, boarded, now);
+        }
+    }
+
+    /// Sends a batch, not before `sent_at`: a refusal is believed from then on.
+    fn send(self: &Arc<Self>, batch: Arc<Batch>, boarded: Boarded, sent_at: Instant) {
+        let Boarded { times, deadline } = boarded;
+        let slot = batch.request.slot;
+        let Some(watch) = self.admit(slot, sent_at, deadline) else {
+            self.counters.failed(Failure::BreakerOpen);
+            batch.finish(Err(Failure::BreakerOpen));
+            return self.send_waiting(&batch, sent_at);
+        };
+        // A batch is sent once.
+        let _ = batch.watch.set(Arc::clone(&watch));
+        // A stalled server would leave it unknown whether they were paid.
+        let debts = if watch.has_overdue_calls { SmallVec::new() } else { self.take_debts(&batch.request, sent_at) };
+        let call = call_for(&batch.request, times, &debts);
+        self.counters.calls.add(1);
+        let again = self.is_planted(Planted::RetryUnknown).then(|| call.clone());
+        let flight = Flight { batch, times, sent_at, watch, debts };
+        let store = Arc::clone(self);
+        let done = Done::new(move |answered| match (&answered, again) {
+            (Err(Trouble { executed: Executed::Unknown, .. }), Some(call)) => {
+                let done = Done::new({
+                    let store = Arc::clone(&store);
+                    move |answered| store.arrived(flight, answered)
+                });
+                store.transport.send(slot, call, deadline, done);
+            }
+            _ => store.arrived(flight, answered),
+        });
+        self.transport.send(slot, call, deadline, done);
+    }
+
+    fn arrived(self: &Arc<Self>, flight: Flight, answered: Answered) {
+        let now = Instant::now();
+        let Flight { batch, times, sent_at, watch, debts } = flight;
+        self.call_done(&watch, now);
+        self.counters.call_durations.observe(now.saturating_duration_since(sent_at));
+        let answer = answered.and_then(|reply| BatchAnswer::read(&batch.request, times, debts.len(), reply));
+        match answer {
+            Ok(answer) => {
+                self.call_answered(&watch, now);
+                if now <= watch.deadline {
+                    self.clock.heard(answer.now, now);
+                }
+                self.debts_paid(&debts, answer.unpaid);
+                self.remember(&batch.request, &answer, &watch, sent_at, now);
+                self.hand_out(&batch, answer);
+                if self.is_planted(Planted::KeepDebt) {
+                    self.owe_again(&debts, now);
+                }
+            }
+            Err(trouble) => {
+                self.failed(&batch.request, times, &watch, trouble, now);
+                let uncertain = if trouble.executed == Executed::Unknown { debts.len() as u64 } else { 0 };
+                self.counters.uncertain_charges.add(uncertain);
+                // What may have been charged is not owed any more.
+                if trouble.executed == Executed::No || self.is_planted(Planted::DoubleDebt) {
+                    self.owe_again(&debts, now);
+                }
+                batch.finish(Err(Failure::Trouble(trouble.cause)));
+            }
+        }
+        self.send_waiting(&batch, now);
+    }
+
+    /// Counts a call that failed.
+    fn failed(self: &Arc<Self>, request: &SlotRequest, times: u32, watch: &Watch, trouble: Trouble, now: Instant) {
+        if trouble.cause.is_of_a_key() {
+            self.call_answered(watch, now);
+            self.key_failed(request, trouble.cause, now);
+        } else {
+            self.call_failed(watch, Failure::Trouble(trouble.cause), now);
+        }
+        if trouble.executed == Executed::Unknown {
+            let each = request.charges.iter().filter(|charge| charge.is_made() || charge.is_shadow()).count();
+            self.counters.uncertain_charges.add(u64::from(times) * each as u64);
+        }
+    }
+
+    /// Gives each caller its own part, in the order in which they came. What was charged for callers that do not wait
+    /// any more is given back.
+    fn hand_out(self: &Arc<Self>, batch: &Batch, answer: BatchAnswer) {
+        #[cfg(test)]
+        if self.is_planted(Planted::SwapJoinedAnswers) {
+            batch.reverse_numbers(answer.times);
+        }
+        let late = batch.finish(Ok(answer));
+        let Some(answer) = batch.answer() else { return };
+        for number in late {
+            if !self.is_planted(Planted::KeepLateCharge) {
+                self.refund_made(&batch.request, answer, number);
+            }
+        }
+    }
+
+    /// Gives back what was charged for one request of a batch.
+    pub(super) fn refund_made(self: &Arc<Self>, request: &SlotRequest, answer: &BatchAnswer, number: u32) {
+        let (lines, keys) = answer.refund(request, number);
+        if !lines.is_empty() {
+            self.counters.refunds.add(lines.len() as u64);
+            self.send_refund(request.slot, lines, keys, |_, _| {});
+        }
+    }
+
+    /// A call is over: those that waited for it are sent.
+    fn send_waiting(self: &Arc<Self>, batch: &Arc<Batch>, now: Instant) {
+        if let Some(departure) = self.coalescer.arrived(batch, now) {
+            self.send_all(departure, now);
+        }
+    }
+
+    fn take_debts(&self, request: &SlotRequest, now: Instant) -> OwnDebts {
+        if self.debts.is_empty() {
+            return SmallVec::new();
+        }
+        let mut debts = SmallVec::new();
+        for (charge, origin) in request.charges.iter().zip(&request.origins) {
+            let Some(mut debt) = self.debts.take(&charge.target.key, now) else { continue };
+            if let Some(limit) = &origin.limit.0.fallback {
+                // Time has settled the rest.
+                let here = self.fallback.peek(limit, &*origin.key);
+                debt.amount = debt.amount.min(here.limit.saturating_sub(here.remaining));
+            }
+            if debt.amount > 0 {
+                // A key that is full will be so for longer.
+                self.refusals.forget(&origin.key, now);
+                debts.push((Arc::clone(&charge.target.key), debt));
+            }
+        }
+        debts
+    }
+
+    fn debts_paid(&self, debts: &[(Arc<[u8]>, Debt)], unpaid: u64) {
+        if !debts.is_empty() {
+            let owed: u64 = debts.iter().map(|(_, debt)| debt.amount).fold(0, u64::saturating_add);
+            self.counters.paid_debts.add(debts.len() as u64);
+            self.payments.record(debts.len() as u64, owed.saturating_sub(unpaid));
+        }
+    }
+
+    /// Reports a value that cannot be used. Its server has not failed.
+    fn key_failed(&self, request: &SlotRequest, cause: Cause, now: Instant) {
+        let failure = Failure::Trouble(cause);
+        self.counters.failed(failure);
+        let Some(calls) = self.bad_values.record(now) else { return };
+        // The rest of a name identifies the client, and stays out of the log.
+        let names = request.origins.iter().map(|origin| &origin.limit.0.prefix_and_scope);
+        let keys = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        (self.on_change)(StoreEvent::BadValue { keys, cause: failure.name(), calls });
+    }
+
+    fn owe_again(&self, debts: &[(Arc<[u8]>, Debt)], now: Instant) {
+        for (key, debt) in debts {
+            if !self.debts.put(key, *debt, now) {
+                self.counters.dropped_debts.add(1);
+            }
+        }
+    }
+}
+
+fn call_for(request: &SlotRequest, times: u32, debts: &[(Arc<[u8]>, Debt)]) -> Call {
+    let mut lines = Vec::with_capacity(1 + debts.len());
+    for (key, debt) in debts {
+        if let Some(charge) = request.charges.iter().find(|charge| charge.target.key == *key) {
+            lines.push(Line::Force { target: charge.target.clone(), cost: debt.amount });
+        }
+    }
+    lines.push(Line::Decide { times, charges: request.charges.iter().cloned().collect() });
+    Call { lines }
+}

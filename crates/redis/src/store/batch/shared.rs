@@ -1,0 +1,200 @@
+//! A batch: what requests alike share.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use smallvec::{SmallVec, smallvec};
+use tokio::time::Instant;
+
+use super::answer::BatchAnswer;
+use super::slot_request::SlotRequest;
+use crate::store::breaker::failure::Failure;
+use crate::store::breaker::shards::Watch;
+use crate::transport::Cause;
+
+/// Requests alike that one call asks for.
+///
+/// A caller that joins has an entry, and its waiter knows only which. The call counts the entries that still wait when
+/// it is sent, in order; the answer says what became of each.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) request: Arc<SlotRequest>,
+    /// The hash of the group that it belongs to, if requests join.
+    pub(super) group: Option<u64>,
+    /// The call in its shard's breaker, once it is sent.
+    pub(super) watch: OnceLock<Arc<Watch>>,
+    answer: OnceLock<Result<BatchAnswer, Failure>>,
+    entries: Mutex<Entries>,
+}
+
+type Entries = SmallVec<[Entry; 1]>;
+
+#[derive(Debug)]
+struct Entry {
+    deadline: Instant,
+    state: EntryState,
+    /// Its number among those that the call counts.
+    number: Option<u32>,
+}
+
+#[derive(Debug)]
+enum EntryState {
+    Waiting(Option<Waker>),
+    /// Its deadline passed before there was an answer.
+    TimedOut,
+    /// Its future was dropped before there was an answer.
+    Dropped,
+}
+
+/// Whom a call is sent for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Boarded {
+    pub(super) times: u32,
+    /// The last of their deadlines.
+    pub(super) deadline: Instant,
+}
+
+/// What a look at the deadlines of a batch found.
+#[derive(Debug)]
+pub(super) struct Expired {
+    pub(super) count: u64,
+    /// The next deadline of an entry that still waits.
+    pub(super) next: Option<Instant>,
+}
+
+impl Batch {
+    /// A batch of one.
+    pub(super) fn new(request: Arc<SlotRequest>, group: Option<u64>, deadline: Instant) -> Batch {
+        let entries = smallvec![Entry { deadline, state: EntryState::Waiting(None), number: None }];
+        Batch { request, group, watch: OnceLock::new(), answer: OnceLock::new(), entries: Mutex::new(entries) }
+    }
+
+    /// Adds an entry, unless there are `most` already. Returns which it is.
+    pub(super) fn join(&self, deadline: Instant, most: usize) -> Option<u32> {
+        let mut entries = self.entries();
+        let index = entries.len();
+        (index < most).then(|| {
+            entries.push(Entry { deadline, state: EntryState::Waiting(None), number: None });
+            index as u32
+        })
+    }
+
+    /// Numbers the entries that still wait: the others are not charged in the first place. `None` if there are none.
+    pub(super) fn board(&self) -> Option<Boarded> {
+        let mut boarded: Option<Boarded> = None;
+        for entry in self.entries().iter_mut().filter(|entry| entry.is_waiting()) {
+            let times = boarded.map_or(0, |boarded| boarded.times);
+            entry.number = Some(times);
+            let deadline = boarded.map_or(entry.deadline, |boarded| boarded.deadline.max(entry.deadline));
+            boarded = Some(Boarded { times: times + 1, deadline });
+        }
+        boarded
+    }
+
+    /// Gives all that wait their answer. Returns the numbers of the entries that the call counted and that do not wait
+    /// any more.
+    pub(super) fn finish(&self, answer: Result<BatchAnswer, Failure>) -> SmallVec<[u32; 4]> {
+        let (mut late, mut wakers): (SmallVec<[u32; 4]>, SmallVec<[Waker; 1]>) = Default::default();
+        {
+            let mut entries = self.entries();
+            // A batch is sent once, so this is its only answer.
+            let _ = self.answer.set(answer);
+            wakers.reserve(entries.len());
+            for entry in &mut *entries {
+                match &mut entry.state {
+                    EntryState::Waiting(waker) => wakers.extend(waker.take()),
+                    EntryState::TimedOut | EntryState::Dropped => late.extend(entry.number),
+                }
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+        late
+    }
+
+    /// Ends the wait of entries whose deadlines have passed.
+    pub(super) fn expire(&self, now: Instant) -> Expired {
+        let mut expired = Expired { count: 0, next: None };
+        let mut wakers: SmallVec<[Waker; 1]> = SmallVec::new();
+        if self.is_finished() {
+            return expired;
+        }
+        {
+            let mut entries = self.entries();
+            for entry in &mut *entries {
+                let EntryState::Waiting(waker) = &mut entry.state else { continue };
+                if entry.deadline > now {
+                    expired.next = Some(expired.next.map_or(entry.deadline, |next| next.min(entry.deadline)));
+                    continue;
+                }
+                wakers.extend(waker.take());
+                entry.state = EntryState::TimedOut;
+                expired.count += 1;
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+        expired
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.answer.get().is_some()
+    }
+
+    /// The number of an entry under which the answer tells of it, or why there is none for it.
+    pub(super) fn poll(&self, index: u32, cx: &Context<'_>) -> Poll<Result<u32, Failure>> {
+        let mut entries = self.entries();
+        let entry = &mut entries[index as usize];
+        let EntryState::Waiting(waker) = &mut entry.state else {
+            return Poll::Ready(Err(Failure::Trouble(Cause::Timeout)));
+        };
+        match (self.answer.get(), entry.number) {
+            (Some(Ok(_)), Some(number)) => Poll::Ready(Ok(number)),
+            (Some(Err(failure)), _) => Poll::Ready(Err(*failure)),
+            _ => {
+                match waker {
+                    Some(known) => known.clone_from(cx.waker()),
+                    None => *waker = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// A caller has given up. Returns its number if it was answered and has not seen it.
+    pub(super) fn leave(&self, index: u32) -> Option<u32> {
+        let mut entries = self.entries();
+        let entry = &mut entries[index as usize];
+        if !entry.is_waiting() {
+            return None;
+        }
+        match self.answer() {
+            Some(_) => entry.number,
+            None => {
+                entry.state = EntryState::Dropped;
+                None
+            }
+        }
+    }
+
+    /// The answer, if there is one and it is not a failure.
+    pub(super) fn answer(&self) -> Option<&BatchAnswer> {
+        self.answer.get()?.as_ref().ok()
+    }
+
+    /// Gives the first entry the last one's number, and so on.
+    #[cfg(test)]
+    pub(super) fn reverse_numbers(&self, times: u32) {
+        for number in self.entries().iter_mut().filter_map(|entry| entry.number.as_mut()) {
+            *number = times - 1 - *number;
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn is_waiting(&self) -> bool {
+        matches!(self.state, EntryState::Waiting(_))
+    }
+}

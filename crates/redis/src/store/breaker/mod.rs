@@ -1,0 +1,5 @@
+//! Circuit breakers: a shard that fails is not asked until a probe is answered.
+
+pub(super) mod failure;
+pub(super) mod shards;
+pub(super) mod state;

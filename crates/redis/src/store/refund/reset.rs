@@ -1,0 +1,96 @@
+//! Keys that an operator makes as if untouched, here and on other instances.
+
+use std::collections::HashMap;
+use std::sync::{MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+use tollgate_store::{ChangeError, Limit};
+
+use crate::board::ResetKey;
+use crate::call::{Line, Target};
+use crate::store::key_names::KeyName;
+use crate::store::limit::RedisLimit;
+use crate::store::{Inner, SharedStore};
+use crate::transport::{Slot, Transport};
+
+impl<T: Transport> SharedStore<T> {
+    /// Makes keys as if untouched on the servers and in this process. Returns what other instances must be told.
+    pub(crate) async fn reset_here(&self, keys: &[(&RedisLimit, &[u8])]) -> Result<Vec<ResetKey>, ChangeError> {
+        let mut told: Vec<ResetKey> = Vec::new();
+        let mut slots: Vec<(Slot, Vec<Line>)> = Vec::new();
+        for (limit, key) in keys {
+            let reset = ResetKey { prefix_and_scope: limit.0.prefix_and_scope.clone(), key: (*key).into() };
+            // Limits that share a scope share the key.
+            if told.contains(&reset) {
+                continue;
+            }
+            let (slot, target) = self.target(limit, key);
+            let line = Line::Reset { target };
+            match slots.iter_mut().find(|(known, _)| *known == slot) {
+                Some((_, lines)) => lines.push(line),
+                None => slots.push((slot, vec![line])),
+            }
+            told.push(reset);
+        }
+        let mut answers = Vec::with_capacity(slots.len());
+        for (slot, lines) in slots {
+            let (heard, answer) = oneshot::channel();
+            let forgotten = told.iter().map(|reset| reset.key.clone()).collect();
+            self.inner.send_refund(slot, lines, forgotten, move |_, answered| {
+                // Who does not wait any more does not want to know.
+                let _ = heard.send(answered.is_ok());
+            });
+            answers.push(answer);
+        }
+        let deadline = Instant::now() + self.inner.settings.background_deadline * 2;
+        for answer in answers {
+            match timeout_at(deadline, answer).await {
+                Ok(Ok(true)) => {}
+                _ => return Err(ChangeError::NoAnswer),
+            }
+        }
+        told.iter().for_each(|reset| self.was_reset_elsewhere(reset));
+        Ok(told)
+    }
+
+    /// A key was made as if untouched: what is remembered of it here is not true any more.
+    pub(crate) fn was_reset_elsewhere(&self, reset: &ResetKey) {
+        let ResetKey { prefix_and_scope, key } = reset;
+        let now = Instant::now();
+        // What passed uncounted is forgiven too.
+        let _ = self.inner.debts.take(&KeyName::new(prefix_and_scope, key).bytes, now);
+        if let Some(limit) = self.inner.fallback_scopes().get(prefix_and_scope) {
+            self.inner.fallback.reset(limit, &**key);
+        }
+        self.inner.refusals.forget(key, now);
+    }
+
+    /// From now on refusals are believed for long only while resets are heard of.
+    pub(crate) fn hears_of_resets(&self) {
+        self.inner.refusals.believe_while_hearing();
+    }
+
+    /// All resets before this moment are known.
+    pub(crate) fn heard_of_resets(&self, at: Instant) {
+        self.inner.refusals.heard(at);
+    }
+
+    /// Where a key lives, and what it is called there.
+    pub(crate) fn target(&self, limit: &RedisLimit, key: &[u8]) -> (Slot, Target) {
+        let name = KeyName::new(&limit.0.prefix_and_scope, key);
+        let slot = self.inner.transport.slot(name.tag());
+        (slot, Target { key: name.bytes, terms: std::sync::Arc::clone(&limit.0.terms) })
+    }
+}
+
+impl<T: Transport> Inner<T> {
+    /// The newest limit of a scope: by it a key of that scope is found.
+    pub(in crate::store) fn note_fallback(&self, prefix_and_scope: &[u8], limit: &Limit) {
+        self.fallback_scopes().insert(prefix_and_scope.into(), limit.clone());
+    }
+
+    fn fallback_scopes(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Limit>> {
+        self.fallback_scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

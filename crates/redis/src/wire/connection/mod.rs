@@ -1,0 +1,13 @@
+//! Connections: how they are made, kept and used.
+
+pub(super) mod access;
+pub(super) mod address;
+pub(super) mod backoff;
+pub(super) mod call_queue;
+pub(super) mod driver;
+pub(super) mod link;
+pub(super) mod password;
+pub(super) mod stream;
+pub(super) mod subscription;
+#[cfg(feature = "tls")]
+pub(super) mod tls;

@@ -1,9 +1,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, Quota, Tick};
+use tollgate_core::{AlgorithmKind, Quota};
+pub(crate) use tollgate_policy::MAX_FIELD_INTEGER;
 use tollgate_policy::model::FieldSet;
-use tollgate_policy::{CompiledPolicy, RuleQuota};
+use tollgate_policy::{AdvertisedQuota, CompiledPolicy, RuleQuota};
 
 use crate::fields::PolicyLists;
 use crate::holding::HoldingTime;
@@ -52,11 +53,6 @@ pub(crate) struct QuotaFacts {
     #[cfg(feature = "tower")]
     pub(crate) limit_value: http::HeaderValue,
 }
-
-const S_NS: u64 = 1_000_000_000;
-
-/// The largest integer that a structured field can carry: 15 digits.
-pub(crate) const MAX_FIELD_INTEGER: u64 = 999_999_999_999_999;
 
 impl Facts {
     pub(crate) fn new(plan: Arc<CompiledPolicy>, overrides: Vec<RuleQuota>) -> Facts {
@@ -111,7 +107,7 @@ impl Facts {
 
 impl QuotaFacts {
     fn new(name: &str, quota: &Quota, share: (u32, u32)) -> QuotaFacts {
-        let (limit, _) = limit_and_refill_s(quota);
+        let limit = AdvertisedQuota::of(quota).limit;
         QuotaFacts {
             is_concurrency: quota.kind() == AlgorithmKind::Concurrency,
             lease_ns: quota.period_ns(),
@@ -127,23 +123,10 @@ impl QuotaFacts {
 
 /// Names of rules are printable and have neither quotes nor backslashes.
 fn policy_item(name: &str, quota: &Quota) -> String {
-    let (limit, refill_s) = limit_and_refill_s(quota);
+    let AdvertisedQuota { limit, refill_s } = AdvertisedQuota::of(quota);
     if quota.kind() == AlgorithmKind::Concurrency {
         format!("\"{name}\";q={limit};qu=\"concurrent-requests\"")
     } else {
         format!("\"{name}\";q={limit};w={refill_s}")
     }
-}
-
-/// The largest that can remain, and the whole seconds it takes to come back.
-fn limit_and_refill_s(quota: &Quota) -> (u64, u64) {
-    let (limit, refill_ns) = match Bucket::new(quota, Tick::Nanosecond) {
-        Some(bucket) => {
-            let limit = bucket.look(&BucketState::default(), 0, 0).limit;
-            (limit, u128::from(limit) * u128::from(quota.period_ns()) / u128::from(quota.amount()))
-        }
-        None => (quota.amount(), u128::from(quota.period_ns())),
-    };
-    let refill_s = u64::try_from(refill_ns.div_ceil(u128::from(S_NS))).unwrap_or(u64::MAX);
-    (limit.min(MAX_FIELD_INTEGER), refill_s.clamp(1, MAX_FIELD_INTEGER))
 }

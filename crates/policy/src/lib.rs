@@ -29,8 +29,9 @@ pub use builder::{PolicyBuilder, RuleBuilder, rule};
 pub use check::codes::{ERROR_CODES, WARNING_CODES};
 pub use checked::{CheckedPolicy, PolicyErrors};
 pub use compiled::{
-    Access, Application, CompileError, CompiledPolicy, CompiledRule, ExplainedRule, Explanation, GrantSource, HmacKey,
-    InvalidKey, InvalidLimit, Matched, MatchedCharge, PossibleGrant, RuleOutcome, RuleQuota,
+    Access, AdvertisedQuota, Application, CompileError, CompiledPolicy, CompiledRule, ExplainedRule, Explanation,
+    GrantSource, HmacKey, InvalidKey, InvalidLimit, MAX_FIELD_INTEGER, Matched, MatchedCharge, PossibleGrant,
+    RuleOutcome, RuleQuota,
 };
 pub use counter_changes::{CounterChange, CounterChangeKind, counter_changes};
 pub use duration::parse_duration;

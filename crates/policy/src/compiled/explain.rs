@@ -107,7 +107,7 @@ impl CompiledPolicy {
         read(look, path);
         let routes = self.matched_routes(path);
         let mut matching = vec![false; self.rules.len()];
-        self.matcher.each(&self.conditions, look, &routes, |_, rule| matching[rule as usize] = true);
+        self.matcher.each(&self.rules, look, &routes, |_, rule| matching[rule as usize] = true);
         let replaced = self.replacing(&matching, look, &routes);
         Reading { path, routes, matching, replaced }
     }
@@ -148,7 +148,7 @@ impl CompiledPolicy {
         match applied {
             Some(first) if !first.is_unlimited() => {
                 let is_new = first.key != other.key && !first.more_keys.contains(&other.key);
-                if is_new && !other.is_unlimited() && self.bodies[rule as usize].counts_readings {
+                if is_new && !other.is_unlimited() && self.rules[rule as usize].action.counts_readings {
                     first.more_keys.push(other.key);
                 }
             }
@@ -176,7 +176,7 @@ impl CompiledPolicy {
     /// How a rule applies whose conditions hold, or why it does not.
     fn application<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> Result<Application, String> {
         let mut keys = Keys::new();
-        let body = &self.bodies[rule as usize];
+        let action = &self.rules[rule as usize].action;
         if let Err(NoKey::Absent(id) | NoKey::Refused(id)) = self.write_key(rule, look, routes, &mut keys) {
             return Err(format!("identity `{}` is absent", self.identities.known(id).name));
         }
@@ -186,41 +186,41 @@ impl CompiledPolicy {
             more_keys: Vec::new(),
             read_as: None,
             quotas: chosen.quotas.to_vec(),
-            denies: body.denies,
-            cost: body.cost.of_look(look),
+            denies: self.rules[rule as usize].deny,
+            cost: action.cost.of_look(look),
             route: self.matcher.route(rule, routes).map(lossy),
-            grant: body.grants.source(&chosen, &self.identities.tiers),
+            grant: action.grants.source(&chosen, &self.identities.tiers),
         })
     }
 
     /// The first condition that does not hold, in words.
     pub(super) fn failing<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> Option<String> {
-        let conditions = &self.conditions[rule as usize];
-        let words = &self.words[rule as usize];
+        let conditions = &self.rules[rule as usize].conditions;
+        let text = &self.rules[rule as usize].condition_text;
         let [method, host, path, domain, entries] = self.matcher.holds_each(rule, look, routes);
         if !domain {
             let domain = look.request.descriptor.map_or("", |descriptor| descriptor.domain);
-            return Some(not_among("domain", domain.as_bytes(), &words.domains));
+            return Some(not_among("domain", domain.as_bytes(), &text.domains));
         }
         if !entries {
             return Some(self.matcher.entries.index.failed(rule, look.request.descriptor));
         }
         if !method {
-            return Some(not_among("method", &look.seen.method, &words.methods));
+            return Some(not_among("method", &look.seen.method, &text.methods));
         }
         if !host {
-            return Some(not_among("host", look.seen.host.as_deref().unwrap_or_default(), &words.hosts));
+            return Some(not_among("host", look.seen.host.as_deref().unwrap_or_default(), &text.hosts));
         }
         if !path {
             let path = look.path.map(|path| &*path.bytes).unwrap_or_default();
-            return Some(not_among("path", path, &words.paths));
+            return Some(not_among("path", path, &text.paths));
         }
         let route = self.matcher.route(rule, routes);
         for (at, (id, _)) in conditions.tests.iter().enumerate() {
             if !conditions.holds(at, look, route) {
                 let found = look.find(*id, route);
                 let value = found.map(|found| self.shown(look, found));
-                return Some(words.tests[at].failed(value.as_deref()));
+                return Some(text.tests[at].failed(value.as_deref()));
             }
         }
         if !conditions.is_from(look.client()) {
@@ -229,7 +229,7 @@ impl CompiledPolicy {
                 |client| format!("client_ip is {client}"),
             );
             let relation = if conditions.outside { "which is in" } else { "not in" };
-            return Some(format!("{client}, {relation} {}", words.network));
+            return Some(format!("{client}, {relation} {}", text.network));
         }
         None
     }

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
+use super::CompiledRule;
 use super::address::carried;
 use super::bits::{DenseSet, RuleSet, rules_in};
 use super::conditions::Conditions;
@@ -75,7 +76,7 @@ struct Side<'a> {
 }
 
 impl Matcher {
-    pub(super) fn compile(rules: &[Rule], conditions: &[Conditions], identities: &Identities) -> Matcher {
+    pub(super) fn compile(rules: &[Rule], compiled: &[CompiledRule], identities: &Identities) -> Matcher {
         let mut methods = Dimension::new(rules.len(), Methods::default());
         let mut hosts = Dimension::new(rules.len(), Hosts::default());
         let mut routes = Dimension::new(rules.len(), Routes::compile(rules, identities.paths));
@@ -93,7 +94,7 @@ impl Matcher {
             rule.when.domains.iter().for_each(|domain| domains.index.insert(domain, at));
             entries.care_if(at, rule.when.exact_entries);
         }
-        let (values, others) = index_values(rules, conditions, identities);
+        let (values, others) = index_values(rules, compiled, identities);
         let networks = index_networks(rules);
         let networks_indexed = networks.is_some();
         Matcher {
@@ -109,16 +110,16 @@ impl Matcher {
         }
     }
 
-    /// Calls `visit` for each rule whose conditions hold, in order. `matched` are the patterns that the path matches.
+    /// Calls `visit` for each rule whose conditions hold, in order. `routes` are the patterns that the path matches.
     pub(super) fn each<'a>(
         &'a self,
-        conditions: &'a [Conditions],
+        rules: &'a [CompiledRule],
         look: &mut Look<'a>,
         routes: &[u32],
         mut visit: impl FnMut(&mut Look<'a>, u32),
     ) {
         if self.all.word_count() <= 1 && self.values.is_empty() {
-            return self.each_of_few(conditions, look, routes, visit);
+            return self.each_of_few(rules, look, routes, visit);
         }
         let sides = self.look_up(look, routes);
         let mut values: SmallVec<[Option<Side<'a>>; 2]> = self.values.iter().map(|_| None).collect();
@@ -130,7 +131,7 @@ impl Matcher {
                 }
             }
             for rule in rules_in(word, bits) {
-                if self.others_hold(rule, &conditions[rule as usize], look, routes) {
+                if self.others_hold(rule, &rules[rule as usize].conditions, look, routes) {
                     visit(look, rule);
                 }
             }
@@ -145,7 +146,7 @@ impl Matcher {
     /// indexed: there is nothing to plan, and most policies are such.
     fn each_of_few<'a>(
         &'a self,
-        conditions: &'a [Conditions],
+        rules: &'a [CompiledRule],
         look: &mut Look<'a>,
         routes: &[u32],
         mut visit: impl FnMut(&mut Look<'a>, u32),
@@ -175,7 +176,7 @@ impl Matcher {
             bits &= self.entries.any.word(0) | found.map_or(0, |set| set.word(0));
         }
         for rule in rules_in(0, bits) {
-            if self.others_hold(rule, &conditions[rule as usize], look, routes) {
+            if self.others_hold(rule, &rules[rule as usize].conditions, look, routes) {
                 visit(look, rule);
             }
         }
@@ -360,11 +361,11 @@ impl Side<'_> {
 /// An index for each identity or header that enough rules ask for, and for each rule the tests that are left.
 fn index_values(
     rules: &[Rule],
-    conditions: &[Conditions],
+    compiled: &[CompiledRule],
     identities: &Identities,
 ) -> (Vec<Dimension<Values>>, Vec<Vec<usize>>) {
     let mut asking: HashMap<IdentityId, usize, FixedState> = HashMap::default();
-    for (id, _) in conditions.iter().flat_map(|conditions| &conditions.tests) {
+    for (id, _) in compiled.iter().flat_map(|rule| &rule.conditions.tests) {
         *asking.entry(*id).or_default() += 1;
     }
     let is_indexed = |id: &IdentityId| {
@@ -373,10 +374,10 @@ fn index_values(
     };
     let mut dimensions: Vec<(IdentityId, Dimension<Values>)> = Vec::new();
     let mut others = vec![Vec::new(); rules.len()];
-    for (rule, (of_rule, conditions)) in (0..).zip(rules.iter().zip(conditions)) {
+    for (rule, (of_rule, compiled)) in (0..).zip(rules.iter().zip(compiled)) {
         let asked = of_rule.when.headers.iter().chain(&of_rule.when.identities).map(|(_, condition)| condition);
         let mut seen: SmallVec<[IdentityId; 4]> = SmallVec::new();
-        for (at, ((id, _), condition)) in conditions.tests.iter().zip(asked).enumerate() {
+        for (at, ((id, _), condition)) in compiled.conditions.tests.iter().zip(asked).enumerate() {
             // A second condition on the same value must hold as well, so it is not for the same index.
             if !is_indexed(id) || seen.contains(id) {
                 others[rule as usize].push(at);

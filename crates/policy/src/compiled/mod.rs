@@ -10,9 +10,11 @@
 mod access;
 pub(crate) mod address;
 mod address_text;
+mod advertised;
 mod bits;
 mod companion;
 mod compile;
+mod condition_text;
 mod conditions;
 mod cost;
 mod entries;
@@ -45,8 +47,9 @@ mod scopes;
 mod secrets;
 mod texts;
 mod tier;
-mod words;
 
+pub use advertised::{AdvertisedQuota, MAX_FIELD_INTEGER};
+pub(crate) use condition_text::network as network_words;
 pub use error::CompileError;
 pub use explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 pub use hmac::HmacKey;
@@ -55,7 +58,6 @@ pub use override_grant::{InvalidLimit, PossibleGrant};
 pub use read_key::InvalidKey;
 pub use rule::{CompiledRule, RuleQuota};
 pub(crate) use secrets::Secrets;
-pub(crate) use words::network as network_words;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -64,8 +66,6 @@ use crate::model::{OnInvalid, ResponseFields};
 use crate::request::Request;
 use access::CompiledAccess;
 use companion::Companion;
-use compile::Body;
-use conditions::Conditions;
 use fast_path::FastPath;
 use grants::{Chosen, push_part, push_unusable_part};
 use identity::{Identities, IdentityId, Look, Seen};
@@ -75,7 +75,6 @@ use matcher::Matcher;
 use path::NormalPath;
 use readings::Readings;
 use routes::MatchedRoutes;
-use words::Words;
 
 /// Why a rule has no key for a request.
 enum NoKey {
@@ -98,9 +97,6 @@ pub struct CompiledPolicy {
     deny: CompiledAccess,
     allow: CompiledAccess,
     matcher: Matcher,
-    conditions: Vec<Conditions>,
-    bodies: Vec<Body>,
-    words: Vec<Words>,
     companion: Companion,
     /// The same rules as a list of steps, where all of them are simple.
     fast_path: Option<FastPath>,
@@ -148,14 +144,14 @@ impl CompiledPolicy {
     /// together only if they agree on it.
     #[must_use]
     pub fn secrets_fingerprint(&self) -> Option<&str> {
-        let is_used = (0..).zip(&self.bodies).any(|(rule, _)| self.counts_by_secret(rule));
+        let is_used = (0..).zip(&self.rules).any(|(rule, _)| self.counts_by_secret(rule));
         is_used.then(|| self.identities.secrets.fingerprint())
     }
 
     /// Whether a value in the key of this rule may be a credential, which is shown only as a hash.
     #[must_use]
     pub fn counts_by_secret(&self, rule: u32) -> bool {
-        let parts = self.bodies.get(rule as usize).map_or(&[][..], |body| &body.key);
+        let parts = self.rules.get(rule as usize).map_or(&[][..], |rule| &rule.action.key);
         parts.iter().any(|id| self.identities.places(*id).any(|place| self.identities.known(place).secret))
     }
 
@@ -251,7 +247,7 @@ impl CompiledPolicy {
             let is_settled = |rule| joined.as_ref().is_some_and(|joined| self.is_settled(rule, joined));
             let matched = self.match_reading(access, look, &routes, overrides, is_settled);
             match &mut joined {
-                Some(joined) => joined.join_reading(&matched, |rule| self.bodies[rule as usize].counts_readings),
+                Some(joined) => joined.join_reading(&matched, |rule| self.rules[rule as usize].action.counts_readings),
                 None => joined = Some(matched),
             }
         }
@@ -260,9 +256,9 @@ impl CompiledPolicy {
 
     /// Whether other readings of the path change nothing about a rule. Not to ask again bounds what an odd path costs.
     fn is_settled(&self, rule: u32, joined: &Matched<'_>) -> bool {
-        let body = &self.bodies[rule as usize];
+        let action = &self.rules[rule as usize].action;
         let is_charged = joined.charges.iter().any(|charge| charge.rule == rule);
-        is_charged && !body.counts_readings && body.replaces.is_empty()
+        is_charged && !action.counts_readings && action.replaces.is_empty()
     }
 
     /// What a request matches in one reading of its path, but for rules that are settled.
@@ -278,7 +274,7 @@ impl CompiledPolicy {
         let mut matched = Matched::new(access);
         matched.endpoint = routes.first().copied();
         if access == Access::Rules {
-            self.matcher.each(&self.conditions, look, routes, |look, rule| {
+            self.matcher.each(&self.rules, look, routes, |look, rule| {
                 if !is_settled(rule) {
                     self.charge(rule, look, routes, &mut matched, overrides);
                 }
@@ -377,7 +373,7 @@ impl CompiledPolicy {
         matched: &mut Matched<'_>,
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) {
-        if self.bodies[rule as usize].denies {
+        if self.rules[rule as usize].deny {
             matched.denials.push(rule);
             return matched.replace(self.replaced_by(rule, look, routes));
         }
@@ -400,7 +396,7 @@ impl CompiledPolicy {
             matched.unlimited = true;
             return matched.keys.truncate(written);
         }
-        let cost = self.bodies[rule as usize].cost.of_look(look);
+        let cost = self.rules[rule as usize].action.cost.of_look(look);
         for quota in quotas {
             matched.charges.push(MatchedCharge { rule, quota: *quota, cost, key });
         }
@@ -409,15 +405,15 @@ impl CompiledPolicy {
     /// The rules that do not apply where this one does: none where that is not certain.
     #[inline]
     fn replaced_by<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> &'a [u32] {
-        let replaces = &self.bodies[rule as usize].replaces;
+        let replaces = &self.rules[rule as usize].action.replaces;
         if replaces.is_empty() || !self.surely_applies(rule, look, routes) { &[] } else { replaces }
     }
 
     /// Where the key of another rule with the same parts stands already. Most rules count by the same few identities.
     #[inline]
     fn written_before(&self, rule: u32, matched: &Matched<'_>) -> Option<KeyRef> {
-        let shape = self.bodies[rule as usize].shape?;
-        let is_same = |charge: &&MatchedCharge| self.bodies[charge.rule as usize].shape == Some(shape);
+        let shape = self.rules[rule as usize].action.shape?;
+        let is_same = |charge: &&MatchedCharge| self.rules[charge.rule as usize].action.shape == Some(shape);
         let charge = matched.charges.iter().take(4).find(is_same)?;
         Some(charge.key)
     }
@@ -426,11 +422,11 @@ impl CompiledPolicy {
     /// for what it carries, matches a rule and exempts from none.
     #[inline]
     fn surely_applies<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> bool {
-        let body = &self.bodies[rule as usize];
+        let action = &self.rules[rule as usize].action;
         let route = self.key_route(rule, routes);
         let is_usable = |id: &IdentityId| look.find_usable(*id, route).is_some();
-        body.key.iter().all(is_usable)
-            && self.conditions[rule as usize].surely_hold(look, self.matcher.route(rule, routes))
+        action.key.iter().all(is_usable)
+            && self.rules[rule as usize].conditions.surely_hold(look, self.matcher.route(rule, routes))
     }
 
     /// Writes the key of a rule whose conditions hold, or says why there is none.
@@ -438,7 +434,7 @@ impl CompiledPolicy {
     fn write_key<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32], keys: &mut Keys) -> Result<(), NoKey> {
         let start = keys.len();
         let route = self.key_route(rule, routes);
-        for (at, id) in self.bodies[rule as usize].key.iter().enumerate() {
+        for (at, id) in self.rules[rule as usize].action.key.iter().enumerate() {
             let Some(found) = look.find(*id, route) else {
                 keys.truncate(start);
                 return Err(NoKey::Absent(*id));
@@ -458,14 +454,14 @@ impl CompiledPolicy {
     /// What a rule grants to a key.
     #[inline]
     fn grant<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32], key: &[u8]) -> Chosen<'a> {
-        let body = &self.bodies[rule as usize];
-        body.grants.choose(look, key, &body.key, || self.key_route(rule, routes))
+        let action = &self.rules[rule as usize].action;
+        action.grants.choose(look, key, &action.key, || self.key_route(rule, routes))
     }
 
     /// The pattern that matched, where a rule's key depends on it.
     #[inline]
     fn key_route(&self, rule: u32, routes: &[u32]) -> Option<&[u8]> {
-        if self.bodies[rule as usize].uses_route { self.matcher.route(rule, routes) } else { None }
+        if self.rules[rule as usize].action.uses_route { self.matcher.route(rule, routes) } else { None }
     }
 }
 

@@ -37,7 +37,7 @@ impl CompiledPolicy {
     /// The names of the identities by which a rule counts.
     #[must_use]
     pub fn key_names(&self, rule: u32) -> Vec<&str> {
-        let key = self.bodies.get(rule as usize).map_or(&[][..], |body| &body.key);
+        let key = self.rules.get(rule as usize).map_or(&[][..], |rule| &rule.action.key);
         key.iter().map(|id| self.identities.known(*id).name.as_str()).collect()
     }
 
@@ -75,7 +75,9 @@ impl CompiledPolicy {
     /// does not say whose tier it is.
     #[must_use]
     pub fn possible_grants(&self, rule: u32, key: &[u8]) -> Vec<PossibleGrant> {
-        self.bodies.get(rule as usize).map_or_else(Vec::new, |body| body.grants.possible(key, &self.identities.tiers))
+        self.rules
+            .get(rule as usize)
+            .map_or_else(Vec::new, |rule| rule.action.grants.possible(key, &self.identities.tiers))
     }
 }
 

@@ -32,7 +32,7 @@ impl CompiledPolicy {
     /// values: an address stands for its network, a path for the pattern that it
     /// matches, and letters beyond ASCII need no escape.
     pub fn read_key(&self, rule: u32, text: &str) -> Result<String, InvalidKey> {
-        let parts = self.bodies.get(rule as usize).map_or(&[][..], |body| &body.key);
+        let parts = self.rules.get(rule as usize).map_or(&[][..], |rule| &rule.action.key);
         if parts.is_empty() {
             return if text.is_empty() { Ok(String::new()) } else { Err(InvalidKey(EVERYBODY.to_owned())) };
         }

@@ -1,13 +1,19 @@
-//! What a verdict needs to know of a rule, and what a store needs to know of a quota.
+//! A rule with all that is known of it, and a quota under the scope in which it counts.
 
 use std::sync::Arc;
 
 use tollgate_core::Quota;
 
+use super::advertised::AdvertisedQuota;
+use super::condition_text::ConditionText;
+use super::conditions::Conditions;
+use super::cost::CompiledCost;
+use super::grants::Grants;
+use super::identity::IdentityId;
 use crate::model::{OnFailure, OnLimit};
 
-/// A rule as verdicts see it.
-#[derive(Clone, Debug, PartialEq)]
+/// A rule: what it asks for, what it does to requests that match it, and what verdicts need of it.
+#[derive(Debug)]
 pub struct CompiledRule {
     /// Its name.
     pub name: Arc<str>,
@@ -33,6 +39,27 @@ pub struct CompiledRule {
     pub variable_cost: bool,
     /// Whether the rule has a cost of its own, whatever the caller says.
     pub own_cost: bool,
+    pub(super) conditions: Conditions,
+    /// The conditions as they were written.
+    pub(super) condition_text: ConditionText,
+    pub(super) action: RuleAction,
+}
+
+/// What happens once the conditions of a rule hold.
+#[derive(Debug)]
+pub(super) struct RuleAction {
+    pub(super) key: Vec<IdentityId>,
+    /// Rules with the same parts in their keys have the same number, unless the pattern that matched is one of them.
+    pub(super) shape: Option<u32>,
+    /// Whether the key depends on the pattern that matched.
+    pub(super) uses_route: bool,
+    /// Whether each reading of a path that gives another key is charged, and not the first alone: a segment of the
+    /// path says whose request it is, and any of the readings may be the one that is served.
+    pub(super) counts_readings: bool,
+    pub(super) grants: Grants,
+    pub(super) cost: CompiledCost,
+    /// The rules that do not apply where this one does.
+    pub(super) replaces: Vec<u32>,
 }
 
 /// A quota under the scope in which it counts. Tiers and overrides of a rule
@@ -49,4 +76,6 @@ pub struct RuleQuota {
     /// The scope of this quota in the version before, where it was another: that named the first quota of a list by
     /// its period, too. Its programs may still count there, on a shared store or in a snapshot.
     pub former_scope: Option<String>,
+    /// What clients are told of it.
+    pub advertised: AdvertisedQuota,
 }

@@ -7,6 +7,7 @@ use foldhash::fast::FixedState;
 use tollgate_core::{AlgorithmKind, Quota, Rate};
 
 use super::RuleQuota;
+use super::advertised::AdvertisedQuota;
 use crate::model::Grant;
 
 /// Collects what can be charged.
@@ -58,7 +59,8 @@ impl Scopes {
         let next = u32::try_from(self.quotas.len()).unwrap_or(u32::MAX);
         let position = *self.known.entry((scope.clone(), quota)).or_insert(next);
         if position == next {
-            self.quotas.push(RuleQuota { rule, scope, quota, former_scope });
+            let advertised = AdvertisedQuota::of(&quota);
+            self.quotas.push(RuleQuota { rule, scope, quota, former_scope, advertised });
         } else if former_scope.is_some() {
             self.quotas[position as usize].former_scope = former_scope;
         }

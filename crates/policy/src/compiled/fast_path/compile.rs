@@ -4,10 +4,10 @@ use super::pattern::PatternTest;
 use super::step::{Step, StepKey};
 use super::{FastPath, OTHER_METHOD};
 use crate::compiled::access::CompiledAccess;
-use crate::compiled::compile::Body;
 use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, Source};
 use crate::compiled::methods::{GET, HEAD};
 use crate::compiled::routes::Routes;
+use crate::compiled::rule::CompiledRule;
 use crate::model::{Rule, When};
 
 /// Beyond so many rules an index is faster than to ask each of them.
@@ -20,7 +20,7 @@ impl FastPath {
     /// The steps of a policy; `None` if it is not simple.
     pub(in crate::compiled) fn compile(
         rules: &[Rule],
-        bodies: &[Body],
+        compiled: &[CompiledRule],
         lists: &[&CompiledAccess],
         routes: &Routes,
         identities: &Identities,
@@ -34,8 +34,8 @@ impl FastPath {
             return None;
         }
         let mut steps: Vec<Step> = Vec::with_capacity(rules.len());
-        for (at, (rule, body)) in (0..).zip(rules.iter().zip(bodies)) {
-            let mut step = step(at, rule, body, identities)?;
+        for (at, (rule, compiled)) in (0..).zip(rules.iter().zip(compiled)) {
+            let mut step = step(at, rule, compiled, identities)?;
             step.methods = method_bits(&rule.when.methods, &methods);
             step.patterns = pattern_bits(at, rule, routes)?;
             step.shares_key = step.shape.is_some() && steps.iter().any(|before| before.shape == step.shape);
@@ -76,30 +76,31 @@ impl Step {
 
 /// What a rule does, without its conditions on method and path. `None` if it asks for more than those, or more is
 /// needed for its key and its grant than to read a few values.
-fn step(at: u32, rule: &Rule, body: &Body, identities: &Identities) -> Option<Step> {
-    let base = body.grants.base();
+fn step(at: u32, rule: &Rule, compiled: &CompiledRule, identities: &Identities) -> Option<Step> {
+    let action = &compiled.action;
+    let base = action.grants.base();
     let tier_source = if base.uses_tiers() { identities.tiers.source() } else { None };
     let is_simple = has_simple_conditions(&rule.when)
-        && body.replaces.is_empty()
-        && body.grants.has_exact_overrides()
-        && body.key.iter().all(|id| is_readable(*id, identities))
+        && action.replaces.is_empty()
+        && action.grants.has_exact_overrides()
+        && action.key.iter().all(|id| is_readable(*id, identities))
         && tier_source.is_none_or(|id| is_readable(id, identities) && !is_address(id, identities));
     is_simple.then(|| Step {
         rule: at,
         methods: 0,
         patterns: 0,
-        denies: body.denies,
-        key: match *body.key {
+        denies: compiled.deny,
+        key: match *action.key {
             [CLIENT_IP] if !identities.known(CLIENT_IP).needs_writing() => StepKey::Client,
             [only] => StepKey::One(only),
             ref parts => StepKey::Several(parts.into()),
         },
-        uses_route: body.uses_route,
-        shape: body.shape,
+        uses_route: action.uses_route,
+        shape: action.shape,
         shares_key: false,
         base: base.clone(),
-        overrides: body.grants.exact_overrides().map(|(key, quotas)| (key.into(), quotas.into())).collect(),
-        cost: body.cost.clone(),
+        overrides: action.grants.exact_overrides().map(|(key, quotas)| (key.into(), quotas.into())).collect(),
+        cost: action.cost.clone(),
     })
 }
 

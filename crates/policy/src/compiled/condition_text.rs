@@ -2,36 +2,36 @@
 
 use crate::model::{Condition, Networks, TextPattern, When};
 
-/// The conditions of a rule in words.
+/// The conditions of a rule as text.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct ConditionText {
     pub(super) methods: Vec<String>,
     pub(super) hosts: Vec<String>,
     pub(super) paths: Vec<String>,
     /// In the order of the tests: headers first, then identities.
-    pub(super) tests: Vec<TestWords>,
+    pub(super) tests: Vec<TestText>,
     pub(super) network: String,
     pub(super) domains: Vec<String>,
 }
 
 /// One condition on a value.
 #[derive(Debug)]
-pub(super) struct TestWords {
+pub(super) struct TestText {
     what: String,
     condition: Condition,
 }
 
-impl Words {
-    pub(super) fn of(when: &When) -> Words {
-        let header = |(name, condition): &(String, Condition)| TestWords {
+impl ConditionText {
+    pub(super) fn of(when: &When) -> ConditionText {
+        let header = |(name, condition): &(String, Condition)| TestText {
             what: format!("header `{name}`"),
             condition: condition.clone(),
         };
-        let identity = |(name, condition): &(String, Condition)| TestWords {
+        let identity = |(name, condition): &(String, Condition)| TestText {
             what: format!("identity `{name}`"),
             condition: condition.clone(),
         };
-        Words {
+        ConditionText {
             methods: when.methods.clone(),
             hosts: when.hosts.clone(),
             paths: when.paths.clone(),
@@ -42,7 +42,7 @@ impl Words {
     }
 }
 
-impl TestWords {
+impl TestText {
     /// Why this value does not pass.
     pub(super) fn failed(&self, value: Option<&str>) -> String {
         let what = &self.what;

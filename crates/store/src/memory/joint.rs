@@ -68,22 +68,29 @@ impl MemoryStore {
     /// If there are not as many decisions as charges.
     #[inline]
     pub fn decide_charges(&self, charges: &[Charge<'_>], decisions: &mut [Decision]) -> bool {
+        self.decide_charges_at(self.clock.now_ns(), charges, decisions)
+    }
+
+    /// The same for a caller that has read the store's clock a moment ago: for a known key an older time only charges
+    /// more, and every other case reads its own.
+    #[inline]
+    pub fn decide_charges_at(&self, now_ns: u64, charges: &[Charge<'_>], decisions: &mut [Decision]) -> bool {
         // A single charge needs no look: its check charges nothing where it refuses.
         if let ([charge], [decision]) = (charges, &mut *decisions)
             && charge.is_made()
         {
-            return self.decide_one(charge, decision);
+            return self.decide_one(charge, decision, now_ns);
         }
         if let (Some(charges), Some(decisions)) = (charges.as_array::<2>(), decisions.as_mut_array()) {
-            return self.decide_few(charges, decisions);
+            return self.decide_few(charges, decisions, now_ns);
         }
         if let (Some(charges), Some(decisions)) = (charges.as_array::<3>(), decisions.as_mut_array()) {
-            return self.decide_few(charges, decisions);
+            return self.decide_few(charges, decisions, now_ns);
         }
         if let (Some(charges), Some(decisions)) = (charges.as_array::<4>(), decisions.as_mut_array()) {
-            return self.decide_few(charges, decisions);
+            return self.decide_few(charges, decisions, now_ns);
         }
-        self.decide_any(charges, decisions, self.clock.now_ns())
+        self.decide_any(charges, decisions, now_ns)
     }
 
     /// Like [`decide_charges`](MemoryStore::decide_charges), with a receipt for
@@ -107,8 +114,8 @@ impl MemoryStore {
     }
 
     #[inline(never)]
-    fn decide_one(&self, charge: &Charge<'_>, decision: &mut Decision) -> bool {
-        *decision = self.check_charge(charge);
+    fn decide_one(&self, charge: &Charge<'_>, decision: &mut Decision, now: u64) -> bool {
+        *decision = self.check_charge_at(charge, now);
         decision.is_allowed()
     }
 
@@ -116,13 +123,9 @@ impl MemoryStore {
     /// make of it, the second makes the charges. So a refusal charges nothing
     /// that another request could meet, unless a key changes in between.
     ///
-    /// The time is read once for all: for a known key an older one only
-    /// charges more, and every other case reads its own.
-    ///
     /// This is the common case alone: buckets that are known, and charges that are to be made.
     #[inline(never)]
-    fn decide_few<const N: usize>(&self, charges: &[Charge<'_>; N], decisions: &mut [Decision; N]) -> bool {
-        let now = self.clock.now_ns();
+    fn decide_few<const N: usize>(&self, charges: &[Charge<'_>; N], decisions: &mut [Decision; N], now: u64) -> bool {
         let Some(buckets) = self.tables.known_buckets() else { return self.decide_any(charges, decisions, now) };
         if buckets.is_large() {
             charges.iter().for_each(|charge| buckets.prefetch(charge.hash));

@@ -310,11 +310,16 @@ impl MemoryStore {
     /// Decides one prepared charge.
     #[inline(always)]
     pub fn check_charge(&self, charge: &Charge<'_>) -> Decision {
+        self.check_charge_at(charge, self.clock.now_ns())
+    }
+
+    #[inline(always)]
+    fn check_charge_at(&self, charge: &Charge<'_>, now: u64) -> Decision {
         if charge.cost > 0
             && let Rule::Bucket(rule) = &charge.limit.0.rule
         {
             let place = Place { hash: charge.hash, rule };
-            if let Some(checked) = self.tables.buckets().check_common(place, self.clock.now_ns(), charge.cost) {
+            if let Some(checked) = self.tables.buckets().check_common(place, now, charge.cost) {
                 return checked.decision;
             }
         }

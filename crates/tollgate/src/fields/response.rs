@@ -5,12 +5,13 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
+use tollgate_policy::MAX_FIELD_INTEGER;
 use tollgate_policy::model::{FieldSet, Reset};
 use tollgate_store::Source;
 
 use super::policy_lists::{PolicyList, Quotas};
 use super::writer::{FieldWriter, TextBuffer, WrittenFields};
-use crate::limiter::{ActiveQuota, MAX_FIELD_INTEGER};
+use crate::limiter::ActiveQuota;
 use crate::verdict::{RuleState, Verdict, tightest};
 
 const S_NS: u64 = 1_000_000_000;

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, Quota, Tick};
+use tollgate_core::{AlgorithmKind, Quota};
 use tollgate_policy::model::{self, StoreSettings};
-use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota};
+use tollgate_policy::{
+    Access, AdvertisedQuota, CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota,
+};
 use tollgate_store::{Board, LimitOptions, Notice, OnFailure, Refusals};
 
 use super::LimiterError;
@@ -303,7 +305,7 @@ impl ActiveQuota {
     fn new(compiled: &CompiledPolicy, planned: &RuleQuota, limit_at: u32, former_limit_at: Option<u32>) -> ActiveQuota {
         let (name, quota) = (&planned.scope, &planned.quota);
         let share = compiled.rules()[planned.rule as usize].fallback_share;
-        let (limit, _) = limit_and_refill_s(quota);
+        let limit = AdvertisedQuota::of(quota).limit;
         ActiveQuota {
             limit_at,
             former_limit_at,
@@ -320,30 +322,12 @@ impl ActiveQuota {
     }
 }
 
-const S_NS: u64 = 1_000_000_000;
-
-/// The largest integer that a structured field can carry: 15 digits.
-pub(crate) const MAX_FIELD_INTEGER: u64 = 999_999_999_999_999;
-
 /// Names of rules are printable and have neither quotes nor backslashes.
 fn policy_item(name: &str, quota: &Quota) -> String {
-    let (limit, refill_s) = limit_and_refill_s(quota);
+    let AdvertisedQuota { limit, refill_s } = AdvertisedQuota::of(quota);
     if quota.kind() == AlgorithmKind::Concurrency {
         format!("\"{name}\";q={limit};qu=\"concurrent-requests\"")
     } else {
         format!("\"{name}\";q={limit};w={refill_s}")
     }
-}
-
-/// The largest that can remain, and the whole seconds it takes to refill.
-fn limit_and_refill_s(quota: &Quota) -> (u64, u64) {
-    let (limit, refill_ns) = match Bucket::new(quota, Tick::Nanosecond) {
-        Some(bucket) => {
-            let limit = bucket.look(&BucketState::default(), 0, 0).limit;
-            (limit, u128::from(limit) * u128::from(quota.period_ns()) / u128::from(quota.amount()))
-        }
-        None => (quota.amount(), u128::from(quota.period_ns())),
-    };
-    let refill_s = u64::try_from(refill_ns.div_ceil(u128::from(S_NS))).unwrap_or(u64::MAX);
-    (limit.min(MAX_FIELD_INTEGER), refill_s.clamp(1, MAX_FIELD_INTEGER))
 }

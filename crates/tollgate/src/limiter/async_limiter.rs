@@ -461,7 +461,7 @@ fn decide_plain(store: &MemoryStore, policy: PolicyRef, matched: &Matched<'_>, n
     };
     let charges: SmallVec<[Charge<'_>; 4]> = matched.charges.iter().map(charge).collect();
     let mut decisions: SmallVec<[Decision; 4]> = SmallVec::from_elem(UNANSWERED, charges.len());
-    let passed = store.decide_charges(&charges, &mut decisions);
+    let passed = store.decide_charges_at(now_ns, &charges, &mut decisions);
     drop(charges);
     let mut verdict = Verdict::new(policy, now_ns);
     verdict.endpoint = matched.endpoint;

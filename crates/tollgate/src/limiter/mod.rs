@@ -32,7 +32,7 @@ use crate::receipt::Receipt;
 use crate::verdict::Verdict;
 use backend::Backend;
 
-pub(crate) use active::{ActiveQuota, MAX_FIELD_INTEGER};
+pub(crate) use active::ActiveQuota;
 pub use async_limiter::AsyncLimiter;
 pub(crate) use backend::ChargeReceipt;
 pub use backend::{CallerCharge, CallerLimit};

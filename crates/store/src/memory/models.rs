@@ -1,7 +1,7 @@
 //! Every interleaving of joint checks on a table of two slots.
 //!
-//! `scripts/loom` runs these. Each fails if the second pass takes a failed swap
-//! for a charge, or leaves charges behind that it should have undone.
+//! `scripts/loom` runs these. They are about the second pass: a failed swap must
+//! not count as a charge, and a whole that is refused must leave nothing behind.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};

@@ -139,6 +139,10 @@ mod implementation {
             Cell(Mutex::new(Entry::default()))
         }
 
+        pub(crate) fn is_supported() -> bool {
+            true
+        }
+
         pub(crate) fn meta(&self) -> u64 {
             self.load().meta
         }

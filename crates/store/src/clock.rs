@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-#[cfg(not(loom))]
 pub(crate) use chosen::ChosenClock;
 use slew::{Sample, Slew};
 

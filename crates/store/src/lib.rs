@@ -28,33 +28,23 @@ mod quotas;
 mod sync;
 mod table;
 
-// The rest does not touch the primitives that loom replaces.
-#[cfg(not(loom))]
 mod board;
-#[cfg(not(loom))]
 mod caller_states;
-#[cfg(not(loom))]
 mod charge;
-#[cfg(not(loom))]
 mod locked_table;
-#[cfg(not(loom))]
 mod memory;
+mod receipt;
+mod store;
+mod tables;
+mod timer;
+mod wait;
+mod wait_lists;
+
+// What is written down stands in memory that loom does not see.
 #[cfg(not(loom))]
 mod pages;
 #[cfg(not(loom))]
-mod receipt;
-#[cfg(not(loom))]
 mod snapshot;
-#[cfg(not(loom))]
-mod store;
-#[cfg(not(loom))]
-mod tables;
-#[cfg(not(loom))]
-mod timer;
-#[cfg(not(loom))]
-mod wait;
-#[cfg(not(loom))]
-mod wait_lists;
 
 pub use clock::{Clock, ManualClock, RealClock};
 pub use key::{Key, KeyHasher};
@@ -64,16 +54,14 @@ pub use tollgate_core::{
     AlgorithmKind, Decision, ParseRateError, Queue, Quota, QuotaError, Rate, RateError, Settled, Verdict,
 };
 
-#[cfg(all(feature = "tokio", not(loom)))]
-pub use timer::TokioTimer;
+pub use board::{Board, ChangeError, MOST_NOTICES, Notice};
+pub use charge::{Charge, Mode, shadow_groups};
+pub use memory::{MemoryStore, Stats};
+pub use receipt::Receipt;
 #[cfg(not(loom))]
-pub use {
-    board::{Board, ChangeError, MOST_NOTICES, Notice},
-    charge::{Charge, Mode, shadow_groups},
-    memory::{MemoryStore, Stats},
-    receipt::Receipt,
-    snapshot::{RestoreError, Restored, Written},
-    store::{Asked, KeyedCharge, LimitOptions, OnFailure, Outcome, Refusals, Source, Store},
-    timer::{ManualSleep, Timer},
-    wait::{Acquired, NotAcquired, Wait},
-};
+pub use snapshot::{RestoreError, Restored, Written};
+pub use store::{Asked, KeyedCharge, LimitOptions, OnFailure, Outcome, Refusals, Source, Store};
+#[cfg(feature = "tokio")]
+pub use timer::TokioTimer;
+pub use timer::{ManualSleep, Timer};
+pub use wait::{Acquired, NotAcquired, Wait};

@@ -1,6 +1,9 @@
 mod as_store;
 mod joint;
+#[cfg(not(loom))]
 mod kept;
+#[cfg(all(test, loom))]
+mod models;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

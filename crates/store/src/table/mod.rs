@@ -54,6 +54,8 @@ const SLOTS: usize = if cfg!(loom) { 1 } else { 4 };
 /// full lines stand together; these are for one in 30,000.)
 const LINES_PER_KEY: usize = if cfg!(loom) { 2 } else { 8 };
 const LINES_IN_A_ROW: usize = if cfg!(loom) { 2 } else { 4 };
+/// What a table that can be walked takes more for each slot.
+pub(crate) const WALKING_BYTES: usize = size_of::<u64>();
 const LOCKS: usize = if cfg!(loom) { 2 } else { 1024 };
 
 /// Slots for each live key that the table is meant to hold, as a fraction: a load of 0.6.
@@ -376,7 +378,6 @@ impl Table {
 
     /// Whether it is so large that a line of it is probably not in the cache of a core.
     #[inline]
-    #[cfg(not(loom))]
     pub(crate) fn is_large(&self) -> bool {
         const LARGE_BYTES: usize = 4 << 20;
         self.lines.len() > LARGE_BYTES / size_of::<Line>()
@@ -384,7 +385,6 @@ impl Table {
 
     /// Starts fetching a key's home line into the cache.
     #[inline]
-    #[cfg(not(loom))]
     pub(crate) fn prefetch(&self, hash: u64) {
         let line: *const Line = &raw const self.lines[self.home(hash)];
         #[cfg(target_arch = "x86_64")]
@@ -403,7 +403,6 @@ impl Table {
     }
 
     /// About how many keys are live: exact for a small table, else from evenly spread lines.
-    #[cfg(not(loom))]
     pub(crate) fn live_keys(&self, now: u64) -> usize {
         const SAMPLE: usize = 1 << 15;
         let stride = self.lines.len().div_ceil(SAMPLE);

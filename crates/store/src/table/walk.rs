@@ -18,9 +18,6 @@ impl Table {
         self
     }
 
-    /// What a table that can be walked takes more for each slot.
-    pub(crate) const WALKING_BYTES: usize = size_of::<u64>();
-
     /// Shows every live entry with the hash of its key. Each is seen as it
     /// stands in one moment, while others are charged; nobody waits for `visit`.
     pub(crate) fn walk(&self, now: u64, mut visit: impl FnMut(u64, Entry) -> io::Result<()>) -> io::Result<()> {

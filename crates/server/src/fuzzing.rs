@@ -18,9 +18,9 @@ use crate::listen::{Activity, Share};
 ///
 /// # Panics
 ///
-/// Where a body does not mean the same on both roads on which it is read.
+/// Where the fast path and the strict parser read a body differently.
 pub fn http(engine: &Arc<Engine>, request: Request<Vec<u8>>) -> (u16, Vec<u8>) {
-    http::assert_both_roads_agree(request.body());
+    http::assert_both_parsers_agree(request.body());
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let connection = Arc::new(ConnectionShare { share: Share::alone(), activity: Activity::new() });
     let caller = Caller { address, body_timeout: Duration::from_secs(1), is_stopping: false };

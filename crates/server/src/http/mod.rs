@@ -30,7 +30,7 @@ use crate::engine::Engine;
 pub use admin::ReloadRequest;
 pub(crate) use admin::{Admin, admin_routes};
 #[cfg(fuzzing)]
-pub(crate) use check::check_body::assert_both_roads_agree;
+pub(crate) use check::check_body::assert_both_parsers_agree;
 pub(crate) use connection::serve_connection;
 pub(crate) use connection::{Caller, ConnectionShare};
 use held_answer::HeldAnswer;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use tollgate::Request;
 use tollgate::policy::parse_address;
 
-use super::straight_body::{StraightBody, has_header};
+use super::fast_body::{FastBody, has_header};
 use crate::http::json::strict_json;
 use crate::http::json::text::Text;
 use crate::http::problem::Problem;
@@ -39,22 +39,22 @@ impl<'a> CheckBody<'a> {
 
     /// Reads it. A member that is null is absent.
     pub(in crate::http) fn parse(body: &'a [u8]) -> Result<CheckBody<'a>, Problem> {
-        match StraightBody::parse(body) {
-            Some(straight) => Ok(CheckBody::of(straight)),
-            None => CheckBody::look_closer(body),
+        match FastBody::parse(body) {
+            Some(fast) => Ok(CheckBody::of(fast)),
+            None => CheckBody::parse_strictly(body),
         }
     }
 
     /// Reads one that may be wrong, and says what is.
-    pub(in crate::http) fn look_closer(body: &[u8]) -> Result<CheckBody<'a>, Problem> {
+    pub(in crate::http) fn parse_strictly(body: &[u8]) -> Result<CheckBody<'a>, Problem> {
         if body.is_empty() {
             return Err(Problem::bad_body("it is empty; a check that says nothing is {}"));
         }
         CheckBody::read(strict_json::read(body, CheckBody::MAX_VALUES)?)
     }
 
-    fn of(straight: StraightBody<'a>) -> CheckBody<'a> {
-        let StraightBody { ip, method, host, path, headers, identities, cost, receipt } = straight;
+    fn of(fast: FastBody<'a>) -> CheckBody<'a> {
+        let FastBody { ip, method, host, path, headers, identities, cost, receipt } = fast;
         CheckBody {
             ip,
             method: method.map(Text::from),
@@ -212,12 +212,12 @@ fn string(value: Value) -> Option<Text<'static>> {
     }
 }
 
-/// What is read straight must be what a closer look makes of it.
+/// The fast path must read a body as the strict parser does.
 #[cfg(any(fuzzing, test))]
-pub(crate) fn assert_both_roads_agree(body: &[u8]) {
-    if let Some(straight) = StraightBody::parse(body) {
-        let closer = CheckBody::look_closer(body);
-        assert_eq!(Some(CheckBody::of(straight)), closer.ok(), "{}", String::from_utf8_lossy(body));
+pub(crate) fn assert_both_parsers_agree(body: &[u8]) {
+    if let Some(fast) = FastBody::parse(body) {
+        let strict = CheckBody::parse_strictly(body);
+        assert_eq!(Some(CheckBody::of(fast)), strict.ok(), "{}", String::from_utf8_lossy(body));
     }
 }
 
@@ -226,10 +226,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::http::check::straight_body::{MAX_LINES, MAX_PAIRS};
+    use crate::http::check::fast_body::{MAX_LINES, MAX_PAIRS};
 
     #[test]
-    fn a_body_means_the_same_on_both_roads() {
+    fn both_parsers_read_a_body_alike() {
         for body in [
             "{}",
             r#"{"ip":"2001:db8::1","method":"POST","host":"h","path":"/a\u0020b","cost":0,"receipt":true}"#,
@@ -243,32 +243,32 @@ mod tests {
             r#"{"identities":{"client_ip":"nobody"}}"#,
             r#"[null,null,null,null,null,null,null,null]"#,
         ] {
-            assert_both_roads_agree(body.as_bytes());
+            assert_both_parsers_agree(body.as_bytes());
         }
         let lines = |count| format!(r#"{{"headers":{{"a":[{}]}}}}"#, vec!["\"\""; count].join(","));
         for count in [100, 150, 253, 254, 1_000] {
-            assert_both_roads_agree(lines(count).as_bytes());
+            assert_both_parsers_agree(lines(count).as_bytes());
         }
         let well_formed = r#"{"ip":"203.0.113.9","headers":{"x":["1","2"]},"identities":{"user":"42"}}"#;
-        assert!(StraightBody::parse(well_formed.as_bytes()).is_some(), "what is well formed is read straight");
+        assert!(FastBody::parse(well_formed.as_bytes()).is_some(), "a well-formed body takes the fast path");
     }
 
     proptest! {
         /// Pieces of bodies in any order: most of it is no JSON, and some of it is.
         #[test]
-        fn whatever_is_read_straight_means_the_same(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
-            assert_both_roads_agree(format!("{{{}}}", pieces.concat()).as_bytes());
-            assert_both_roads_agree(pieces.concat().as_bytes());
+        fn the_fast_path_agrees_on_any_pieces(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
+            assert_both_parsers_agree(format!("{{{}}}", pieces.concat()).as_bytes());
+            assert_both_parsers_agree(pieces.concat().as_bytes());
         }
 
         /// Well-formed members with any of these values.
         #[test]
-        fn whatever_members_have_means_the_same(
+        fn the_fast_path_agrees_on_any_members(
             members in prop::collection::vec((prop::sample::select(NAMES), prop::sample::select(VALUES)), 0..5),
             comma in prop::sample::select(&[",", " ,\n", ",,"][..]),
         ) {
             let members: Vec<String> = members.iter().map(|(name, value)| format!("{name}:{value}")).collect();
-            assert_both_roads_agree(format!("{{{}}}", members.join(comma)).as_bytes());
+            assert_both_parsers_agree(format!("{{{}}}", members.join(comma)).as_bytes());
         }
     }
 
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_that_is_read_straight_is_not_too_much_for_a_closer_look() {
+    fn the_strict_parser_takes_the_most_that_the_fast_path_takes() {
         // Every member there is, as many names as may be, and as many lines.
         let names = |count: usize| (0..count).map(|at| format!("\"x-{at}\""));
         let lists = names(MAX_PAIRS).map(|name| format!("{name}:[{}]", ["\"\""; MAX_LINES / MAX_PAIRS].join(",")));
@@ -363,7 +363,7 @@ mod tests {
             lists.collect::<Vec<_>>().join(","),
             identities.collect::<Vec<_>>().join(",")
         );
-        assert!(StraightBody::parse(body.as_bytes()).is_some());
-        assert_both_roads_agree(body.as_bytes());
+        assert!(FastBody::parse(body.as_bytes()).is_some());
+        assert_both_parsers_agree(body.as_bytes());
     }
 }

@@ -3,7 +3,7 @@
 pub(in crate::http) mod answer_body;
 pub(in crate::http) mod batch;
 pub(in crate::http) mod check_body;
-pub(in crate::http) mod straight_body;
+pub(in crate::http) mod fast_body;
 
 use std::fmt::Display;
 use std::sync::Arc;

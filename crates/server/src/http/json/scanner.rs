@@ -1,5 +1,5 @@
 /// Reads JSON in which nothing is unusual: whatever is escaped, out of range or
-/// malformed is `None`, and somebody else looks closer.
+/// malformed is `None`, and the strict parser reads it.
 pub(in crate::http) struct Scanner<'a> {
     text: &'a str,
     at: usize,

@@ -2,7 +2,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::OnceLock;
 
-use super::CompiledPolicy;
+use crate::compiled::CompiledPolicy;
 
 /// What the owner of a plan keeps beside it.
 #[derive(Default)]

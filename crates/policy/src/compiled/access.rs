@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::address::carried;
-use super::identity::{Identities, IdentityId, Look};
-use super::key::Keys;
-use super::networks::{NetworkMap, unmapped};
-use super::texts::{Pattern, TextMap};
+use crate::compiled::address::carried;
+use crate::compiled::address::networks::{NetworkMap, unmapped};
+use crate::compiled::identity::{Identities, IdentityId, Look};
+use crate::compiled::key::key_bytes::Keys;
+use crate::compiled::matching::texts::{Pattern, TextMap};
 use crate::model::AccessList;
 
 /// A compiled list.

@@ -4,19 +4,18 @@ use std::collections::HashMap;
 
 use tollgate_core::AlgorithmKind;
 
-use super::access::CompiledAccess;
-use super::companion::Companion;
-use super::condition_text::ConditionText;
-use super::conditions::Conditions;
-use super::cost::CompiledCost;
-use super::fast_path::FastPath;
-use super::grants::Grants;
-use super::identity::{Identities, IdentityId, Source};
-use super::matcher::Matcher;
-use super::rule::RuleAction;
-use super::scopes::Scopes;
 use super::{CompileError, CompiledPolicy, CompiledRule};
 use crate::checked::CheckedPolicy;
+use crate::compiled::access::CompiledAccess;
+use crate::compiled::explain::condition_text::ConditionText;
+use crate::compiled::fast_path::FastPath;
+use crate::compiled::grants::cost::CompiledCost;
+use crate::compiled::grants::rule_grants::Grants;
+use crate::compiled::grants::scopes::Scopes;
+use crate::compiled::identity::{Identities, IdentityId, Source};
+use crate::compiled::matching::conditions::Conditions;
+use crate::compiled::matching::matcher::Matcher;
+use crate::compiled::rule::RuleAction;
 use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings};
 use crate::shown::shown;
 
@@ -54,7 +53,6 @@ impl CompiledPolicy {
             deny,
             allow,
             matcher,
-            companion: Companion::default(),
             fast_path,
         })
     }

@@ -1,63 +1,34 @@
 //! A policy compiled: which rules match a request, with which key, quota and cost.
 //!
-//! [`CompiledPolicy::new`] resolves every name and builds the indexes; `match_request` then
-//! walks one road: what is said is made comparable (`readings`, `host`), lists are
-//! asked (`access`), the rules whose conditions hold are found (`matcher`), and
-//! each of them gives a key (`key`), a grant (`grants`) and a cost (`cost`).
-//! Who the client is, `identity` finds out, as late as possible and once.
-//! `explain` walks the same road and tells what it saw.
+//! [`CompiledPolicy::new`] resolves every name and builds the indexes. `match_request` walks the steps of a simple
+//! policy (`fast_path`). All others, and requests out of the ordinary, take the indexes: what a request says is made
+//! comparable (`path`, `matching::host`), lists are asked (`access`), the rules whose conditions hold are found
+//! (`matching`), and each of them gives a key (`key`), a grant and a cost (`grants`). `identity` finds out who the
+//! client is, as late as possible and once. `explain` does the same and tells what it saw.
 
 mod access;
 pub(crate) mod address;
-mod address_text;
-mod advertised;
-mod bits;
-mod companion;
 mod compile;
-mod condition_text;
-mod conditions;
-mod cost;
-mod entries;
 mod error;
 mod explain;
-mod explanation;
 mod fast_path;
-mod forwarded;
 mod grants;
-mod hmac;
-mod host;
-mod hosts;
 mod identity;
 mod key;
-mod key_text;
-mod matched;
-mod matcher;
-mod methods;
-mod networks;
-mod override_grant;
+mod matching;
 mod path;
-mod pattern;
-mod plain_path;
-mod read_key;
-mod readings;
-mod resolve;
-mod routes;
 mod rule;
-mod scopes;
-mod secrets;
-mod texts;
-mod tier;
 
-pub use advertised::{AdvertisedQuota, MAX_FIELD_INTEGER};
-pub(crate) use condition_text::network as network_words;
 pub use error::CompileError;
-pub use explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
-pub use hmac::HmacKey;
-pub use matched::{Access, Matched, MatchedCharge};
-pub use override_grant::{InvalidLimit, PossibleGrant};
-pub use read_key::InvalidKey;
+pub(crate) use explain::condition_text::network as network_words;
+pub use explain::explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
+pub use grants::advertised::{AdvertisedQuota, MAX_FIELD_INTEGER};
+pub use grants::override_grant::{InvalidLimit, PossibleGrant};
+pub use key::hmac::HmacKey;
+pub use key::read_key::InvalidKey;
+pub(crate) use key::secrets::Secrets;
+pub use matching::matched::{Access, Matched, MatchedCharge};
 pub use rule::{CompiledRule, RuleQuota};
-pub(crate) use secrets::Secrets;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -65,16 +36,15 @@ use std::net::IpAddr;
 use crate::model::{OnInvalid, ResponseFields};
 use crate::request::Request;
 use access::CompiledAccess;
-use companion::Companion;
 use fast_path::FastPath;
-use grants::{Chosen, push_part, push_unusable_part};
+use grants::rule_grants::{Chosen, push_part, push_unusable_part};
 use identity::{Identities, IdentityId, Look, Seen};
-use key::Keys;
-use matched::KeyRef;
-use matcher::Matcher;
-use path::NormalPath;
-use readings::Readings;
-use routes::MatchedRoutes;
+use key::key_bytes::Keys;
+use matching::matched::KeyRef;
+use matching::matcher::Matcher;
+use path::normal::NormalPath;
+use path::readings::Readings;
+use path::routes::MatchedRoutes;
 
 /// Why a rule has no key for a request.
 enum NoKey {
@@ -97,7 +67,6 @@ pub struct CompiledPolicy {
     deny: CompiledAccess,
     allow: CompiledAccess,
     matcher: Matcher,
-    companion: Companion,
     /// The same rules as a list of steps, where all of them are simple.
     fast_path: Option<FastPath>,
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tollgate_core::Quota;
 
-use super::advertised::AdvertisedQuota;
-use super::condition_text::ConditionText;
-use super::conditions::Conditions;
-use super::cost::CompiledCost;
-use super::grants::Grants;
-use super::identity::IdentityId;
+use crate::compiled::explain::condition_text::ConditionText;
+use crate::compiled::grants::advertised::AdvertisedQuota;
+use crate::compiled::grants::cost::CompiledCost;
+use crate::compiled::grants::rule_grants::Grants;
+use crate::compiled::identity::IdentityId;
+use crate::compiled::matching::conditions::Conditions;
 use crate::model::{OnFailure, OnLimit};
 
 /// A rule: what it asks for, what it does to requests that match it, and what verdicts need of it.

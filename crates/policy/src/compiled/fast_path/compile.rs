@@ -5,8 +5,8 @@ use super::step::{Step, StepKey};
 use super::{FastPath, OTHER_METHOD};
 use crate::compiled::access::CompiledAccess;
 use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, Source};
-use crate::compiled::methods::{GET, HEAD};
-use crate::compiled::routes::Routes;
+use crate::compiled::matching::methods::{GET, HEAD};
+use crate::compiled::path::routes::Routes;
 use crate::compiled::rule::CompiledRule;
 use crate::model::{Rule, When};
 

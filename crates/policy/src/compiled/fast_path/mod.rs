@@ -11,7 +11,7 @@ mod step;
 mod values;
 
 use super::identity::Identities;
-use super::matched::{Matched, MatchedCharge};
+use super::matching::matched::{Matched, MatchedCharge};
 use crate::model::Paths;
 use crate::request::Request;
 use pattern::PatternTest;

@@ -1,6 +1,6 @@
 //! One path pattern, compared with one path.
 
-use crate::compiled::pattern::{PathPattern, Segment};
+use crate::compiled::path::pattern::{PathPattern, Segment};
 
 /// A pattern that is compared by itself.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use smallvec::SmallVec;
 
 use super::Uncommon;
 use super::values::{Value, Values};
+use crate::compiled::address::address_text::push_client;
 use crate::compiled::address::{carried, counted};
-use crate::compiled::address_text::push_client;
-use crate::compiled::cost::CompiledCost;
-use crate::compiled::grants::{Base, push_part};
+use crate::compiled::grants::cost::CompiledCost;
+use crate::compiled::grants::rule_grants::{Base, push_part};
 use crate::compiled::identity::IdentityId;
-use crate::compiled::key;
-use crate::compiled::matched::{KeyRef, Matched};
+use crate::compiled::key::key_bytes;
+use crate::compiled::matching::matched::{KeyRef, Matched};
 
 /// One rule.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Step {
                 let Some((found, value)) = values.find(*only, route)? else { return Ok(Key::Absent) };
                 match value {
                     Value::OfRequest(text)
-                        if key::is_written_plain(text) && !identities.known(*only).needs_writing() =>
+                        if key_bytes::is_written_plain(text) && !identities.known(*only).needs_writing() =>
                     {
                         Ok(Key::At(matched.borrow_key(text)))
                     }

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use super::Uncommon;
-use crate::compiled::cost::number;
-use crate::compiled::host;
+use crate::compiled::grants::cost::number;
 use crate::compiled::identity::{Identities, IdentityId, Source, cookie, header, query, said_by_caller};
-use crate::compiled::plain_path::plain;
+use crate::compiled::matching::host;
+use crate::compiled::path::plain_path::plain;
 use crate::model::{Paths, TIER, TrailingSlash};
 use crate::request::Request;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::unusable::{Read, Unusable};
-use crate::compiled::path::decode;
+use crate::compiled::path::normal::decode;
 use crate::request::Headers;
 
 /// The value of a cookie, without the quotes around it, decoded once. Of

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use super::source::{CLIENT_IP, Identities, Known, Source};
-use crate::compiled::{address, forwarded};
+use crate::compiled::address;
+use crate::compiled::address::forwarded;
 use crate::request::Request;
 
 /// What a caller set under a name.

@@ -10,11 +10,11 @@ use super::given::said_by_caller;
 use super::source::{CLIENT_IP, Identities, IdentityId, Source};
 use super::unusable::{Read, Unusable};
 use super::{cookie, header, jwt, query};
+use crate::compiled::address::address_text::{WHOLE, push_client};
 use crate::compiled::address::{carried, counted};
-use crate::compiled::address_text::{WHOLE, push_client};
-use crate::compiled::host;
-use crate::compiled::path::NormalPath;
-use crate::compiled::readings::Readings;
+use crate::compiled::matching::host;
+use crate::compiled::path::normal::NormalPath;
+use crate::compiled::path::readings::Readings;
 use crate::model::OnInvalid;
 use crate::request::{REMOTE_ADDRESS, Request};
 
@@ -169,7 +169,7 @@ impl<'a> Look<'a> {
     pub(crate) fn passes(
         &mut self,
         id: IdentityId,
-        test: &crate::compiled::texts::Test,
+        test: &crate::compiled::matching::texts::Test,
         route: Option<&'a [u8]>,
     ) -> bool {
         let Some(found) = self.find(id, route) else { return test.holds(None) };
@@ -184,7 +184,7 @@ impl<'a> Look<'a> {
     pub(crate) fn surely_passes(
         &mut self,
         id: IdentityId,
-        test: &crate::compiled::texts::Test,
+        test: &crate::compiled::matching::texts::Test,
         route: Option<&'a [u8]>,
     ) -> bool {
         let Some(found) = self.find(id, route) else { return test.holds(None) };

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::unusable::{Read, Unusable};
-use crate::compiled::path::decode;
+use crate::compiled::path::normal::decode;
 
 /// The value of a parameter, decoded once, like its name. The first of several
 /// counts.

@@ -6,14 +6,17 @@ use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use super::jwt;
+use crate::compiled::CompileError;
+use crate::compiled::address;
+use crate::compiled::address::address_text::{Prefixes, WHOLE, push_client};
 use crate::compiled::address::carried;
-use crate::compiled::address_text::{Prefixes, WHOLE, push_client};
-use crate::compiled::key::{self, Keys};
-use crate::compiled::networks::NetworkMap;
-use crate::compiled::secrets::Secrets;
-use crate::compiled::texts::Pattern;
-use crate::compiled::tier::Tiers;
-use crate::compiled::{CompileError, address, host, path};
+use crate::compiled::address::networks::NetworkMap;
+use crate::compiled::grants::tier::Tiers;
+use crate::compiled::key::key_bytes::{self, Keys};
+use crate::compiled::key::secrets::Secrets;
+use crate::compiled::matching::host;
+use crate::compiled::matching::texts::Pattern;
+use crate::compiled::path::normal;
 use crate::model::{
     BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern,
     TierSource, is_credential_header,
@@ -303,7 +306,7 @@ impl Identities {
     /// Writes a value that was found under this identity into a key: a credential as its hash.
     #[inline]
     pub(crate) fn push_value(&self, keys: &mut Keys, found: IdentityId, value: &[u8]) {
-        if self.known(found).secret { self.secrets.push(keys, value) } else { key::push_value(keys, value) }
+        if self.known(found).secret { self.secrets.push(keys, value) } else { key_bytes::push_value(keys, value) }
     }
 
     /// A pattern of the policy as it may be shown: one that is a credential as its hash.
@@ -380,7 +383,7 @@ impl Identities {
             Source::Method => text.to_ascii_uppercase(),
             Source::Host => host::normalise(text).map_or_else(String::new, |host| lossy(&host)),
             Source::Path | Source::Route if !text.contains('*') => {
-                path::normalise(text, self.paths).map_or_else(String::new, |path| lossy(&path.bytes))
+                normal::normalise(text, self.paths).map_or_else(String::new, |path| lossy(&path.bytes))
             }
             Source::Path | Source::Route if self.paths.ignore_case => text.to_ascii_lowercase(),
             _ => text.to_owned(),

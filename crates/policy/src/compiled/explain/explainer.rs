@@ -1,0 +1,279 @@
+//! A compiled policy explained: the steps of `match_request`, in words.
+
+use crate::compiled::identity::{Found, Look, Seen};
+use crate::compiled::key::key_bytes::Keys;
+use crate::compiled::path::normal::NormalPath;
+use crate::compiled::path::routes::MatchedRoutes;
+use crate::compiled::{
+    Access, Application, CompiledPolicy, CompiledRule, ExplainedRule, Explanation, NoKey, RuleOutcome,
+};
+use crate::request::Request;
+
+/// One reading of the path, and what the rules make of it.
+struct Reading<'a> {
+    /// `None` where the path is not known.
+    path: Option<&'a NormalPath<'a>>,
+    routes: MatchedRoutes,
+    /// For each rule whether its conditions hold.
+    matching: Vec<bool>,
+    /// The rules that are replaced, each with the one that does it.
+    replaced: Vec<(u32, u32)>,
+}
+
+impl CompiledPolicy {
+    /// Which rules a request matches, and why, for people.
+    #[must_use]
+    pub fn explain(&self, request: &Request<'_>) -> Explanation {
+        let seen = Seen::new(request, &self.identities);
+        let mut look = Look::new(&self.identities, request, &seen);
+        let access = match &seen.readings {
+            Some(readings) => self.access_in_each(readings, &mut look),
+            None => self.access(&mut look, &[]),
+        };
+        let readings: Vec<Option<&NormalPath<'_>>> = match &seen.readings {
+            Some(readings) => readings.iter().map(Some).collect(),
+            None => vec![None],
+        };
+        let decided_by = readings.iter().find_map(|path| self.decided_by(access, *path, &mut look));
+        let rules = if access == Access::Rules { self.explain_rules(&mut look, &readings) } else { Vec::new() };
+        let denying = rules.iter().find(|rule| self.is_denied_by(rule)).map(|rule| format!("rule {}", rule.name));
+        let is_open = access == Access::Rules && denying.is_none();
+        let refused = if is_open { self.refused_token(&mut look, &readings) } else { None };
+        let access = match (&denying, &refused) {
+            (Some(_), _) => Access::Denied,
+            (None, Some(_)) => Access::Unauthorized,
+            (None, None) => access,
+        };
+        let rules = if refused.is_some() { Vec::new() } else { rules };
+        read(&mut look, readings[0]);
+        let routes = self.matched_routes(look.path);
+        Explanation {
+            access,
+            decided_by: decided_by.or(denying).or(refused),
+            client_ip: look.client(),
+            path: look.path.map(|path| lossy(&path.bytes)),
+            readings: readings.iter().flatten().map(|path| lossy(&path.bytes)).collect(),
+            identities: self.present(&mut look, self.matcher.any_route(&routes)),
+            tier: look.tier().map(|tier| self.identities.tiers.name(tier).to_owned()),
+            rules,
+        }
+    }
+
+    fn is_denied_by(&self, rule: &ExplainedRule) -> bool {
+        let denies = matches!(&rule.outcome, RuleOutcome::Applies(application) if application.denies);
+        denies && !self.rules[rule.rule as usize].shadow
+    }
+
+    /// The identity whose token cannot be used, in words, if a rule refuses such.
+    fn refused_token<'a>(&'a self, look: &mut Look<'a>, paths: &[Option<&'a NormalPath<'a>>]) -> Option<String> {
+        let mut keys = Keys::new();
+        let refused = paths.iter().find_map(|path| {
+            let reading = self.matching_in(*path, look);
+            let mut matched = (0..).zip(&reading.matching).filter_map(|(rule, matches)| matches.then_some(rule));
+            matched.find_map(|rule| match self.write_key(rule, look, &reading.routes, &mut keys) {
+                Err(NoKey::Refused(id)) => Some(id),
+                Ok(()) | Err(NoKey::Absent(_)) => None,
+            })
+        });
+        refused.map(|id| format!("{}: its token cannot be used", self.identities.known(id).name))
+    }
+
+    /// The entry of a list that decides by this reading of the path.
+    fn decided_by<'a>(
+        &'a self,
+        access: Access,
+        path: Option<&'a NormalPath<'a>>,
+        look: &mut Look<'a>,
+    ) -> Option<String> {
+        let list = match access {
+            Access::Denied => &self.deny,
+            Access::Allowed => &self.allow,
+            Access::Rules | Access::Unauthorized => return None,
+        };
+        read(look, path);
+        let routes = self.matched_routes(path);
+        list.entry_text(look, self.matcher.any_route(&routes))
+    }
+
+    fn explain_rules<'a>(&'a self, look: &mut Look<'a>, paths: &[Option<&'a NormalPath<'a>>]) -> Vec<ExplainedRule> {
+        let readings: Vec<Reading<'a>> = paths.iter().map(|path| self.matching_in(*path, look)).collect();
+        let explained = |(at, rule): (u32, &CompiledRule)| ExplainedRule {
+            rule: at,
+            name: rule.name.to_string(),
+            outcome: self.outcome(at, look, &readings),
+        };
+        (0..).zip(&self.rules).map(explained).collect()
+    }
+
+    fn matching_in<'a>(&'a self, path: Option<&'a NormalPath<'a>>, look: &mut Look<'a>) -> Reading<'a> {
+        read(look, path);
+        let routes = self.matched_routes(path);
+        let mut matching = vec![false; self.rules.len()];
+        self.matcher.each(&self.rules, look, &routes, |_, rule| matching[rule as usize] = true);
+        let replaced = self.replacing(&matching, look, &routes);
+        Reading { path, routes, matching, replaced }
+    }
+
+    /// What limits applies in any reading, what replaces it must be there in all of them.
+    fn outcome<'a>(&'a self, rule: u32, look: &mut Look<'a>, readings: &[Reading<'a>]) -> RuleOutcome {
+        let mut applied: Option<Application> = None;
+        let mut why_not = None;
+        for reading in readings.iter().filter(|reading| reading.matching[rule as usize]) {
+            read(look, reading.path);
+            match self.application(rule, look, &reading.routes) {
+                Ok(mut application) => {
+                    let path = reading.path.filter(|_| readings.len() > 1);
+                    application.read_as = path.map(|path| lossy(&path.bytes));
+                    self.join_application(rule, &mut applied, application);
+                }
+                Err(reason) => why_not = why_not.or(Some(reason)),
+            }
+        }
+        let replaced_in =
+            |reading: &Reading<'_>| reading.replaced.iter().find(|(replaced, _)| *replaced == rule).copied();
+        let is_replaced = readings.iter().all(|reading| replaced_in(reading).is_some());
+        let by =
+            readings.iter().find_map(replaced_in).filter(|_| is_replaced && (applied.is_some() || why_not.is_some()));
+        match (by, applied) {
+            (Some((_, by)), _) => RuleOutcome::NotApplied { reason: format!("replaced by `{}`", self.name(by)) },
+            (None, Some(application)) => RuleOutcome::Applies(application),
+            (None, None) => {
+                read(look, readings[0].path);
+                let reason = why_not.or_else(|| self.failing(rule, look, &readings[0].routes));
+                RuleOutcome::NotApplied { reason: reason.unwrap_or_else(|| "its conditions do not hold".to_owned()) }
+            }
+        }
+    }
+
+    /// The first reading counts, but one that limits before one that does not.
+    fn join_application(&self, rule: u32, applied: &mut Option<Application>, other: Application) {
+        match applied {
+            Some(first) if !first.is_unlimited() => {
+                let is_new = first.key != other.key && !first.more_keys.contains(&other.key);
+                if is_new && !other.is_unlimited() && self.rules[rule as usize].action.counts_readings {
+                    first.more_keys.push(other.key);
+                }
+            }
+            Some(_) if other.is_unlimited() => {}
+            _ => *applied = Some(other),
+        }
+    }
+
+    /// The rules that are replaced, each with the one that does it: one that has its key.
+    fn replacing<'a>(&'a self, matching: &[bool], look: &mut Look<'a>, routes: &[u32]) -> Vec<(u32, u32)> {
+        let mut replaced = Vec::new();
+        for (rule, _) in (0..).zip(matching).filter(|(_, matches)| **matches) {
+            let others = self.replaced_by(rule, look, routes);
+            if !others.is_empty() && self.write_key(rule, look, routes, &mut Keys::new()).is_ok() {
+                replaced.extend(others.iter().map(|other| (*other, rule)));
+            }
+        }
+        replaced
+    }
+
+    fn name(&self, rule: u32) -> &str {
+        &self.rules[rule as usize].name
+    }
+
+    /// How a rule applies whose conditions hold, or why it does not.
+    fn application<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> Result<Application, String> {
+        let mut keys = Keys::new();
+        let action = &self.rules[rule as usize].action;
+        if let Err(NoKey::Absent(id) | NoKey::Refused(id)) = self.write_key(rule, look, routes, &mut keys) {
+            return Err(format!("identity `{}` is absent", self.identities.known(id).name));
+        }
+        let chosen = self.grant(rule, look, routes, &keys);
+        Ok(Application {
+            key: lossy(&keys),
+            more_keys: Vec::new(),
+            read_as: None,
+            quotas: chosen.quotas.to_vec(),
+            denies: self.rules[rule as usize].deny,
+            cost: action.cost.of_look(look),
+            route: self.matcher.route(rule, routes).map(lossy),
+            grant: action.grants.source(&chosen, &self.identities.tiers),
+        })
+    }
+
+    /// The first condition that does not hold, in words.
+    pub(in crate::compiled) fn failing<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> Option<String> {
+        let conditions = &self.rules[rule as usize].conditions;
+        let text = &self.rules[rule as usize].condition_text;
+        let [method, host, path, domain, entries] = self.matcher.holds_each(rule, look, routes);
+        if !domain {
+            let domain = look.request.descriptor.map_or("", |descriptor| descriptor.domain);
+            return Some(not_among("domain", domain.as_bytes(), &text.domains));
+        }
+        if !entries {
+            return Some(self.matcher.entries.index.failed(rule, look.request.descriptor));
+        }
+        if !method {
+            return Some(not_among("method", &look.seen.method, &text.methods));
+        }
+        if !host {
+            return Some(not_among("host", look.seen.host.as_deref().unwrap_or_default(), &text.hosts));
+        }
+        if !path {
+            let path = look.path.map(|path| &*path.bytes).unwrap_or_default();
+            return Some(not_among("path", path, &text.paths));
+        }
+        let route = self.matcher.route(rule, routes);
+        for (at, (id, _)) in conditions.tests.iter().enumerate() {
+            if !conditions.holds(at, look, route) {
+                let found = look.find(*id, route);
+                let value = found.map(|found| self.shown(look, found));
+                return Some(text.tests[at].failed(value.as_deref()));
+            }
+        }
+        if !conditions.is_from(look.client()) {
+            let client = look.client().map_or_else(
+                || "the client's address is not known".to_owned(),
+                |client| format!("client_ip is {client}"),
+            );
+            let relation = if conditions.outside { "which is in" } else { "not in" };
+            return Some(format!("{client}, {relation} {}", text.network));
+        }
+        None
+    }
+
+    /// A value as it may be shown.
+    fn shown<'a>(&self, look: &Look<'a>, found: Found<'a>) -> String {
+        if let Some(reason) = found.unusable {
+            return reason.in_words().to_owned();
+        }
+        let value = look.text(found);
+        if self.identities.known(found.id).secret { self.identities.secrets.hashed(value) } else { lossy(value) }
+    }
+
+    /// The identities that are there. The pattern that matched is the most specific one of any rule.
+    fn present<'a>(&'a self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> Vec<(String, String)> {
+        let mut present = Vec::new();
+        for id in self.identities.named() {
+            if let Some(found) = look.find(id, route) {
+                present.push((self.identities.known(id).name.clone(), self.shown(look, found)));
+            }
+        }
+        present
+    }
+}
+
+fn read<'a>(look: &mut Look<'a>, path: Option<&'a NormalPath<'a>>) {
+    if let Some(path) = path {
+        look.read_as(path);
+    }
+}
+
+/// `method is GET, not POST`; `path /x is not among /a, /b`.
+fn not_among(what: &str, value: &[u8], wanted: &[String]) -> String {
+    if value.is_empty() {
+        return format!("{what} is not known");
+    }
+    match wanted {
+        [only] => format!("{what} is {}, not {only}", lossy(value)),
+        several => format!("{what} {} is not among {}", lossy(value), several.join(", ")),
+    }
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}

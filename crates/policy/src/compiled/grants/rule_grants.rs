@@ -1,0 +1,346 @@
+//! How much somebody is granted under a rule.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use tollgate_core::Quota;
+
+use crate::compiled::grants::scopes::Scopes;
+use crate::compiled::grants::tier::Tiers;
+use crate::compiled::identity::{Identities, IdentityId, Look};
+use crate::compiled::key::key_bytes::{self, Keys};
+use crate::compiled::matching::texts::Pattern;
+use crate::compiled::{GrantSource, PossibleGrant};
+use crate::model::{Allowance, Grant, Override, Rule};
+
+/// All grants of a rule.
+#[derive(Debug)]
+pub(in crate::compiled) struct Grants {
+    base: Base,
+    overrides: Vec<CompiledOverride>,
+    /// Overrides without stars, by the key that they mean.
+    exact: HashMap<Box<[u8]>, u32, FixedState>,
+    /// The others, the most exact first.
+    wild: Vec<u32>,
+}
+
+/// What a rule grants without its overrides.
+#[derive(Clone, Debug)]
+pub(in crate::compiled) enum Base {
+    Same(Vec<u32>),
+    /// The grants, and for each tier of the policy, and for no tier, which of them holds.
+    Tiers {
+        grants: Vec<(u32, Vec<u32>)>,
+        by_tier: Vec<usize>,
+        without: usize,
+    },
+}
+
+#[derive(Debug)]
+struct CompiledOverride {
+    text: String,
+    quotas: Vec<u32>,
+    patterns: Vec<Pattern>,
+    /// Whether it grants no more than the rule does to any client.
+    restricts: bool,
+}
+
+/// A grant that was chosen: its quotas, none if it is unlimited, and where it comes from.
+pub(in crate::compiled) struct Chosen<'a> {
+    pub(in crate::compiled) quotas: &'a [u32],
+    from: From,
+}
+
+#[derive(Clone, Copy)]
+enum From {
+    Rule,
+    Tier(u32),
+    Override(u32),
+}
+
+impl Grants {
+    pub(in crate::compiled) fn compile(
+        at: u32,
+        rule: &Rule,
+        key: &[IdentityId],
+        identities: &Identities,
+        scopes: &mut Scopes,
+    ) -> Grants {
+        let base = match &rule.allowance {
+            Allowance::Same(grant) => Base::Same(scopes.add(at, &rule.name, grant)),
+            Allowance::Tiers(tiers) => by_tier(at, &rule.name, tiers, &identities.tiers, scopes),
+            Allowance::Deny => Base::Same(Vec::new()),
+        };
+        let mut grants = Grants { base, overrides: Vec::new(), exact: HashMap::default(), wild: Vec::new() };
+        for given in &rule.overrides {
+            let quotas = scopes.add(at, &rule.name, &given.grant);
+            let restricts = restricts(&given.grant, &rule.allowance);
+            grants.add_override(given, quotas, restricts, key, identities);
+        }
+        let Grants { overrides, wild, .. } = &mut grants;
+        wild.sort_by_key(|number| specificity(&overrides[*number as usize].patterns));
+        grants
+    }
+
+    fn add_override(
+        &mut self,
+        given: &Override,
+        quotas: Vec<u32>,
+        restricts: bool,
+        key: &[IdentityId],
+        identities: &Identities,
+    ) {
+        let number = u32::try_from(self.overrides.len()).unwrap_or(u32::MAX);
+        let shown = given.key.iter().enumerate().map(|(at, pattern)| identities.shown_pattern(key.get(at), pattern));
+        let text = shown.collect::<Vec<_>>().join(" | ");
+        let patterns: Vec<Pattern> =
+            key.iter().zip(&given.key).map(|(id, pattern)| identities.pattern(*id, pattern)).collect();
+        let is_whole = patterns.len() == key.len() && given.key.len() == key.len();
+        let is_wild = patterns.iter().any(|pattern| pattern.text.is_wildcard());
+        if is_whole && is_wild {
+            self.wild.push(number);
+        } else if is_whole {
+            for key in keys_meant(&patterns, key, identities) {
+                self.exact.entry(key.to_vec().into()).or_insert(number);
+            }
+        }
+        self.overrides.push(CompiledOverride { text, quotas, patterns, restricts });
+    }
+
+    /// The grant for a key: an override that means it, else that of the tier, else the rule's own.
+    #[inline]
+    pub(in crate::compiled) fn choose<'a>(
+        &self,
+        look: &mut Look<'a>,
+        key: &[u8],
+        parts: &[IdentityId],
+        route: impl Fn() -> Option<&'a [u8]>,
+    ) -> Chosen<'_> {
+        if let Some(number) = self.overriding(look, key, parts, route) {
+            return Chosen { quotas: &self.overrides[number as usize].quotas, from: From::Override(number) };
+        }
+        self.base.choose(|| look.tier())
+    }
+
+    /// What the rule grants without its overrides.
+    pub(in crate::compiled) fn base(&self) -> &Base {
+        &self.base
+    }
+
+    /// Whether each override means certain keys, and no pattern of keys.
+    pub(in crate::compiled) fn has_exact_overrides(&self) -> bool {
+        self.wild.is_empty()
+    }
+
+    /// The quotas of the overrides that mean certain keys, by key.
+    pub(in crate::compiled) fn exact_overrides(&self) -> impl Iterator<Item = (&[u8], &[u32])> {
+        self.exact.iter().map(|(key, number)| (&**key, self.overrides[*number as usize].quotas.as_slice()))
+    }
+
+    fn overriding<'a>(
+        &self,
+        look: &mut Look<'a>,
+        key: &[u8],
+        parts: &[IdentityId],
+        route: impl Fn() -> Option<&'a [u8]>,
+    ) -> Option<u32> {
+        if self.overrides.is_empty() {
+            return None;
+        }
+        let route = route();
+        if parts.iter().any(|id| look.find(*id, route).is_some_and(|found| look.as_sent(found).is_some())) {
+            return self.overriding_carried(look, key, parts, route);
+        }
+        let exact = self.exact.get(key).copied();
+        exact.or_else(|| self.wild.iter().copied().find(|number| self.means(*number, look, parts, route, false)))
+    }
+
+    /// The same where the key has an IPv4 address that the client's own address only carries: what is granted to
+    /// that one counts where it is no more than the rule grants, and else only what is granted to the address as sent.
+    #[cold]
+    fn overriding_carried<'a>(
+        &self,
+        look: &mut Look<'a>,
+        key: &[u8],
+        parts: &[IdentityId],
+        route: Option<&'a [u8]>,
+    ) -> Option<u32> {
+        let sent = (0..).take(self.overrides.len()).filter(|number| self.means(*number, look, parts, route, true));
+        let most_exact = sent.min_by_key(|number| specificity(&self.overrides[*number as usize].patterns));
+        let restricts = |number: &u32| self.overrides[*number as usize].restricts;
+        most_exact.or_else(|| self.exact.get(key).copied().filter(restricts)).or_else(|| {
+            let mut wild = self.wild.iter().copied().filter(restricts);
+            wild.find(|number| self.means(*number, look, parts, route, false))
+        })
+    }
+
+    /// Whether an override means the values of a key. A value that cannot be used is none.
+    fn means<'a>(
+        &self,
+        number: u32,
+        look: &mut Look<'a>,
+        parts: &[IdentityId],
+        route: Option<&'a [u8]>,
+        as_sent: bool,
+    ) -> bool {
+        let patterns = &self.overrides[number as usize].patterns;
+        let is_meant = |(pattern, id): (&Pattern, &IdentityId)| {
+            look.find_usable(*id, route).is_some_and(|found| {
+                let sent = if as_sent { look.as_sent(found) } else { None };
+                pattern.matches(found.id, sent.as_deref().unwrap_or_else(|| look.text(found)))
+            })
+        };
+        patterns.len() == parts.len() && patterns.iter().zip(parts).all(is_meant)
+    }
+
+    /// Where a grant comes from, in words.
+    pub(in crate::compiled) fn source(&self, chosen: &Chosen<'_>, tiers: &Tiers) -> GrantSource {
+        match chosen.from {
+            From::Rule => GrantSource::Rule,
+            From::Tier(tier) => GrantSource::Tier(tiers.name(tier).to_owned()),
+            From::Override(number) => GrantSource::Override(self.overrides[number as usize].text.clone()),
+        }
+    }
+
+    /// The grants that a key may have: an exact override for it is the only one.
+    pub(in crate::compiled) fn possible(&self, key: &[u8], tiers: &Tiers) -> Vec<PossibleGrant> {
+        let overriding = |number: &u32| {
+            let CompiledOverride { text, quotas, .. } = &self.overrides[*number as usize];
+            PossibleGrant { source: GrantSource::Override(text.clone()), quotas: quotas.clone() }
+        };
+        if let Some(number) = self.exact.get(key) {
+            return vec![overriding(number)];
+        }
+        let mut possible: Vec<PossibleGrant> = match &self.base {
+            Base::Same(quotas) => vec![PossibleGrant { source: GrantSource::Rule, quotas: quotas.clone() }],
+            Base::Tiers { grants, .. } => {
+                let of_tier = |(tier, quotas): &(u32, Vec<u32>)| PossibleGrant {
+                    source: GrantSource::Tier(tiers.name(*tier).to_owned()),
+                    quotas: quotas.clone(),
+                };
+                grants.iter().map(of_tier).collect()
+            }
+        };
+        possible.extend(self.wild.iter().map(overriding));
+        possible
+    }
+
+    pub(in crate::compiled) fn uses_tiers(&self) -> bool {
+        self.base.uses_tiers()
+    }
+}
+
+impl Base {
+    #[inline]
+    pub(in crate::compiled) fn uses_tiers(&self) -> bool {
+        matches!(self, Base::Tiers { .. })
+    }
+
+    #[inline]
+    pub(in crate::compiled) fn choose(&self, tier: impl FnOnce() -> Option<u32>) -> Chosen<'_> {
+        match self {
+            Base::Same(quotas) => Chosen { quotas, from: From::Rule },
+            Base::Tiers { grants, by_tier, without } => {
+                let at = tier().and_then(|tier| by_tier.get(tier as usize)).unwrap_or(without);
+                let Some((tier, quotas)) = grants.get(*at) else { return Chosen { quotas: &[], from: From::Rule } };
+                Chosen { quotas, from: From::Tier(*tier) }
+            }
+        }
+    }
+}
+
+/// A tier that the rule does not name gets what the default tier gets. A rule
+/// that does not name that one either has been refused; the first that it
+/// names stands in, since nothing at all would be a way around the rule.
+fn by_tier(at: u32, name: &str, tiers: &[(String, Grant)], known: &Tiers, scopes: &mut Scopes) -> Base {
+    let number = |tier: &str| known.number(tier.as_bytes()).unwrap_or(u32::MAX);
+    let grants: Vec<(u32, Vec<u32>)> =
+        tiers.iter().map(|(tier, grant)| (number(tier), scopes.add(at, name, grant))).collect();
+    let position = |tier: u32| grants.iter().position(|(named, _)| *named == tier);
+    let without = known.default_number().and_then(position).unwrap_or(0);
+    let by_tier = (0..).take(known.count()).map(|tier| position(tier).unwrap_or(without)).collect();
+    Base::Tiers { grants, by_tier, without }
+}
+
+/// The keys that patterns without stars mean: several where a part may come from one of several identities.
+fn keys_meant(patterns: &[Pattern], key: &[IdentityId], identities: &Identities) -> Vec<Keys> {
+    let mut keys = vec![Keys::new()];
+    for (at, (pattern, id)) in patterns.iter().zip(key).enumerate() {
+        let mut longer = Vec::new();
+        for begun in &keys {
+            for source in identities.places(*id).filter(|source| pattern.only.is_none_or(|only| only == *source)) {
+                let mut key = begun.clone();
+                push_part(&mut key, at, *id, source, pattern.text.0.as_bytes(), identities);
+                longer.push(key);
+            }
+        }
+        keys = longer;
+    }
+    keys
+}
+
+/// Writes one part of a key: the value of `id`, which was found under `source`.
+#[inline]
+pub(in crate::compiled) fn push_part(
+    keys: &mut Keys,
+    at: usize,
+    id: IdentityId,
+    source: IdentityId,
+    value: &[u8],
+    identities: &Identities,
+) {
+    begin_part(keys, at, id, source, identities);
+    identities.push_value(keys, source, value);
+}
+
+/// The same where the value cannot be used: the client's address stands for it.
+#[cold]
+pub(in crate::compiled) fn push_unusable_part(
+    keys: &mut Keys,
+    at: usize,
+    id: IdentityId,
+    source: IdentityId,
+    address: &[u8],
+    identities: &Identities,
+) {
+    begin_part(keys, at, id, source, identities);
+    key_bytes::push_unusable(keys, address);
+}
+
+#[inline]
+fn begin_part(keys: &mut Keys, at: usize, id: IdentityId, source: IdentityId, identities: &Identities) {
+    if at > 0 {
+        key_bytes::push_bar(keys);
+    }
+    if identities.is_list(id) {
+        key_bytes::push_name(keys, &identities.known(source).name);
+    }
+}
+
+/// Whether a grant is no more than what the rule grants, whatever the tier.
+fn restricts(grant: &Grant, allowance: &Allowance) -> bool {
+    let is_less = |base: &Grant| match (grant, base) {
+        (Grant::Unlimited, _) => false,
+        (Grant::Limited(_), Grant::Unlimited) => true,
+        (Grant::Limited(own), Grant::Limited(base)) => {
+            base.iter().all(|base| own.iter().any(|own| is_within(own, base)))
+        }
+    };
+    match allowance {
+        Allowance::Same(base) => is_less(base),
+        Allowance::Tiers(tiers) => tiers.iter().all(|(_, base)| is_less(base)),
+        // It has no overrides.
+        Allowance::Deny => false,
+    }
+}
+
+fn is_within(own: &Quota, base: &Quota) -> bool {
+    let per_both = |amount: u64, period_ns: u64| u128::from(amount) * u128::from(period_ns);
+    own.burst() <= base.burst() && per_both(own.amount(), base.period_ns()) <= per_both(base.amount(), own.period_ns())
+}
+
+/// Without stars before with, longer before shorter.
+fn specificity(patterns: &[Pattern]) -> (usize, std::cmp::Reverse<usize>) {
+    let stars = patterns.iter().filter(|pattern| pattern.text.is_wildcard()).count();
+    (stars, std::cmp::Reverse(patterns.iter().map(|pattern| pattern.text.0.len()).sum()))
+}

@@ -1,0 +1,137 @@
+//! Which tier a client belongs to.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+
+use crate::compiled::CompileError;
+use crate::compiled::identity::{Identities, IdentityId, Look};
+use crate::compiled::matching::texts::TextMap;
+use crate::model::{Allowance, Condition, Policy, TIER, TextPattern, TierSource};
+
+/// All tiers that a policy knows, by number.
+#[derive(Debug, Default)]
+pub(in crate::compiled) struct Tiers {
+    names: Vec<String>,
+    numbers: HashMap<Box<[u8]>, u32, FixedState>,
+    from: From,
+    /// Of everybody whose tier is absent or not known.
+    default: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+enum From {
+    #[default]
+    Nowhere,
+    Direct(IdentityId),
+    Listed {
+        by: IdentityId,
+        tiers: TextMap<u32>,
+    },
+}
+
+impl Tiers {
+    pub(in crate::compiled) fn compile(policy: &Policy, identities: &mut Identities) -> Result<Tiers, CompileError> {
+        let mut tiers = Tiers::default();
+        for name in named(policy) {
+            tiers.number_or_add(name);
+        }
+        let Some(tier) = &policy.tier else { return Ok(tiers) };
+        tiers.default = Some(tiers.number_or_add(&tier.default));
+        tiers.from = match &tier.source {
+            TierSource::Direct(source) => From::Direct(identities.tier_source(policy, source, tier.trusted)?),
+            TierSource::Listed { by, tiers: listed } => {
+                let by = identities.id(by);
+                let mut map = TextMap::new();
+                for (value, name) in listed {
+                    *map.entry(identities.pattern(by, &TextPattern(value.clone()))) = tiers.number_or_add(name);
+                }
+                From::Listed { by, tiers: map }
+            }
+        };
+        Ok(tiers)
+    }
+
+    fn number_or_add(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.number(name.as_bytes()) {
+            return number;
+        }
+        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.push(name.to_owned());
+        self.numbers.insert(name.as_bytes().into(), number);
+        number
+    }
+
+    pub(in crate::compiled) fn number(&self, name: &[u8]) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    pub(in crate::compiled) fn name(&self, number: u32) -> &str {
+        self.names.get(number as usize).map_or("", String::as_str)
+    }
+
+    pub(in crate::compiled) fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    pub(in crate::compiled) fn default_number(&self) -> Option<u32> {
+        self.default
+    }
+
+    /// Whether the address of the other end decides it.
+    pub(in crate::compiled) fn source(&self) -> Option<IdentityId> {
+        match &self.from {
+            From::Nowhere => None,
+            From::Direct(id) | From::Listed { by: id, .. } => Some(*id),
+        }
+    }
+
+    /// The tier under a value of its source, which was found under `found`: the default for one that is not known.
+    pub(in crate::compiled) fn of_value(&self, found: IdentityId, text: &[u8]) -> Option<u32> {
+        let number = match &self.from {
+            From::Nowhere => None,
+            From::Direct(_) => self.number(text),
+            From::Listed { tiers, .. } => tiers.find(found, text).next().copied(),
+        };
+        number.or(self.default)
+    }
+
+    /// The tier that a caller names.
+    pub(in crate::compiled) fn of_name(&self, name: &[u8]) -> Option<u32> {
+        self.number(name).or(self.default)
+    }
+
+    /// The tier of a request. A value that no part of the policy knows is the
+    /// default: nobody becomes somebody else by a word of their own.
+    pub(in crate::compiled) fn find(&self, look: &mut Look<'_>) -> Option<u32> {
+        if let Some(name) = look.caller_says(TIER) {
+            return self.of_name(name);
+        }
+        let found = match &self.from {
+            From::Nowhere => None,
+            From::Direct(id) => look.find_usable(*id, None).and_then(|found| self.number(look.text(found))),
+            From::Listed { by, tiers } => look.find_usable(*by, None).and_then(|found| match look.as_sent(found) {
+                Some(sent) => tiers.find(found.id, &sent).next().copied(),
+                None => tiers.find(found.id, look.text(found)).next().copied(),
+            }),
+        };
+        found.or(self.default)
+    }
+}
+
+/// The tiers that rules name, in what they grant or in what they ask for.
+fn named(policy: &Policy) -> Vec<&str> {
+    let mut names = Vec::new();
+    for rule in &policy.rules {
+        if let Allowance::Tiers(tiers) = &rule.allowance {
+            names.extend(tiers.iter().map(|(name, _)| name.as_str()));
+        }
+        for (identity, condition) in &rule.when.identities {
+            if let (TIER, Condition::OneOf(patterns)) = (identity.as_str(), condition) {
+                names
+                    .extend(patterns.iter().filter(|pattern| !pattern.is_wildcard()).map(|pattern| pattern.0.as_str()));
+            }
+        }
+    }
+    names
+}

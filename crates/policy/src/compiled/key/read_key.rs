@@ -1,0 +1,300 @@
+//! The key that a person means: what they type, made into what a request of
+//! that client would be counted under. What no request could ever be counted
+//! under is told, because a change to it would look done and do nothing.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use crate::compiled::CompiledPolicy;
+use crate::compiled::address;
+use crate::compiled::address::address_text::push_client;
+use crate::compiled::identity::{IdentityId, Source};
+use crate::compiled::key::key_bytes::{self, Keys};
+use crate::compiled::key::key_text::KeyText;
+use crate::compiled::key::secrets;
+use crate::compiled::matching::host;
+use crate::compiled::path::normal::NormalPath;
+use crate::compiled::path::readings::Readings;
+
+/// No key that is counted is longer: each part of it is shortened.
+const LONGEST_KEY: usize = 16 * 1024;
+
+/// How many patterns or tiers a message lists.
+const LISTED: usize = 8;
+
+/// Why a text is no key of a rule, and what would be one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidKey(String);
+
+impl CompiledPolicy {
+    /// The key of a rule that a text means. It may be written as
+    /// [`explain`](CompiledPolicy::explain) shows it, or as a request would bring the
+    /// values: an address stands for its network, a path for the pattern that it
+    /// matches, and letters beyond ASCII need no escape.
+    pub fn read_key(&self, rule: u32, text: &str) -> Result<String, InvalidKey> {
+        let parts = self.rules.get(rule as usize).map_or(&[][..], |rule| &rule.action.key);
+        if parts.is_empty() {
+            return if text.is_empty() { Ok(String::new()) } else { Err(InvalidKey(EVERYBODY.to_owned())) };
+        }
+        let texts: Vec<&str> = text.split('|').collect();
+        if texts.len() != parts.len() || text.len() > LONGEST_KEY {
+            return Err(self.not_in_parts(rule));
+        }
+        let mut key = Keys::new();
+        for (at, (id, text)) in parts.iter().zip(texts).enumerate() {
+            if at > 0 {
+                key_bytes::push_bar(&mut key);
+            }
+            self.push_typed_part(rule, *id, text, &mut key)?;
+        }
+        // Whatever is beyond ASCII is escaped in a key.
+        Ok(String::from_utf8_lossy(&key).into_owned())
+    }
+
+    fn push_typed_part(&self, rule: u32, id: IdentityId, text: &str, key: &mut Keys) -> Result<(), InvalidKey> {
+        let (source, text) = if self.identities.is_list(id) {
+            let named = |source: &IdentityId| {
+                text.strip_prefix(self.identities.known(*source).name.as_str())?.strip_prefix('=')
+            };
+            let found = self.identities.places(id).find_map(|source| Some((source, named(&source)?)));
+            found.ok_or_else(|| self.not_a_value(id, text, &self.places_in_words(id)))?
+        } else {
+            (id, text)
+        };
+        if self.identities.is_list(id) {
+            key_bytes::push_name(key, &self.identities.known(source).name);
+        }
+        if let Some(address) =
+            text.strip_prefix(key_bytes::UNUSABLE).filter(|_| self.identities.can_be_unusable(source))
+        {
+            // Where no address was known, there is none.
+            let network = if address.is_empty() { Some(Vec::new()) } else { self.network(address.as_bytes()) };
+            let network = network.ok_or_else(|| self.not_a_value(source, text, "an address behind the colon"))?;
+            key_bytes::push_unusable(key, &network);
+            return Ok(());
+        }
+        let is_secret = self.identities.known(source).secret;
+        match KeyText::read(text) {
+            // Its hash, which is all that anybody is shown, or the value itself.
+            Some(_) if is_secret && secrets::is_hashed(text) => key.extend_from_slice(text.as_bytes()),
+            Some(KeyText::Value(value)) if is_secret => self.identities.push_value(key, source, &value),
+            Some(KeyText::Value(value)) => {
+                let value = self.typed_value(rule, source, &value);
+                let value = value.map_err(|expected| self.not_a_value(source, text, &expected))?;
+                key_bytes::push_value(key, &value);
+            }
+            Some(KeyText::Shortened(text)) if !is_secret => key.extend_from_slice(text.as_bytes()),
+            _ => return Err(self.not_a_value(source, text, &self.expected(rule, source))),
+        }
+        Ok(())
+    }
+
+    /// The value that a request would bring, or what is expected.
+    fn typed_value<'v>(&self, rule: u32, id: IdentityId, value: &'v [u8]) -> Result<Cow<'v, [u8]>, String> {
+        let text = str::from_utf8(value).ok();
+        let found = match &self.identities.known(id).source {
+            Source::ClientIp => self.network(value).map(Cow::Owned),
+            // A caller may set it to anything.
+            Source::Peer => Some(self.network(value).map_or(Cow::Borrowed(value), Cow::Owned)),
+            Source::Method => Some(Cow::Owned(value.to_ascii_uppercase())),
+            Source::Host => text.and_then(host::normalise).map(|host| Cow::Owned(host.into_owned())),
+            Source::Path => {
+                let readings = text.and_then(|text| Readings::of(text, self.identities.paths));
+                readings.map(|readings| Cow::Owned(self.path_meant(rule, &readings)))
+            }
+            Source::Route => self.pattern_meant(rule, value).map(|pattern| Cow::Owned(pattern.to_vec())),
+            Source::Tier => self.identities.tiers.number(value).map(|_| Cow::Borrowed(value)),
+            _ => Some(Cow::Borrowed(value)),
+        };
+        found.ok_or_else(|| self.expected(rule, id))
+    }
+
+    /// The network of an address, or the network itself, where clients are told apart by networks of this length.
+    fn network(&self, value: &[u8]) -> Option<Vec<u8>> {
+        let text = str::from_utf8(value).ok()?;
+        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+        let address = address::counted(address::parse(address.as_bytes())?);
+        let prefixes = self.identities.prefixes;
+        let counted = if address.is_ipv4() { prefixes.v4 } else { prefixes.v6 };
+        if length.is_some_and(|length| length.parse() != Ok(counted)) {
+            return None;
+        }
+        let mut network = SmallVec::<[u8; 64]>::new();
+        push_client(&mut network, address, prefixes);
+        Some(network.to_vec())
+    }
+
+    /// The pattern of the rule that is meant: itself, or by a path that matches it.
+    fn pattern_meant(&self, rule: u32, value: &[u8]) -> Option<&[u8]> {
+        if let Some(pattern) = self.patterns_of(rule).find(|pattern| *pattern == value) {
+            return Some(pattern);
+        }
+        let readings = Readings::of(str::from_utf8(value).ok()?, self.identities.paths)?;
+        readings.iter().find_map(|path| self.matcher.route(rule, &self.matched_routes(Some(path))))
+    }
+
+    /// The reading by which a request for this path is counted: the first that the rule is for.
+    fn path_meant(&self, rule: u32, readings: &Readings<'_>) -> Vec<u8> {
+        let is_for = |path: &&NormalPath<'_>| self.matcher.is_for(rule, &self.matched_routes(Some(path)));
+        readings.iter().find(is_for).unwrap_or_else(|| readings.first()).bytes.to_vec()
+    }
+
+    /// The patterns that can be part of a rule's key: its own, or anybody's where it has none.
+    fn patterns_of(&self, rule: u32) -> impl Iterator<Item = &[u8]> {
+        let routes = &self.matcher.routes.index;
+        let has_own = (0..).zip(routes.texts()).any(|(number, _)| routes.rules(number).contains(rule));
+        let can_be = move |number: &u32| !has_own || routes.rules(*number).contains(rule);
+        (0..).zip(routes.texts()).filter(move |(number, _)| can_be(number)).map(|(_, pattern)| pattern)
+    }
+
+    fn expected(&self, rule: u32, id: IdentityId) -> String {
+        match &self.identities.known(id).source {
+            Source::ClientIp => {
+                let prefixes = self.identities.prefixes;
+                let mut expected = "an address such as 203.0.113.9 or 2001:db8::1".to_owned();
+                if prefixes.v6 < 128 {
+                    expected.push_str(&format!(", or a network of IPv6 with /{}", prefixes.v6));
+                }
+                if prefixes.v4 < 32 {
+                    expected.push_str(&format!(", or a network of IPv4 with /{}", prefixes.v4));
+                }
+                expected
+            }
+            Source::Route => {
+                let patterns = self.patterns_of(rule).map(|pattern| String::from_utf8_lossy(pattern).into_owned());
+                format!("a pattern of the rule or a path that matches one: {}", listed(patterns))
+            }
+            Source::Tier => {
+                let tiers = &self.identities.tiers;
+                let names = (0..).take(tiers.count()).map(|number| tiers.name(number).to_owned());
+                format!("a tier of the policy: {}", listed(names))
+            }
+            Source::Host => "a host".to_owned(),
+            Source::Path => "a path, which begins with a slash".to_owned(),
+            _ if self.identities.known(id).secret => format!("{AS_SHOWN}, or the value that was hashed"),
+            _ => AS_SHOWN.to_owned(),
+        }
+    }
+
+    fn places_in_words(&self, id: IdentityId) -> String {
+        let places = self.identities.places(id).map(|place| format!("{}=..", self.identities.known(place).name));
+        format!("the name of the identity that was found, and its value: {}", listed(places))
+    }
+
+    fn not_a_value(&self, id: IdentityId, text: &str, expected: &str) -> InvalidKey {
+        let name = &self.identities.known(id).name;
+        if self.identities.places(id).any(|place| self.identities.known(place).secret) {
+            return InvalidKey(format!("not a key of this rule: this cannot be its {name}; expected {expected}"));
+        }
+        InvalidKey(format!("not a key of this rule: {text:?} cannot be its {name}; expected {expected}"))
+    }
+
+    fn not_in_parts(&self, rule: u32) -> InvalidKey {
+        let names = self.key_names(rule);
+        InvalidKey(match names.as_slice() {
+            [name] => format!(
+                "not a key of this rule: expected one {name}, as `tollgate explain` shows it (a bar within it is \\x7c)"
+            ),
+            names => format!(
+                "not a key of this rule: expected {} with bars between them, as `tollgate explain` shows them",
+                names.join(" and ")
+            ),
+        })
+    }
+}
+
+const EVERYBODY: &str = "the rule counts everybody together: its key is empty";
+
+const AS_SHOWN: &str = "a value as `tollgate explain` shows it: not empty, a backslash as \\x5c, a line end as \\x0a";
+
+fn listed(mut names: impl Iterator<Item = String>) -> String {
+    let mut list = names.by_ref().take(LISTED).collect::<Vec<_>>().join(", ");
+    let more = names.count();
+    if more > 0 {
+        list.push_str(&format!(" and {more} more"));
+    }
+    list
+}
+
+#[cfg(test)]
+#[cfg(feature = "yaml")]
+mod tests {
+    use crate::compiled::CompiledPolicy;
+
+    const POLICY: &str = "
+version: 1
+identity:
+  user: { header: x-user, trusted: true }
+  caller: { first: [user, client_ip] }
+rules:
+  - { name: per-ip, key: client_ip, limit: 5/min }
+  - { name: items, key: [user, route], when: { path: [/api/*, /api/items, /health] }, limit: 5/min }
+  - { name: other, when: { path: /other }, limit: 5/min }
+  - { name: per-caller, key: caller, limit: 5/min }
+  - { name: per-method, key: [method, path], limit: 5/min }
+";
+
+    fn read(rule: &str, text: &str) -> Result<String, String> {
+        let plan = CompiledPolicy::new(&crate::parse(POLICY, "policy", None).unwrap().policy).unwrap();
+        plan.read_key(plan.rule_named(rule).unwrap(), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_key_is_what_the_plan_makes_of_a_value() {
+        for (rule, text, key) in [
+            ("per-ip", "203.0.113.9", "203.0.113.9"),
+            ("per-ip", "203.0.113.9/32", "203.0.113.9"),
+            ("per-ip", "::ffff:203.0.113.9", "203.0.113.9"),
+            ("per-ip", "2001:db8::1", "2001:db8::/64"),
+            ("per-ip", "[2001:DB8::1]:443", "2001:db8::/64"),
+            ("per-ip", "2001:db8::/64", "2001:db8::/64"),
+            ("items", "alice|/api/*", "alice|/api/*"),
+            ("items", "alice|/api/items", "alice|/api/items"),
+            ("items", "alice|/api/orders/7", "alice|/api/*"),
+            ("items", "alice|//api/./items?page=2", "alice|/api/items"),
+            ("items", "中|/health", r"\xe4\xb8\xad|/health"),
+            ("items", r"\xE4\xb8\xad|/health", r"\xe4\xb8\xad|/health"),
+            ("items", r"a\x7cb{}|/health", r"a\x7cb\x7b\x7d|/health"),
+            ("per-caller", "client_ip=2001:db8::1", "client_ip=2001:db8::/64"),
+            ("per-caller", "user=a=b", "user=a=b"),
+            ("per-method", "get|/a/../b", "GET|/b"),
+            ("other", "", ""),
+        ] {
+            assert_eq!(read(rule, text), Ok(key.to_owned()), "{rule} {text}");
+        }
+    }
+
+    #[test]
+    fn long_values_are_shortened_as_a_request_has_them() {
+        let long = format!("{}|/health", "a".repeat(300));
+        let key = read("items", &long).unwrap();
+        assert!(key.len() < 200 && key.contains(r"\#300:"), "{key}");
+        assert_eq!(read("items", &key), Ok(key));
+    }
+
+    #[test]
+    fn what_can_never_be_a_key_is_told_with_what_could() {
+        for (rule, text, expected) in [
+            ("per-ip", "1.2.3.4.5", "expected an address such as 203.0.113.9 or 2001:db8::1"),
+            ("per-ip", "abc", "\"abc\" cannot be its client_ip"),
+            ("per-ip", "2001:db8::/48", "a network of IPv6 with /64"),
+            ("per-ip", "10.0.0.0/8", "expected an address"),
+            ("per-ip", "", "expected an address"),
+            ("per-ip", "1.2.3.4|x", "expected one client_ip, as"),
+            ("items", "alice", "expected user and route with bars between them"),
+            ("items", "alice|/other", "a path that matches one: /api/items, /health, /api/*"),
+            ("items", "alice|x", "a path that matches one"),
+            ("items", "|/health", "expected a value as"),
+            ("items", r"a\b|/health", "a backslash as \\x5c"),
+            ("items", "a\n|/health", "a line end as"),
+            ("per-caller", "alice", "user=.., client_ip=.."),
+            ("per-caller", "client_ip=alice", "cannot be its client_ip"),
+            ("other", "x", "its key is empty"),
+        ] {
+            let error = read(rule, text).unwrap_err();
+            assert!(error.contains(expected), "{rule} {text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Sets of rules, by their positions.
+
+/// A set of rules in which most are missing: the words of a bit set that are not 0, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::compiled) struct RuleSet(Vec<(u32, u64)>);
+
+impl RuleSet {
+    /// Adds a rule. Rules come in their order, perhaps several times.
+    pub(in crate::compiled) fn insert(&mut self, rule: u32) {
+        let (word, bit) = (rule / 64, 1 << (rule % 64));
+        match self.0.last_mut() {
+            Some((last, bits)) if *last == word => *bits |= bit,
+            _ => self.0.push((word, bit)),
+        }
+    }
+
+    /// The bits of a word.
+    pub(in crate::compiled) fn word(&self, word: u32) -> u64 {
+        // Where all words are there, and where there is only one, it is found at once.
+        match self.0.get(word as usize).or(self.0.first()) {
+            Some((known, bits)) if *known == word => *bits,
+            _ => self.0.binary_search_by_key(&word, |(known, _)| *known).map_or(0, |at| self.0[at].1),
+        }
+    }
+
+    pub(in crate::compiled) fn contains(&self, rule: u32) -> bool {
+        self.word(rule / 64) >> (rule % 64) & 1 == 1
+    }
+
+    pub(in crate::compiled) fn words(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.0.iter().map(|(word, _)| *word)
+    }
+}
+
+/// A set of rules of which many are there.
+#[derive(Clone, Debug)]
+pub(in crate::compiled) struct DenseSet(Vec<u64>);
+
+impl DenseSet {
+    pub(in crate::compiled) fn all(rules: usize) -> DenseSet {
+        let mut words = vec![u64::MAX; rules.div_ceil(64)];
+        if let (Some(last), used @ 1..) = (words.last_mut(), rules % 64) {
+            *last = (1 << used) - 1;
+        }
+        DenseSet(words)
+    }
+
+    pub(in crate::compiled) fn remove(&mut self, rule: u32) {
+        self.0[rule as usize / 64] &= !(1 << (rule % 64));
+    }
+
+    pub(in crate::compiled) fn word(&self, word: u32) -> u64 {
+        self.0[word as usize]
+    }
+
+    /// The words that are not 0.
+    pub(in crate::compiled) fn words(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.0).filter(|(_, bits)| **bits != 0).map(|(word, _)| word)
+    }
+
+    pub(in crate::compiled) fn word_count(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// The positions of the bits that are set in a word.
+pub(in crate::compiled) fn rules_in(word: u32, mut bits: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = bits.trailing_zeros();
+        bits &= bits.wrapping_sub(1);
+        (bit < 64).then_some(word * 64 + bit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_what_was_added() {
+        for rules in [&[][..], &[0], &[63, 64], &[200], &[1, 2, 700, 701], &[0, 64, 128, 192]] {
+            let mut set = RuleSet::default();
+            rules.iter().for_each(|rule| set.insert(*rule));
+            let found: Vec<u32> = set.words().flat_map(|word| rules_in(word, set.word(word))).collect();
+            assert_eq!(found, rules);
+            for rule in 0..800 {
+                assert_eq!(set.contains(rule), rules.contains(&rule), "{rule} in {rules:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_are_all() {
+        for count in [0, 1, 63, 64, 65, 128] {
+            let set = DenseSet::all(count);
+            let found: Vec<u32> = set.words().flat_map(|word| rules_in(word, set.word(word))).collect();
+            assert_eq!(found, (0..u32::try_from(count).unwrap()).collect::<Vec<_>>());
+        }
+    }
+}

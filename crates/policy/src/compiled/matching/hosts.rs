@@ -1,0 +1,73 @@
+//! The host patterns of all rules, and which of them a host matches.
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use smallvec::SmallVec;
+
+use crate::compiled::matching::bits::RuleSet;
+use crate::compiled::matching::host::normalise;
+
+/// All patterns.
+#[derive(Debug, Default)]
+pub(in crate::compiled) struct Hosts {
+    exact: HashMap<Box<[u8]>, RuleSet, FixedState>,
+    /// By what follows `*.`; the empty text for `*` alone.
+    below: HashMap<Box<[u8]>, RuleSet, FixedState>,
+    /// No suffix has more labels, so a host of thousands of labels costs no more than others.
+    labels_max: usize,
+}
+
+impl Hosts {
+    /// Adds a rule's pattern.
+    pub(in crate::compiled) fn insert(&mut self, pattern: &str, rule: u32) {
+        let (suffix, is_below) = match pattern.strip_prefix('*') {
+            Some(rest) => (rest.strip_prefix('.').unwrap_or(rest), true),
+            None => (pattern, false),
+        };
+        let suffix: Box<[u8]> = normalise(suffix).map_or_else(Box::default, |host| (&*host).into());
+        let map = if is_below { &mut self.below } else { &mut self.exact };
+        if is_below {
+            self.labels_max = self.labels_max.max(suffix.split(|byte| *byte == b'.').count());
+        }
+        map.entry(suffix).or_default().insert(rule);
+    }
+
+    /// The rules of each pattern that a host matches.
+    pub(in crate::compiled) fn find(&self, host: &[u8]) -> SmallVec<[&RuleSet; 4]> {
+        let mut found: SmallVec<[&RuleSet; 4]> = self.exact.get(host).into_iter().collect();
+        if self.below.is_empty() {
+            return found;
+        }
+        found.extend(self.below.get(&b""[..]));
+        let dots = host.iter().enumerate().rev().filter(|(_, byte)| **byte == b'.').map(|(at, _)| at);
+        found.extend(dots.take(self.labels_max).filter_map(|at| self.below.get(&host[at + 1..])));
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_is_for_all_below() {
+        let mut hosts = Hosts::default();
+        for (rule, pattern) in (0..).zip(["example.com", "*.example.com", "*.com", "*", "*.Other.org:80"]) {
+            hosts.insert(pattern, rule);
+        }
+        for (host, expected) in [
+            ("example.com", &[0, 2, 3][..]),
+            ("api.example.com", &[1, 2, 3]),
+            ("a.b.example.com", &[1, 2, 3]),
+            ("badexample.com", &[2, 3]),
+            ("com", &[3]),
+            ("x.other.org", &[3, 4]),
+            ("a.example.com.evil.net", &[3]),
+        ] {
+            let found = hosts.find(host.as_bytes());
+            let rules: Vec<u32> = (0..5).filter(|rule| found.iter().any(|set| set.contains(*rule))).collect();
+            assert_eq!(rules, expected, "{host}");
+        }
+    }
+}

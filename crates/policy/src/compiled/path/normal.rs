@@ -1,0 +1,196 @@
+//! Paths made comparable: those of a policy, and what the readings of a request's path have in common.
+//!
+//! A policy says plainly which path it means, and that is decoded and resolved
+//! once. What a client asks for depends on who serves it: see `readings`.
+
+use std::borrow::Cow;
+
+use crate::compiled::path::resolve::{Escapes, Habits, resolve};
+use crate::model::{Paths, TrailingSlash};
+
+/// A path that can be compared byte by byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::compiled) struct NormalPath<'a> {
+    /// Begins with a slash. Where slashes at the end mean nothing, the last one of a longer path is left out.
+    pub(in crate::compiled) bytes: Cow<'a, [u8]>,
+    /// Whether it ended in a slash, and thus lies below the path without it.
+    pub(in crate::compiled) slash: bool,
+}
+
+impl NormalPath<'_> {
+    /// What stands between the slashes. The root has no segments.
+    pub(in crate::compiled) fn segments(&self) -> impl Iterator<Item = &[u8]> {
+        let rest = &self.bytes[1..];
+        let count = if rest.is_empty() { 0 } else { usize::MAX };
+        rest.split(|byte| *byte == b'/').take(count)
+    }
+}
+
+/// Normalises a path of a policy. `None` if it is empty.
+pub(in crate::compiled) fn normalise(text: &str, paths: Paths) -> Option<NormalPath<'static>> {
+    if text.is_empty() {
+        return None;
+    }
+    let decoded = decode(without_query(without_origin(text.as_bytes())));
+    Some(settle(resolve(&decoded, Escapes::Read, Habits::default()), paths))
+}
+
+/// A path, once case and the slash at the end are as the policy wants them.
+pub(in crate::compiled) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath<'static> {
+    if path.first() != Some(&b'/') {
+        path.insert(0, b'/');
+    }
+    let slash = path.last() == Some(&b'/');
+    if slash && path.len() > 1 && paths.trailing_slash == TrailingSlash::Ignore {
+        path.pop();
+    }
+    if paths.ignore_case {
+        path.make_ascii_lowercase();
+    }
+    NormalPath { bytes: Cow::Owned(path), slash }
+}
+
+/// What lies behind `http://host` where a client sends the whole of it, as to a proxy.
+pub(in crate::compiled) fn without_origin(target: &[u8]) -> &[u8] {
+    if target.first() == Some(&b'/') {
+        return target;
+    }
+    let scheme = target.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte)).count();
+    let Some(authority) = target[scheme..].strip_prefix(b"://") else { return target };
+    if scheme == 0 {
+        return target;
+    }
+    let host = authority.iter().take_while(|byte| !b"/?#".contains(byte)).count();
+    &authority[host..]
+}
+
+/// A question mark ends a path before anything is decoded; `%3F` does not.
+pub(in crate::compiled) fn without_query(target: &[u8]) -> &[u8] {
+    let end = target.iter().position(|byte| matches!(byte, b'?' | b'#'));
+    &target[..end.unwrap_or(target.len())]
+}
+
+/// Decodes once. What is no escape stays as it is.
+pub(in crate::compiled) fn decode(text: &[u8]) -> Vec<u8> {
+    decode_but(text, |_| false)
+}
+
+/// Decodes all escapes but those of some bytes, whose digits become small letters.
+pub(in crate::compiled) fn decode_but(text: &[u8], is_kept: impl Fn(u8) -> bool) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        let escaped = if first == b'%' { after.first_chunk().and_then(|digits| hex_byte(*digits)) } else { None };
+        match escaped {
+            Some(byte) if is_kept(byte) => decoded.extend_from_slice(&rest[..3].to_ascii_lowercase()),
+            Some(byte) => decoded.push(byte),
+            None => decoded.push(first),
+        }
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    decoded
+}
+
+fn hex_byte([high, low]: [u8; 2]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    Some(digit(high)? << 4 | digit(low)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEEP: Paths = Paths { trailing_slash: TrailingSlash::Keep, ignore_case: false };
+
+    fn normal(target: &str, paths: Paths) -> (String, bool) {
+        let path = normalise(target, paths).unwrap();
+        (String::from_utf8_lossy(&path.bytes).into_owned(), path.slash)
+    }
+
+    #[test]
+    fn a_path_of_a_policy_is_decoded_and_resolved() {
+        let cases = [
+            ("/auth/login", "/auth/login"),
+            ("/auth/login?a=/../b", "/auth/login"),
+            ("/auth/login#x", "/auth/login"),
+            ("//auth/login", "/auth/login"),
+            ("/auth///login", "/auth/login"),
+            ("/auth/%6cogin", "/auth/login"),
+            ("/auth/%6Cogin", "/auth/login"),
+            ("/auth%2flogin", "/auth/login"),
+            ("/auth/./login", "/auth/login"),
+            ("/auth/x/../login", "/auth/login"),
+            ("/auth/x/%2e%2E/login", "/auth/login"),
+            ("/auth%2fx%2f..%2flogin", "/auth/login"),
+            ("/../../auth/login", "/auth/login"),
+            ("/auth/login/", "/auth/login"),
+            ("/auth/login//", "/auth/login"),
+            ("/auth/login/.", "/auth/login"),
+            ("/auth/login/x/..", "/auth/login"),
+            ("auth/login", "/auth/login"),
+            ("http://example.com/auth/login", "/auth/login"),
+            ("HTTP://u@example.com:80//auth/login?x", "/auth/login"),
+            ("http://example.com", "/"),
+            ("http://example.com?x=1", "/"),
+            ("/http://example.com", "/http:/example.com"),
+            ("://x", "/:/x"),
+            ("*", "/*"),
+            ("/", "/"),
+            ("//", "/"),
+            ("/..", "/"),
+            ("?x", "/"),
+            ("/.well-known/x", "/.well-known/x"),
+            ("/...", "/..."),
+            ("/a/..?x", "/"),
+            ("/a/.#x", "/a"),
+            ("/a/..b", "/a/..b"),
+            // Decoded once: what is left is the backend's text, too.
+            ("/a%252fb", "/a%2fb"),
+            ("/a%3fb", "/a?b"),
+            // No escapes.
+            ("/100%", "/100%"),
+            ("/%zz%4", "/%zz%4"),
+            ("/%+1", "/%+1"),
+        ];
+        for (target, path) in cases {
+            assert_eq!(normal(target, Paths::default()).0, path, "{target}");
+        }
+        assert_eq!(normalise("", Paths::default()), None);
+    }
+
+    #[test]
+    fn a_slash_at_the_end_is_remembered_or_kept() {
+        for (target, ignored, kept, slash) in [
+            ("/pay/", "/pay", "/pay/", true),
+            ("/pay//", "/pay", "/pay/", true),
+            ("/pay/.", "/pay", "/pay/", true),
+            ("/pay", "/pay", "/pay", false),
+            ("/%70ay", "/pay", "/pay", false),
+            ("/", "/", "/", true),
+            ("/x/..", "/", "/", true),
+        ] {
+            assert_eq!(normal(target, Paths::default()), (ignored.to_owned(), slash), "{target}");
+            assert_eq!(normal(target, KEEP), (kept.to_owned(), slash), "{target}");
+        }
+    }
+
+    #[test]
+    fn case_counts_unless_it_is_to_be_ignored() {
+        let ignoring = Paths { ignore_case: true, ..Paths::default() };
+        assert_eq!(normal("/Login", Paths::default()).0, "/Login");
+        assert_eq!(normal("/Login", ignoring).0, "/login");
+        assert_eq!(normal("/%4Cogin", ignoring).0, "/login");
+    }
+
+    #[test]
+    fn segments_are_between_slashes() {
+        let segments = |target, paths| {
+            let path = normalise(target, paths).unwrap();
+            path.segments().map(|segment| String::from_utf8_lossy(segment).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(segments("/", KEEP), [""; 0]);
+        assert_eq!(segments("/a/b", KEEP), ["a", "b"]);
+        assert_eq!(segments("/a/", KEEP), ["a", ""]);
+        assert_eq!(segments("/a/", Paths::default()), ["a"]);
+    }
+}

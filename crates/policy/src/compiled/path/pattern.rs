@@ -1,0 +1,100 @@
+//! The path patterns of a policy.
+
+use crate::compiled::path::normal::{decode, without_query};
+use crate::model::{Paths, TrailingSlash};
+use crate::path_pattern::is_parameter;
+
+/// A pattern, segment by segment.
+#[derive(Debug)]
+pub(in crate::compiled) struct PathPattern {
+    /// As it is shown. Of a pattern that stands for one path, that path.
+    pub(in crate::compiled) text: Vec<u8>,
+    pub(in crate::compiled) segments: Vec<Segment>,
+    /// Whether it stands for everything below the segments.
+    pub(in crate::compiled) below: bool,
+}
+
+#[derive(Debug)]
+pub(in crate::compiled) enum Segment {
+    Text(Box<[u8]>),
+    /// Any, but not an empty one: `*`, or a parameter with the name as it is written.
+    Any(Box<[u8]>),
+}
+
+impl PathPattern {
+    /// Stars and parameters are seen before anything is decoded: `%2A` is the character.
+    pub(in crate::compiled) fn read(text: &str, paths: Paths) -> PathPattern {
+        let text = if paths.ignore_case { text.to_ascii_lowercase() } else { text.to_owned() };
+        let path = without_query(text.as_bytes());
+        let (path, slash) = path.strip_suffix(b"/").map_or((path, false), |path| (path, true));
+        let (path, below) = match path.strip_suffix(b"/*") {
+            Some(path) if !slash || paths.trailing_slash == TrailingSlash::Ignore => (path, true),
+            _ => (path, false),
+        };
+        let mut pattern = PathPattern { text: Vec::new(), segments: Vec::new(), below };
+        for segment in path.split(|byte| *byte == b'/') {
+            pattern.add(segment, paths);
+        }
+        if slash && !below && !pattern.segments.is_empty() && paths.trailing_slash == TrailingSlash::Keep {
+            pattern.segments.push(Segment::Text(Box::default()));
+        }
+        pattern.text = pattern.shown();
+        pattern
+    }
+
+    fn add(&mut self, segment: &[u8], paths: Paths) {
+        if segment == b"*" || str::from_utf8(segment).is_ok_and(is_parameter) {
+            self.segments.push(Segment::Any(segment.into()));
+            return;
+        }
+        let mut decoded = decode(segment);
+        if paths.ignore_case {
+            decoded.make_ascii_lowercase();
+        }
+        for name in decoded.split(|byte| *byte == b'/') {
+            match name {
+                b"" | b"." => {}
+                b".." => drop(self.segments.pop()),
+                _ => self.segments.push(Segment::Text(name.into())),
+            }
+        }
+    }
+
+    fn shown(&self) -> Vec<u8> {
+        let mut shown = Vec::new();
+        for segment in &self.segments {
+            shown.push(b'/');
+            shown.extend_from_slice(segment.shown());
+        }
+        if self.below {
+            shown.extend_from_slice(b"/*");
+        }
+        if shown.is_empty() {
+            shown.push(b'/');
+        }
+        shown
+    }
+
+    /// Whether it stands for more than one path.
+    pub(in crate::compiled) fn is_wild(&self) -> bool {
+        self.below || self.segments.iter().any(|segment| matches!(segment, Segment::Any(_)))
+    }
+
+    /// What comes first is the more specific: one path before many, longer before shorter (the name of a parameter is
+    /// no longer than a star), one segment before everything below.
+    pub(in crate::compiled) fn rank(&self) -> (bool, std::cmp::Reverse<usize>, bool) {
+        let length = |segment: &Segment| match segment {
+            Segment::Text(text) => 1 + text.len(),
+            Segment::Any(_) => 2,
+        };
+        let length = self.segments.iter().map(length).sum::<usize>() + if self.below { 2 } else { 0 };
+        (self.is_wild(), std::cmp::Reverse(length), self.below)
+    }
+}
+
+impl Segment {
+    fn shown(&self) -> &[u8] {
+        let (Segment::Text(text) | Segment::Any(text)) = self;
+        text
+    }
+}

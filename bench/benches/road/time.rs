@@ -25,7 +25,7 @@ fn print_limiters(rounds: usize) {
         ("Engine::decide, three rules, observed", Box::new(Service::new(THREE_RULES))),
     ];
     // The first decision of a process, and the first of every key, is another thing.
-    contestants.iter().for_each(|(_, contestant)| drop(alone(&**contestant)));
+    contestants.iter().for_each(|(_, contestant)| decide(&**contestant, 0));
     let (mut one, mut two) = (vec![Vec::new(); contestants.len()], vec![Vec::new(); contestants.len()]);
     for round in 0..rounds {
         eprintln!("round {round} of {rounds}");

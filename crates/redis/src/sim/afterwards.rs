@@ -79,7 +79,9 @@ impl Caller {
             SeenReceipt::Here => self.take_off(plan, &receipt, receipt.cost()),
             SeenReceipt::Nowhere => {}
         }
+        locked(&self.world).is_giving_back = true;
         self.stores[plan.instance].give_back(receipt);
+        locked(&self.world).is_giving_back = false;
     }
 
     /// Something is given back to this instance's own count.

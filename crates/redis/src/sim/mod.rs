@@ -8,6 +8,8 @@
 mod afterwards;
 mod books;
 mod caller;
+mod faulty;
+mod injected_fault;
 mod like_memory;
 mod met;
 mod plan;
@@ -20,9 +22,9 @@ mod seen;
 pub(crate) mod shard;
 mod world;
 
+pub(crate) use self::injected_fault::InjectedFault;
 use self::met::Met;
 use self::scenario::run;
-use crate::store::planted::Planted;
 
 /// How many seeds an ordinary run plays.
 const SEEDS: u64 = 3_000;
@@ -53,19 +55,19 @@ fn a_seed_plays_the_same_every_time() {
     }
 }
 
-/// A mistake that is planted must be found within the seeds of an ordinary run.
-fn is_found(planted: Planted) {
-    let found = (0..SEEDS).any(|seed| run(seed, Some(planted)).is_err());
-    assert!(found, "{planted:?} was not found");
+/// A fault that is injected must be found within the seeds of an ordinary run.
+fn is_found(fault: InjectedFault) {
+    let found = (0..SEEDS).any(|seed| run(seed, Some(fault)).is_err());
+    assert!(found, "{fault:?} was not found");
 }
 
-macro_rules! planted {
-    ($($name:ident: $planted:ident),* $(,)?) => {
-        $(#[test] fn $name() { is_found(Planted::$planted); })*
+macro_rules! faults {
+    ($($name:ident: $fault:ident),* $(,)?) => {
+        $(#[test] fn $name() { is_found(InjectedFault::$fault); })*
     };
 }
 
-planted! {
+faults! {
     what_is_sent_again_is_found: RetryUnknown,
     what_another_slot_refused_and_is_kept_is_found: ForgetRefund,
     what_came_too_late_and_is_kept_is_found: KeepLateCharge,

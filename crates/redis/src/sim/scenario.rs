@@ -12,14 +12,14 @@ use super::plan::{Plan, key_bytes};
 use super::rule::Rule;
 use super::seen::Seen;
 use super::world::{BEGAN_US, Link, SharedWorld, World, locked};
-use crate::store::planted::Planted;
+use super::{InjectedFault, faulty};
 use crate::store::random::Random;
 use crate::store::{BreakerSettings, BreakerState, RedisLimit, SharedStore, StoreSettings};
 
 /// Runs one seed. The error says what must not have happened.
-pub(super) fn run(seed: u64, planted: Option<Planted>) -> Result<Met, String> {
+pub(super) fn run(seed: u64, fault: Option<InjectedFault>) -> Result<Met, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async { Scenario::new(seed, planted).play().await })
+    runtime.block_on(async { Scenario::new(seed, fault).play().await })
 }
 
 struct Scenario {
@@ -36,13 +36,13 @@ struct Scenario {
 }
 
 impl Scenario {
-    fn new(seed: u64, planted: Option<Planted>) -> Scenario {
+    fn new(seed: u64, fault: Option<InjectedFault>) -> Scenario {
         let mut random = Random::new(seed);
         let shards = 1 + random.below(3) as usize;
         let slots = (shards as u32 * (1 + random.below(2))) as u16;
         let faults_per_mille = [0, 20, 60, 250][random.below(4) as usize];
         let is_quiet = faults_per_mille == 0;
-        let world = World::new(Random::new(random.next()), shards, slots, faults_per_mille, planted);
+        let world = World::new(Random::new(random.next()), shards, slots, faults_per_mille, fault);
         let settings = StoreSettings {
             joins: random.below(4) > 0,
             remembers_refusals: random.below(4) > 0,
@@ -67,12 +67,13 @@ impl Scenario {
         let stores: Vec<_> = (0..instances)
             .map(|instance| {
                 let link = Link { world: Arc::clone(&world), instance };
-                let settings = StoreSettings { seed: random.next(), ..settings.clone() };
-                SharedStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, planted)
+                let settings = StoreSettings { seed: random.next(), ..faulty::settings(fault, settings.clone()) };
+                SharedStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, fault)
             })
             .collect();
-        let limit =
-            |store: &SharedStore<Link>, rule: &Rule| store.limit(&rule.scope, rule.quota, rule.options).unwrap();
+        let limit = |store: &SharedStore<Link>, rule: &Rule| {
+            store.limit(&rule.scope, rule.quota, faulty::options(fault, rule.options)).unwrap()
+        };
         let limits: Vec<Vec<RedisLimit>> =
             stores.iter().map(|store| rules.iter().map(|rule| limit(store, rule)).collect()).collect();
         let (limits, stores) = (Arc::new(limits), Arc::new(stores));

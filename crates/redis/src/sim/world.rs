@@ -8,10 +8,10 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use tollgate_core::Decision;
 
+use super::InjectedFault;
 use super::books::Books;
 use super::shard::{Deed, Shard};
 use crate::call::{Call, Reply, Target};
-use crate::store::planted::Planted;
 use crate::store::random::Random;
 use crate::transport::{Cause, Done, Executed, ShardId, Slot, Transport, Trouble};
 use crate::wire::MARGIN;
@@ -31,7 +31,11 @@ pub(super) struct World {
     pub(super) faults_per_mille: u32,
     /// Which instance cannot reach which shard, and until when.
     partitions: Vec<(usize, usize, Instant)>,
-    planted: Option<Planted>,
+    fault: Option<InjectedFault>,
+    /// Whether the answer to a call is being handed out to its callers.
+    pub(super) is_handing_out: bool,
+    /// Whether a caller gives something back.
+    pub(super) is_giving_back: bool,
     /// When the last call of an instance to a shard has arrived there.
     last_sent: HashMap<(usize, usize), oneshot::Receiver<()>>,
 }
@@ -68,7 +72,7 @@ impl World {
         shards: usize,
         slots: u16,
         faults_per_mille: u32,
-        planted: Option<Planted>,
+        fault: Option<InjectedFault>,
     ) -> World {
         World {
             random,
@@ -79,7 +83,9 @@ impl World {
             began: Instant::now(),
             faults_per_mille,
             partitions: Vec::new(),
-            planted,
+            fault,
+            is_handing_out: false,
+            is_giving_back: false,
             last_sent: HashMap::new(),
         }
     }
@@ -185,6 +191,7 @@ impl World {
 }
 
 /// An instance's way to the servers.
+#[derive(Clone)]
 pub(super) struct Link {
     pub(super) world: SharedWorld,
     pub(super) instance: usize,
@@ -192,6 +199,24 @@ pub(super) struct Link {
 
 impl Transport for Link {
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done) {
+        let fault = locked(&self.world).fault;
+        match fault {
+            Some(fault) => self.send_faulty(fault, slot, call, deadline, done),
+            None => self.send_call(slot, call, deadline, done),
+        }
+    }
+
+    fn slot(&self, tag: &[u8]) -> Slot {
+        locked(&self.world).slot(tag)
+    }
+
+    fn shard(&self, slot: Slot) -> ShardId {
+        ShardId(locked(&self.world).shard_of(slot) as u32)
+    }
+}
+
+impl Link {
+    pub(super) fn send_call(&self, slot: Slot, call: Call, deadline: Instant, done: Done) {
         let (fate, turn) = {
             let mut world = locked(&self.world);
             world.books.sent(self.instance, &call);
@@ -208,14 +233,6 @@ impl Transport for Link {
             return done.hear(Err(trouble));
         }
         tokio::spawn(Passage { world, instance, slot, call, deadline, fate }.carry(turn, done));
-    }
-
-    fn slot(&self, tag: &[u8]) -> Slot {
-        locked(&self.world).slot(tag)
-    }
-
-    fn shard(&self, slot: Slot) -> ShardId {
-        ShardId(locked(&self.world).shard_of(slot) as u32)
     }
 }
 
@@ -273,7 +290,7 @@ impl Passage {
         let mut deeds = Vec::new();
         let mut world = locked(&self.world);
         let is_late = self.call.expires() && Instant::now() > self.deadline + MARGIN;
-        if is_late && world.planted != Some(Planted::RunExpired) {
+        if is_late && world.fault != Some(InjectedFault::RunExpired) {
             return (None, deeds);
         }
         let (shard, now) = (world.shard_of(self.slot), world.now_us());

@@ -10,8 +10,8 @@ use tollgate_store::{Asked, KeyedCharge, Mode, OnFailure, Outcome, Refusals, Sou
 use crate::store::Inner;
 use crate::store::batch::{Charges, Origin, SlotPart, SlotParts, SlotRequest, Waiter, Waiters};
 use crate::store::limit::RedisLimit;
-use crate::store::planted::Planted;
 use crate::store::refund::receipt::{MadeWhere, RedisReceipt};
+use crate::store::seam::Seam;
 use crate::transport::Transport;
 
 impl<T: Transport> Inner<T> {
@@ -44,7 +44,7 @@ impl<T: Transport> Inner<T> {
                 waiters
             }
         };
-        match conclude(charges, waiters, self.is_planted(Planted::OneSlotIsEnough)) {
+        match conclude(charges, waiters, &self.seam) {
             Ok(outcome) => outcome,
             // Rare and large, so it does not make every check's future larger.
             Err(waiters) => Box::pin(self.fall_back(charges, waiters)).await,
@@ -59,7 +59,7 @@ impl<T: Transport> Inner<T> {
         }
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
         for asked in charges {
-            let cost = if self.is_planted(Planted::AnswerForAnotherCost) { 1 } else { asked.cost };
+            let cost = self.seam.cached_cost(asked.cost);
             decisions.push(self.refusals.find(asked.limit, asked.key, cost, now)?);
         }
         let refuses = |(asked, decision): (&KeyedCharge<'_, RedisLimit>, &Decision)| {
@@ -74,7 +74,7 @@ impl<T: Transport> Inner<T> {
             matches!(asked.limit.0.options.refusals, Refusals::Counted | Refusals::Guarded)
         };
         let must_ask = !refusing.contains(&Refusals::Final) && charges.iter().any(is_counted);
-        if must_ask && !self.is_planted(Planted::RememberWhereCounted) {
+        if must_ask {
             return None;
         }
         self.counters.cached_refusals.add(1);
@@ -115,10 +115,10 @@ impl<T: Transport> Inner<T> {
 fn conclude<'a, T: Transport>(
     charges: &Charges<'_>,
     waiters: Waiters<'a, T>,
-    one_slot_is_enough: bool,
+    seam: &Seam,
 ) -> Result<Outcome<RedisReceipt>, Waiters<'a, T>> {
     let is_answered = |answer: bool| waiters.iter().any(|waiter| waiter.passed() == Some(answer));
-    if is_answered(false) && !(one_slot_is_enough && is_answered(true)) {
+    if seam.is_refused(is_answered(false), is_answered(true)) {
         return Ok(refuse(charges, waiters, Source::Exact));
     }
     if waiters.iter().any(|waiter| waiter.passed().is_none()) {

@@ -9,11 +9,11 @@ mod decide;
 mod fallback;
 mod key_names;
 mod limit;
-pub(crate) mod planted;
 pub(crate) mod random;
 mod refund;
 mod refusals;
 mod report;
+mod seam;
 mod server_clock;
 mod settings;
 mod shard_index;
@@ -38,11 +38,11 @@ use self::fallback::debts::Debts;
 use self::fallback::payments::Payments;
 use self::key_names::prefix_and_scope;
 use self::limit::{Origin, Prepared};
-use self::planted::Planted;
 use self::refund::receipt::MadeWhere;
 use self::refusals::KnownRefusals;
 use self::report::bad_values::BadValues;
 use self::report::stats::Counters;
+use self::seam::Seam;
 use self::server_clock::ServerClock;
 use crate::call::{Answer, Line, Reply, Terms};
 use crate::transport::{Slot, Transport};
@@ -83,7 +83,7 @@ struct Inner<T: Transport> {
     breakers: Breakers,
     counters: Counters,
     on_change: OnChange,
-    planted: Option<Planted>,
+    seam: Seam,
 }
 
 impl<T: Transport> SharedStore<T> {
@@ -94,7 +94,7 @@ impl<T: Transport> SharedStore<T> {
         runtime: Handle,
         on_change: OnChange,
     ) -> Result<SharedStore<T>, Box<dyn Error + Send + Sync>> {
-        SharedStore::with(transport, settings, runtime, on_change, ServerClock::at_time_of_day(), None)
+        SharedStore::with(transport, settings, runtime, on_change, ServerClock::at_time_of_day(), Seam::default())
     }
 
     fn with(
@@ -103,7 +103,7 @@ impl<T: Transport> SharedStore<T> {
         runtime: Handle,
         on_change: OnChange,
         clock: ServerClock,
-        planted: Option<Planted>,
+        seam: Seam,
     ) -> Result<SharedStore<T>, Box<dyn Error + Send + Sync>> {
         let inner = Inner {
             transport,
@@ -120,7 +120,7 @@ impl<T: Transport> SharedStore<T> {
             breakers: Breakers::new(settings.breaker, settings.seed),
             counters: Counters::default(),
             on_change,
-            planted,
+            seam,
             settings,
         };
         Ok(SharedStore { inner: Arc::new(inner) })
@@ -133,9 +133,10 @@ impl<T: Transport> SharedStore<T> {
         settings: StoreSettings,
         on_change: OnChange,
         now_ns: u64,
-        planted: Option<Planted>,
+        fault: Option<crate::sim::InjectedFault>,
     ) -> SharedStore<T> {
-        SharedStore::with(transport, settings, Handle::current(), on_change, ServerClock::at(now_ns), planted).unwrap()
+        SharedStore::with(transport, settings, Handle::current(), on_change, ServerClock::at(now_ns), Seam { fault })
+            .unwrap()
     }
 
     pub(crate) fn transport(&self) -> &T {
@@ -186,7 +187,6 @@ impl<T: Transport> SharedStore<T> {
         };
         let fallback = match options.on_failure {
             OnFailure::Open | OnFailure::Closed => None,
-            OnFailure::Local { .. } if self.inner.is_planted(Planted::WholeLimitInFallback) => Some(fallback(quota)?),
             OnFailure::Local { share } => Some(fallback(quota.share(share))?),
         };
         let prefix_and_scope = prefix_and_scope(&self.inner.settings.prefix, scope);
@@ -294,9 +294,9 @@ impl<T: Transport> Store for SharedStore<T> {
             MadeWhere::Server { slot, charged, lease_lost } => {
                 let lost = Arc::clone(lease_lost);
                 let line = Line::Renew { target: receipt.target.clone(), charged: *charged };
-                let heard = move |store: &Arc<Inner<T>>, answered: crate::transport::Answered| {
+                let heard = move |_: &Arc<Inner<T>>, answered: crate::transport::Answered| {
                     let held = answered.map_or(true, |reply| reply.answers != [Answer::Renewed { held: false }]);
-                    if !held && !store.is_planted(Planted::ForgetLostLease) {
+                    if !held {
                         lost.store(true, Ordering::Relaxed);
                     }
                 };
@@ -325,10 +325,6 @@ impl<T: Transport> Inner<T> {
         });
         let overrun = timeout_at(deadline, answer).await.ok().and_then(Result::ok);
         Settled { overrun: overrun.unwrap_or(0) }
-    }
-
-    fn is_planted(&self, mistake: Planted) -> bool {
-        cfg!(test) && self.planted == Some(mistake)
     }
 }
 

@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep_until};
 use super::shared::{Batch, Expired};
 use crate::store::Inner;
 use crate::store::breaker::failure::Failure;
-use crate::store::planted::Planted;
 use crate::transport::{Cause, Transport};
 
 /// Batches that are finished are dropped from the queue when it is twice as long as what was left the last time, and
@@ -68,9 +67,6 @@ impl Deadlines {
 impl<T: Transport> Inner<T> {
     /// Watches the deadlines of a batch. The first is given; later ones are found when that has passed.
     pub(super) fn watch_deadlines(self: &Arc<Self>, batch: &Arc<Batch>, deadline: Instant) {
-        if self.is_planted(Planted::NoDeadline) {
-            return;
-        }
         let timer = {
             let mut queue = self.deadlines.queue();
             queue.push(deadline, Arc::clone(batch));

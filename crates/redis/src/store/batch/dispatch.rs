@@ -15,7 +15,6 @@ use crate::store::Inner;
 use crate::store::breaker::failure::Failure;
 use crate::store::breaker::shards::Watch;
 use crate::store::fallback::debts::Debt;
-use crate::store::planted::Planted;
 use crate::store::report::stats::StoreEvent;
 use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
 
@@ -103,19 +102,9 @@ impl<T: Transport> Inner<T> {
         let debts = if watch.has_overdue_calls { SmallVec::new() } else { self.take_debts(&batch.request, sent_at) };
         let call = call_for(&batch.request, times, &debts);
         self.counters.calls.add(1);
-        let again = self.is_planted(Planted::RetryUnknown).then(|| call.clone());
         let flight = Flight { batch, times, sent_at, watch, debts };
         let store = Arc::clone(self);
-        let done = Done::new(move |answered| match (&answered, again) {
-            (Err(Trouble { executed: Executed::Unknown, .. }), Some(call)) => {
-                let done = Done::new({
-                    let store = Arc::clone(&store);
-                    move |answered| store.arrived(flight, answered)
-                });
-                store.transport.send(slot, call, deadline, done);
-            }
-            _ => store.arrived(flight, answered),
-        });
+        let done = Done::new(move |answered| store.arrived(flight, answered));
         self.transport.send(slot, call, deadline, done);
     }
 
@@ -134,7 +123,7 @@ impl<T: Transport> Inner<T> {
                 self.debts_paid(&debts, answer.unpaid);
                 self.remember(&batch.request, &answer, &watch, sent_at, now);
                 self.hand_out(&batch, answer);
-                if self.is_planted(Planted::KeepDebt) {
+                if self.seam.owes_again() {
                     self.owe_again(&debts, now);
                 }
             }
@@ -143,7 +132,7 @@ impl<T: Transport> Inner<T> {
                 let uncertain = if trouble.executed == Executed::Unknown { debts.len() as u64 } else { 0 };
                 self.counters.uncertain_charges.add(uncertain);
                 // What may have been charged is not owed any more.
-                if trouble.executed == Executed::No || self.is_planted(Planted::DoubleDebt) {
+                if trouble.executed == Executed::No {
                     self.owe_again(&debts, now);
                 }
                 batch.finish(Err(Failure::Trouble(trouble.cause)));
@@ -169,16 +158,11 @@ impl<T: Transport> Inner<T> {
     /// Gives each caller its own part, in the order in which they came. What was charged for callers that do not wait
     /// any more is given back.
     fn hand_out(self: &Arc<Self>, batch: &Batch, answer: BatchAnswer) {
-        #[cfg(test)]
-        if self.is_planted(Planted::SwapJoinedAnswers) {
-            batch.reverse_numbers(answer.times);
-        }
+        self.seam.hand_out(batch, answer.times);
         let late = batch.finish(Ok(answer));
         let Some(answer) = batch.answer() else { return };
         for number in late {
-            if !self.is_planted(Planted::KeepLateCharge) {
-                self.refund_made(&batch.request, answer, number);
-            }
+            self.refund_made(&batch.request, answer, number);
         }
     }
 

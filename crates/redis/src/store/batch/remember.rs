@@ -10,7 +10,6 @@ use super::slot_request::{Origin, SlotRequest};
 use crate::script::{Standing, standings};
 use crate::store::Inner;
 use crate::store::breaker::shards::Watch;
-use crate::store::planted::Planted;
 use crate::store::refusals::Full;
 use crate::transport::Transport;
 
@@ -64,7 +63,6 @@ impl<T: Transport> Inner<T> {
             let guarded_us = (0..known.len()).filter(is_guard).map(is_full_for).min().flatten();
             lasts_us = lasts_us.max(guarded_us);
         }
-        let lasts = Duration::from_micros(lasts_us?);
-        Some(if self.is_planted(Planted::RememberTooLong) { lasts * 3 } else { lasts })
+        lasts_us.map(Duration::from_micros)
     }
 }

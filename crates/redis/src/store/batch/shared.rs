@@ -17,7 +17,7 @@ use crate::transport::Cause;
 /// A caller that joins has an entry, and its waiter knows only which. The call counts the entries that still wait when
 /// it is sent, in order; the answer says what became of each.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(in crate::store) struct Batch {
     pub(super) request: Arc<SlotRequest>,
     /// The hash of the group that it belongs to, if requests join.
     pub(super) group: Option<u64>,
@@ -182,7 +182,7 @@ impl Batch {
 
     /// Gives the first entry the last one's number, and so on.
     #[cfg(test)]
-    pub(super) fn reverse_numbers(&self, times: u32) {
+    pub(in crate::store) fn reverse_numbers(&self, times: u32) {
         for number in self.entries().iter_mut().filter_map(|entry| entry.number.as_mut()) {
             *number = times - 1 - *number;
         }

@@ -11,7 +11,6 @@ use super::answer::BatchAnswer;
 use super::shared::Batch;
 use super::slot_request::{SlotPart, SlotRequest};
 use crate::store::Inner;
-use crate::store::planted::Planted;
 use crate::transport::Transport;
 
 /// One caller of a batch. Dropped before it has [kept](Waiter::keep) what was charged for it, it gives that back: its
@@ -89,10 +88,8 @@ impl<'a, T: Transport> Waiter<'a, T> {
     }
 
     /// Another slot refused the request: what was charged is given back.
-    pub(in crate::store) fn roll_back(mut self) {
-        if self.store.is_planted(Planted::ForgetRefund) {
-            self.progress = Progress::Over;
-        }
+    pub(in crate::store) fn roll_back(self) {
+        drop(self);
     }
 
     fn answered(&self) -> Option<(&BatchAnswer, u32)> {

@@ -12,7 +12,6 @@ use crate::call::Call;
 use crate::store::Inner;
 use crate::store::breaker::failure::Failure;
 use crate::store::breaker::state::{Breaker, BreakerSettings, BreakerState, Change, Ticket};
-use crate::store::planted::Planted;
 use crate::store::report::stats::StoreEvent;
 use crate::transport::{Cause, Done, ShardId, Slot, Transport};
 
@@ -177,7 +176,7 @@ impl<T: Transport> Inner<T> {
             self.counters.breakers_opened.add(1);
             (self.on_change)(StoreEvent::BreakerOpened { server, cause: failure.name() });
         }
-        if change.is_some() && !self.is_planted(Planted::NeverProbe) {
+        if change.is_some() {
             let probes = Probes { shard: watch.shard, slot: watch.slot, told: failure, last: failure };
             self.runtime.spawn(probes.until_answered(Arc::downgrade(self)));
         }

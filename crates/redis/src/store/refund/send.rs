@@ -6,7 +6,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::call::{Call, Line};
 use crate::store::Inner;
-use crate::store::planted::Planted;
 use crate::transport::{Answered, Done, Executed, Slot, Transport, Trouble};
 
 /// Who hears what became of a call in the background.
@@ -35,11 +34,8 @@ impl<T: Transport> Inner<T> {
     }
 
     fn forget_refusals_of(&self, keys: &[Box<[u8]>]) {
-        if self.is_planted(Planted::RememberAcrossRefund) {
-            return;
-        }
         let now = Instant::now();
-        keys.iter().for_each(|key| self.refusals.forget(key, now));
+        self.seam.refunded(keys).iter().for_each(|key| self.refusals.forget(key, now));
     }
 
     /// Sends a call, and again a few times where it is certain that it was not carried out.
@@ -52,23 +48,13 @@ impl<T: Transport> Inner<T> {
     ) {
         let (store, again) = (Arc::clone(self), lines.clone());
         let done = Done::new(move |answered| {
-            if sent < store.settings.resends && store.may_send_again(&answered) {
+            if sent < store.settings.resends && may_send_again(&answered) {
                 return store.resend_later(slot, again, sent, heard);
             }
             heard(&store, answered);
         });
         let deadline = Instant::now() + self.settings.background_deadline;
         self.transport.send(slot, Call { lines }, deadline, done);
-    }
-
-    fn may_send_again(&self, answered: &Answered) -> bool {
-        match answered {
-            Ok(_) => false,
-            // It would fail again.
-            Err(Trouble { cause, .. }) if cause.is_of_a_key() => false,
-            Err(Trouble { executed: Executed::No, .. }) => !self.is_planted(Planted::NeverResendRefund),
-            Err(Trouble { executed: Executed::Unknown, .. }) => self.is_planted(Planted::ResendUnknownRefund),
-        }
     }
 
     fn resend_later(self: &Arc<Self>, slot: Slot, lines: Vec<Line>, sent: u32, heard: Heard<T>) {
@@ -78,5 +64,14 @@ impl<T: Transport> Inner<T> {
             sleep(pause).await;
             store.send_in_background(slot, lines, sent + 1, heard);
         });
+    }
+}
+
+fn may_send_again(answered: &Answered) -> bool {
+    match answered {
+        Ok(_) => false,
+        // It would fail again.
+        Err(Trouble { cause, .. }) if cause.is_of_a_key() => false,
+        Err(Trouble { executed, .. }) => *executed == Executed::No,
     }
 }

@@ -1,7 +1,6 @@
-/// Mistakes that a test plants in order to see that it finds them. Outside of
-/// tests there are none, and asking about one costs nothing.
+/// A mistake that a seeded test injects in order to see that it finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Planted {
+pub(crate) enum InjectedFault {
     /// What may have been carried out is sent again.
     RetryUnknown,
     /// Where another slot refuses, what was charged is kept.
@@ -35,7 +34,6 @@ pub(crate) enum Planted {
     /// Of several slots, one that lets it pass is enough.
     OneSlotIsEnough,
     /// A server carries out a call that has expired.
-    #[cfg(test)]
     RunExpired,
     /// A lease that is known to be lost is renewed all the same.
     ForgetLostLease,

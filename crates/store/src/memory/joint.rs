@@ -75,9 +75,10 @@ impl MemoryStore {
     /// more, and every other case reads its own.
     #[inline]
     pub fn decide_charges_at(&self, now_ns: u64, charges: &[Charge<'_>], decisions: &mut [Decision]) -> bool {
-        // A single charge needs no look: its check charges nothing where it refuses.
+        // A single charge to a bucket needs no look: its check charges nothing where it refuses.
         if let ([charge], [decision]) = (charges, &mut *decisions)
             && charge.is_made()
+            && matches!(charge.limit.0.rule, Rule::Bucket(_))
         {
             return self.decide_one(charge, decision, now_ns);
         }

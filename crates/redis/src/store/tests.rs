@@ -4,6 +4,7 @@
 
 mod bad_values;
 mod callers;
+mod deadlines;
 mod joining;
 mod many_keys;
 mod operator;

@@ -79,7 +79,7 @@ impl<T: Transport> Inner<T> {
         match timer {
             TimerState::Running => {}
             TimerState::Idle => {
-                drop(self.runtime.spawn(DeadlineTimer { store: Arc::downgrade(self), is_done: false }.run()))
+                drop(self.runtime.spawn(DeadlineTimer { store: Arc::downgrade(self), is_done: false }.run()));
             }
             TimerState::Ended => drop(self.expire_batches(None)),
         }

@@ -16,8 +16,8 @@ use tollgate_server::{Engine, FrontEnd};
 
 pub(crate) const KEYS: usize = 1_000;
 
-/// A token takes 1,000 s, so that no bucket is full again when it is asked for the next time.
-const RATE: &str = "86/day burst 1000000000";
+/// A token takes 864 s, so that no bucket is full again when it is asked for the next time.
+const RATE: &str = "100/day burst 1000000";
 
 /// One rule by header.
 pub(crate) const BY_HEADER: &str = "version: 1

@@ -52,7 +52,7 @@ pub(crate) struct Rare {
 
 impl Verdict {
     /// A request that nothing stands in the way of.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(policy: PolicyRef, now_ns: u64) -> Verdict {
         Verdict {
             policy,

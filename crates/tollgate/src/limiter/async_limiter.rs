@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Settled, Verdict as CoreVerdict};
 use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, MatchedCharge, Problem, Request};
 use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Store, Timer};
@@ -343,14 +342,39 @@ impl AsyncLimiter {
         ask: Ask,
         matched: &mut Matched<'r>,
     ) -> (Verdict, Receipt) {
+        let mut verdict = self.undecided(store);
+        if ask.under(&verdict.policy) == Ask::Check {
+            self.check_into(store, request, matched, &mut verdict);
+            return (verdict, Receipt::nothing());
+        }
+        let (policy, now_ns) = (verdict.policy, verdict.now_ns);
+        policy.match_into(request, now_ns, matched);
+        decide_any(store, &policy, matched, ask, &[], now_ns)
+    }
+
+    /// A verdict of the policy in force in which nothing is decided yet, at the time of a store in this process.
+    #[inline(always)]
+    pub(super) fn undecided(&self, store: &MemoryStore) -> Verdict {
         // Read once, and at the beginning: the service measures from it how long a decision took.
         let now_ns = Store::now_ns(store);
-        let policy = self.policy_ref();
-        policy.match_into(request, now_ns, matched);
-        if ask.under(&policy) == Ask::Check && is_plain(&policy, matched) {
-            return (decide_plain(store, policy, matched, now_ns), Receipt::nothing());
+        Verdict::new(self.policy_ref(), now_ns)
+    }
+
+    /// Decides a request that is only charged, as most are, into a verdict that is undecided: to move one costs about
+    /// as much as the store takes to decide it.
+    #[inline]
+    pub(super) fn check_into<'r>(
+        &self,
+        store: &MemoryStore,
+        request: &Request<'r>,
+        matched: &mut Matched<'r>,
+        verdict: &mut Verdict,
+    ) {
+        verdict.policy.match_into(request, verdict.now_ns, matched);
+        if is_plain(&verdict.policy, matched) {
+            return decide_plain(store, matched, verdict);
         }
-        decide_any(store, policy, matched, ask, &[], now_ns)
+        *verdict = decide_any(store, &verdict.policy, matched, Ask::Check, &[], verdict.now_ns).0;
     }
 
     /// From a request to its verdict, by a store that has to be waited for. `matched` is new.
@@ -377,7 +401,7 @@ impl AsyncLimiter {
         now_ns: u64,
     ) -> (Verdict, Receipt) {
         let store = match &self.shared.backend {
-            Backend::Memory(store) => return decide_any(store, policy, matched, ask, extra, now_ns),
+            Backend::Memory(store) => return decide_any(store, &policy, matched, ask, extra, now_ns),
             Backend::Other(store) => &**store,
         };
         let mut deciding = Deciding::new(policy.clone(), &policy, matched, ask.under(&policy), extra.len(), now_ns);
@@ -443,40 +467,49 @@ impl AsyncLimiter {
     }
 }
 
-/// Whether the charges of a request are made as they were matched, and a refusal is only a refusal: nearly always.
+/// Whether the charges of a request are few, are made as they were matched, and a refusal is only a refusal: nearly
+/// always.
 #[inline]
 fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
     matched.access == Access::Rules
         && matched.denials.is_empty()
-        && !matched.charges.is_empty()
+        && (1..=4).contains(&matched.charges.len())
         && matched.charges.iter().all(|charge| policy.rules[charge.rule as usize].is_plain)
 }
 
-/// Decides a request to which only plain rules apply.
+/// Decides a request to which up to four charges of plain rules apply.
 #[inline]
-fn decide_plain(store: &MemoryStore, policy: PolicyRef, matched: &Matched<'_>, now_ns: u64) -> Verdict {
-    let charge = |charge: &MatchedCharge| {
+fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut Verdict) {
+    match matched.charges.len() {
+        1 => decide_so_many::<1>(store, matched, verdict),
+        2 => decide_so_many::<2>(store, matched, verdict),
+        3 => decide_so_many::<3>(store, matched, verdict),
+        _ => decide_so_many::<4>(store, matched, verdict),
+    }
+}
+
+/// The same for a known number of charges, so that everything has its place on the stack.
+#[inline]
+fn decide_so_many<const N: usize>(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut Verdict) {
+    let mut decisions = [UNANSWERED; N];
+    let (matched_charges, policy) = (&matched.charges[..N], &verdict.policy);
+    let charges: [Charge<'_>; N] = std::array::from_fn(|at| {
+        let charge = &matched_charges[at];
         let limit = policy.limits.memory(policy.quotas[charge.quota as usize].limit_at);
         store.charge(limit, matched.key(charge), charge.cost)
-    };
-    let charges: SmallVec<[Charge<'_>; 4]> = matched.charges.iter().map(charge).collect();
-    let mut decisions: SmallVec<[Decision; 4]> = SmallVec::from_elem(UNANSWERED, charges.len());
-    let passed = store.decide_charges_at(now_ns, &charges, &mut decisions);
-    drop(charges);
-    let mut verdict = Verdict::new(policy, now_ns);
+    });
+    let passed = store.decide_charges_at(verdict.now_ns, &charges, &mut decisions);
     verdict.endpoint = matched.endpoint;
     verdict.unlimited = matched.unlimited;
-    let states = (0..).zip(matched.charges.iter().zip(decisions));
-    verdict.states.extend(states.map(|(at, (charge, decision))| {
-        let MatchedCharge { rule, quota, .. } = *charge;
-        RuleState { rule, quota, charge: at, decision, shadow: false }
-    }));
-    if passed {
-        verdict.pass()
-    } else {
-        verdict.reject()
+    for at in 0..N {
+        let MatchedCharge { rule, quota, .. } = matched_charges[at];
+        verdict.states.push(RuleState { rule, quota, charge: at as u32, decision: decisions[at], shadow: false });
     }
-    verdict
+    if passed {
+        verdict.pass();
+    } else {
+        verdict.reject();
+    }
 }
 
 /// Stands where the store writes an answer.
@@ -486,13 +519,13 @@ const UNANSWERED: Decision =
 /// Decides any request in memory.
 fn decide_any(
     store: &MemoryStore,
-    policy: PolicyRef,
+    policy: &PolicyRef,
     matched: &Matched<'_>,
     ask: Ask,
     extra: &[CallerCharge<'_>],
     now_ns: u64,
 ) -> (Verdict, Receipt) {
-    let mut deciding = Deciding::new(policy.clone(), &policy, matched, ask.under(&policy), extra.len(), now_ns);
+    let mut deciding = Deciding::new(policy.clone(), policy, matched, ask.under(policy), extra.len(), now_ns);
     while let Some((charges, with_extra)) = deciding.next() {
         let extra = if with_extra { extra } else { &[] };
         let outcome = Backend::decide_in_memory(store, &policy.limits, matched, charges, extra);

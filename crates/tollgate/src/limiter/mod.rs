@@ -131,8 +131,10 @@ impl Limiter {
     #[inline]
     #[must_use]
     pub fn check(&self, request: &Request<'_>) -> Verdict {
-        let mut matched = Matched::new(Access::Rules);
-        self.limiter.decide_in_memory(self.store(), request, Ask::Check, &mut matched).0
+        let (store, mut matched) = (self.store(), Matched::new(Access::Rules));
+        let mut verdict = self.limiter.undecided(store);
+        self.limiter.check_into(store, request, &mut matched, &mut verdict);
+        verdict
     }
 
     /// What the answer would be, charging nothing.

@@ -42,7 +42,7 @@ const OTHER_METHOD: u32 = 1 << 31;
 impl FastPath {
     /// Fills in what a request matches. False if it has to be matched by the indexes; what was filled in is then
     /// of no use.
-    #[inline]
+    #[inline(always)]
     pub(super) fn match_request<'r, 'h>(
         &self,
         identities: &Identities,
@@ -53,7 +53,7 @@ impl FastPath {
         self.walk(identities, request, matched, overrides).is_ok()
     }
 
-    #[inline]
+    #[inline(always)]
     fn walk<'r, 'h>(
         &self,
         identities: &Identities,
@@ -98,7 +98,7 @@ impl FastPath {
     }
 
     /// The bit of the method, and the path if it is known and there is one way to read it.
-    #[inline]
+    #[inline(always)]
     fn read<'r>(&self, request: &Request<'r>) -> Result<(u32, Option<RequestPath<'r>>), Uncommon> {
         // A gateway's descriptor is compared literally.
         if request.descriptor.is_some() {
@@ -109,7 +109,7 @@ impl FastPath {
         Ok((method, path))
     }
 
-    #[inline]
+    #[inline(always)]
     fn method_bit(&self, method: &[u8]) -> Result<u32, Uncommon> {
         let is_same = |known: &&[u8]| known.len() == method.len() && *known == method;
         if let Some(at) = self.methods.iter().position(|known| is_same(&&**known)) {
@@ -120,7 +120,7 @@ impl FastPath {
     }
 
     /// A bit for each pattern that the path matches.
-    #[inline]
+    #[inline(always)]
     fn matched_patterns(&self, path: Option<RequestPath<'_>>) -> u64 {
         let Some(path) = path else { return 0 };
         let matches = |pattern: &PatternTest| u64::from(pattern.matches(path.bytes, path.slash));
@@ -128,7 +128,7 @@ impl FastPath {
     }
 
     /// The key under which a step counts a request.
-    #[inline]
+    #[inline(always)]
     fn key<'r>(
         &self,
         step: &Step,
@@ -146,7 +146,7 @@ impl FastPath {
     }
 
     /// Whether a charge has the key of this step: its rule counts by the same identities.
-    #[inline]
+    #[inline(always)]
     fn has_same_key(&self, step: &Step, charge: &MatchedCharge) -> bool {
         self.steps[charge.rule as usize].shape == step.shape
     }

@@ -59,7 +59,7 @@ pub(super) enum Key {
 
 impl Step {
     /// Finds the key: a value that needs nothing written is borrowed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn key<'r>(
         &self,
         values: &Values<'_, 'r>,
@@ -112,7 +112,7 @@ impl Step {
     }
 
     /// An override may mean an address as it was sent, where it is counted as another.
-    #[inline]
+    #[inline(always)]
     fn check_override(&self, address: IpAddr) -> Result<(), Uncommon> {
         if !self.overrides.is_empty() && carried(address).is_some() { Err(Uncommon) } else { Ok(()) }
     }
@@ -142,7 +142,7 @@ impl Step {
     }
 
     /// The quotas for a key; none if it is unlimited.
-    #[inline]
+    #[inline(always)]
     pub(super) fn grant(&self, values: &mut Values<'_, '_>, key: &[u8]) -> Result<&[u32], Uncommon> {
         if !self.overrides.is_empty()
             && let Some(quotas) = self.overrides.get(key)

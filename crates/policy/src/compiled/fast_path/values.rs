@@ -31,7 +31,7 @@ pub(super) struct RequestPath<'r> {
 
 impl<'r> RequestPath<'r> {
     /// Reads the path of a target. `None` if it is empty: then the path is not known.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(target: &'r str, paths: Paths) -> Result<Option<RequestPath<'r>>, Uncommon> {
         if target.is_empty() {
             return Ok(None);
@@ -56,7 +56,7 @@ pub(super) struct Values<'p, 'r> {
 }
 
 impl<'p, 'r> Values<'p, 'r> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(
         identities: &'p Identities,
         request: &'p Request<'r>,
@@ -66,14 +66,14 @@ impl<'p, 'r> Values<'p, 'r> {
     }
 
     /// The whole address of the client.
-    #[inline]
+    #[inline(always)]
     pub(super) fn client(&self) -> Option<IpAddr> {
         self.identities.client(self.request)
     }
 
     /// The value of an identity if it is present, and under which one it was found: of a list the one that has it.
     /// `route` is the pattern that matched.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find<'v>(
         &self,
         id: IdentityId,

@@ -18,8 +18,8 @@
 //! - A [`Permit`] holds what limits how many are under way, and lets go of it. A [`Receipt`] refunds a
 //!   request or settles it to its true cost.
 //! - The feature `tower` has a layer for axum, hyper and tonic services.
-//! - Counters live in a [`Store`]: a [`MemoryStore`], on Redis, Valkey or a cluster of them (feature
-//!   `redis`), or one of one's own.
+//! - A [`Limiter`] has its counters in this process and answers at once. An [`AsyncLimiter`] is the same
+//!   over any [`Store`]: Redis, Valkey or a cluster of them (feature `redis`), or one of one's own.
 //!
 //! Below a policy there are plain limits, for programs that know their keys:
 //!

@@ -79,12 +79,20 @@ impl Routed {
         Routed { router: hello().layer(limiter.layer()), fields: 5 }
     }
 
-    /// Answers one request, and says whether it has as many fields about limits as it should.
+    /// Answers one request, and says whether it passed.
     pub(crate) fn answer(&mut self, key: usize) -> bool {
+        self.response(key).status() == http::StatusCode::OK
+    }
+
+    /// Whether a response has as many fields about limits as it should.
+    pub(crate) fn has_all_fields(&mut self, key: usize) -> bool {
+        let response = self.response(key);
+        response.headers().keys().filter(|name| name.as_str().contains("ratelimit")).count() == self.fields
+    }
+
+    fn response(&mut self, key: usize) -> http::Response<Body> {
         let response = at_once(self.router.call(request(key)));
-        let response = response.unwrap_or_else(|never: Infallible| match never {});
-        let fields = response.headers().keys().filter(|name| name.as_str().contains("ratelimit")).count();
-        response.status() == http::StatusCode::OK && fields == self.fields
+        response.unwrap_or_else(|never: Infallible| match never {})
     }
 }
 

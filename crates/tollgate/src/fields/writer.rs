@@ -75,11 +75,7 @@ impl<'b, B: TextBuffer> FieldWriter<'b, B> {
 
     #[inline]
     pub(crate) fn push_number(&mut self, number: u64) {
-        const LONGEST: usize = 20;
-        let mut text = [0; LONGEST];
-        let digits = digits(number).min(LONGEST);
-        write_digits(&mut text[..digits], number);
-        self.buffer.push(&text[..digits]);
+        self.buffer.push(itoa::Buffer::new().format(number).as_bytes());
     }
 
     /// What was written since the last field is the value of this one; without a value there is no field.
@@ -97,36 +93,6 @@ impl<'b, B: TextBuffer> FieldWriter<'b, B> {
         self.written
     }
 }
-
-/// How many digits a number has.
-#[inline]
-fn digits(number: u64) -> usize {
-    number.checked_ilog10().map_or(1, |log| log as usize + 1)
-}
-
-/// Fills the room with the last digits of a number, two at a time.
-#[inline]
-fn write_digits(room: &mut [u8], mut number: u64) {
-    let mut pairs = room.rchunks_exact_mut(2);
-    for pair in pairs.by_ref() {
-        pair.copy_from_slice(&PAIRS[(number % 100) as usize]);
-        number /= 100;
-    }
-    if let [digit] = pairs.into_remainder() {
-        *digit = b'0' + (number % 10) as u8;
-    }
-}
-
-/// `00` to `99`.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[0; 2]; 100];
-    let mut number = 0;
-    while number < 100 {
-        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
-        number += 1;
-    }
-    pairs
-};
 
 #[cfg(test)]
 mod tests {

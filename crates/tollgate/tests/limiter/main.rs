@@ -13,5 +13,6 @@ mod policy_change;
 mod state_size;
 mod support;
 mod together;
+mod verdict_policy;
 mod waiting;
 mod warnings;

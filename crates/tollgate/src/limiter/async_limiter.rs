@@ -433,15 +433,27 @@ impl AsyncLimiter {
         if self.overrides_version() == policy.overrides_version { policy } else { self.after_change() }
     }
 
+    /// The same for a call that is rare: the thread keeps no references to the policy afterwards.
+    pub(super) fn policy_once(&self) -> PolicyRef {
+        let policy = self.shared.active.load_full();
+        let is_new = self.overrides_version() == policy.overrides_version;
+        PolicyRef::not_kept(if is_new { policy } else { self.with_new_overrides() })
+    }
+
     /// An override was set or has ended.
     #[cold]
     fn after_change(&self) -> PolicyRef {
+        let policy = self.with_new_overrides();
+        PolicyRef::take(self.shared.slot, policy.number(), || policy)
+    }
+
+    fn with_new_overrides(&self) -> Arc<ActivePolicy> {
         let _changing = self.changing();
         let active = self.shared.active.load();
         if self.overrides_version() != active.overrides_version {
             self.activate(active.with_overrides(&self.shared.backend));
         }
-        PolicyRef::take(self.shared.slot, self.shared.number.load(Ordering::Acquire), || self.shared.active.load_full())
+        self.shared.active.load_full()
     }
 
     /// Puts a policy in force. Only under the lock, so that number and policy change together.
@@ -463,7 +475,7 @@ impl AsyncLimiter {
     /// Whether anything depends on where a request comes from.
     #[cfg(feature = "tower")]
     pub(crate) fn needs_client_ip(&self) -> bool {
-        self.policy_ref().compiled.needs_client_ip()
+        self.shared.active.load().compiled.needs_client_ip()
     }
 }
 

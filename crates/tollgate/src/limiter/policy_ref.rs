@@ -48,6 +48,11 @@ impl PolicyRef {
         }
     }
 
+    /// A reference that the thread does not keep: for calls that are rare, such as those of operators.
+    pub(super) fn not_kept(policy: Arc<ActivePolicy>) -> PolicyRef {
+        PolicyRef(Some(policy))
+    }
+
     #[inline]
     fn kept(slot: usize, number: u64) -> Option<Arc<ActivePolicy>> {
         let take = |slots: &RefCell<[Slot; SLOTS]>| {

@@ -14,7 +14,7 @@
 //!   to do, which [rule](Verdict::rule) decided and how all of them stand, and renders itself as response
 //!   [fields](Verdict::fields) and as a [problem](Verdict::problem_json).
 //! - What is wrong with a policy is an error, in a program as in a file; what is likely wrong is in
-//!   [`Limiter::warnings`], for the program to print.
+//!   [`AsyncLimiter::warnings`], for the program to print.
 //! - A [`Permit`] holds what limits how many are under way, and lets go of it. A [`Receipt`] refunds a
 //!   request or settles it to its true cost.
 //! - The feature `tower` has a layer for axum, hyper and tonic services.

@@ -30,7 +30,7 @@ impl LimiterBuilder {
     }
 
     /// The limiter, with a memory store. What a policy file would be refused for is an error;
-    /// what is likely wrong is in [`Limiter::warnings`].
+    /// what is likely wrong is in [`warnings`](super::AsyncLimiter::warnings).
     pub fn build(self) -> Result<Limiter, LimiterError> {
         Limiter::new(&self.policy.build().map_err(LimiterError::Policy)?)
     }

@@ -15,7 +15,7 @@ use super::overrides::KeyOverride;
 
 /// A key is named by its rule and by the text that `tollgate explain` shows for
 /// it: the values of the rule's identities, with bars between them. Values may
-/// also be as a request would bring them: [`Plan::read_key`](tollgate_policy::Plan::read_key).
+/// also be as a request would bring them: [`CompiledPolicy::read_key`](tollgate_policy::CompiledPolicy::read_key).
 impl AsyncLimiter {
     /// How a key stands. It charges nothing, makes no place for the key, and changes no answer.
     pub async fn inspect_key(&self, rule: &str, key: &str) -> Result<KeyReport, KeyError> {

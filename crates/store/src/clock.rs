@@ -16,6 +16,12 @@ use slew::{Sample, Slew};
 pub trait Clock: Send + Sync {
     /// Nanoseconds since 1970.
     fn now_ns(&self) -> u64;
+
+    /// The real clock, if it is that: a store then reads it in place and not through a pointer.
+    #[doc(hidden)]
+    fn as_real(&self) -> Option<&RealClock> {
+        None
+    }
 }
 
 /// A monotonic clock that is set to the time of day and follows it slowly.
@@ -124,6 +130,10 @@ impl Default for RealClock {
 }
 
 impl Clock for RealClock {
+    fn as_real(&self) -> Option<&RealClock> {
+        Some(self)
+    }
+
     #[inline(always)]
     fn now_ns(&self) -> u64 {
         let raw_ns = self.counter.ns();
@@ -197,6 +207,10 @@ impl Clock for ManualClock {
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn as_real(&self) -> Option<&RealClock> {
+        (**self).as_real()
+    }
+
     fn now_ns(&self) -> u64 {
         (**self).now_ns()
     }

@@ -16,10 +16,11 @@ pub(crate) enum ChosenClock {
 
 impl ChosenClock {
     pub(crate) fn new<C: Clock + 'static>(clock: C) -> ChosenClock {
-        let mut clock = Some(clock);
-        if let Some(real) = take_as(&mut clock) {
-            return ChosenClock::Real(real);
+        // All clones show the same time, so that one of them is as good as the clock behind a pointer.
+        if let Some(real) = clock.as_real() {
+            return ChosenClock::Real(real.clone());
         }
+        let mut clock = Some(clock);
         if let Some(manual) = take_as(&mut clock) {
             return ChosenClock::Manual(manual);
         }

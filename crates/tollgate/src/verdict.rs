@@ -22,7 +22,7 @@ pub struct Verdict {
     pub(crate) policy: PolicyRef,
     pub(crate) action: Action,
     pub(crate) source: Source,
-    /// Whether a rule applies that grants as much as anybody wants.
+    /// Whether a rule applies that grants an unlimited amount.
     pub(crate) unlimited: bool,
     /// Whether it is denied because its token cannot be used.
     unauthorized: bool,
@@ -365,7 +365,7 @@ impl Verdict {
         self.warned().iter().map(|rule| self.policy.rule_name(*rule))
     }
 
-    /// Whether a rule applies that grants as much as anybody wants.
+    /// Whether a rule applies that grants an unlimited amount.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.unlimited

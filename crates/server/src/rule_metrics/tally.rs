@@ -20,7 +20,7 @@ pub(super) struct Tally<'a, A> {
 }
 
 impl<A: Adding> Tally<'_, A> {
-    /// Counts a verdict, and tells which limits refused it; nobody wants to know that of a request that only asks.
+    /// Counts a verdict, and tells which limits refused it; of a peek it tells nothing.
     ///
     /// A part of its caller, which has all it needs at hand.
     #[inline(always)]

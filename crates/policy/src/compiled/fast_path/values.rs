@@ -11,7 +11,7 @@ use crate::compiled::path::plain_path::plain;
 use crate::model::{Paths, TIER, TrailingSlash};
 use crate::request::Request;
 
-/// A value, by whom it is owned.
+/// A value, by its owner.
 #[derive(Clone, Copy)]
 pub(super) enum Value<'p, 'r> {
     OfRequest(&'r [u8]),

@@ -32,7 +32,7 @@ pub struct Matched<'r> {
     /// The rules that deny the request, in the order of the policy, by their positions among
     /// [`CompiledPolicy::rules`](crate::CompiledPolicy::rules). Where one of them is enforced, nothing is charged.
     pub denials: SmallVec<[u32; 2]>,
-    /// Whether a rule applies that grants as much as anybody wants.
+    /// Whether a rule applies that grants an unlimited amount.
     pub unlimited: bool,
     /// The rules that do not apply because others do that replace them.
     replaced: SmallVec<[u32; 2]>,

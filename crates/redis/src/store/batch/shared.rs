@@ -46,7 +46,7 @@ enum EntryState {
     Dropped,
 }
 
-/// Whom a call is sent for.
+/// The callers that a call is sent for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Boarded {
     pub(super) times: u32,

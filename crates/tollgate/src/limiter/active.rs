@@ -33,6 +33,8 @@ pub(crate) struct ActivePolicy {
     pub(super) limits: Limits,
     /// How many of the limits are the policy's own.
     own_limits: usize,
+    /// Whether every rule is [plain](ActiveRule::is_plain).
+    pub(super) is_plain: bool,
     /// Whether any rule can block.
     pub(super) blocks: bool,
     pub(super) overrides: Overrides,
@@ -121,6 +123,7 @@ impl ActivePolicy {
                 .zip(former)
                 .map(|((at, planned), former)| ActiveQuota::new(&compiled, planned, at, former))
                 .collect(),
+            is_plain: rules.iter().all(|rule| rule.is_plain),
             blocks: rules.iter().filter_map(|rule| rule.escalation.as_ref()).any(|step| step.block.is_some()),
             needs_receipts: needs_receipts(&compiled, &[]),
             compiled: Arc::new(compiled),
@@ -163,6 +166,7 @@ impl ActivePolicy {
             override_quotas,
             limits,
             own_limits: self.own_limits,
+            is_plain: self.is_plain,
             blocks: self.blocks,
             overrides,
             overrides_version,

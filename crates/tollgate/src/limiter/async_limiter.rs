@@ -486,7 +486,7 @@ fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
     matched.access == Access::Rules
         && matched.denials.is_empty()
         && (1..=4).contains(&matched.charges.len())
-        && matched.charges.iter().all(|charge| policy.rules[charge.rule as usize].is_plain)
+        && (policy.is_plain || matched.charges.iter().all(|charge| policy.rules[charge.rule as usize].is_plain))
 }
 
 /// Decides a request to which up to four charges of plain rules apply.

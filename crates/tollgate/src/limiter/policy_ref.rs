@@ -7,7 +7,7 @@
 //!
 //! The price: a thread that decides nothing any more keeps the last policy that it used until it ends.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -26,13 +26,49 @@ const KEPT: usize = 64;
 
 /// The references that a thread keeps for one limiter, all of them to the same policy.
 struct Slot {
-    number: u64,
-    references: Vec<Arc<ActivePolicy>>,
+    number: Cell<u64>,
+    /// The one that is used first. Most threads have one verdict at a time, and need no other.
+    first: Cell<Option<Arc<ActivePolicy>>>,
+    more: RefCell<Vec<Arc<ActivePolicy>>>,
+}
+
+impl Slot {
+    const fn empty() -> Slot {
+        Slot { number: Cell::new(0), first: Cell::new(None), more: RefCell::new(Vec::new()) }
+    }
+
+    #[inline]
+    fn take(&self) -> Option<Arc<ActivePolicy>> {
+        self.first.take().or_else(|| self.take_more())
+    }
+
+    #[cold]
+    fn take_more(&self) -> Option<Arc<ActivePolicy>> {
+        self.more.try_borrow_mut().ok()?.pop()
+    }
+
+    /// Keeps a reference; returns it if it cannot be kept.
+    #[inline]
+    fn keep(&self, policy: Arc<ActivePolicy>) -> Option<Arc<ActivePolicy>> {
+        // The one that was first before, if any, is kept behind it.
+        let before = self.first.replace(Some(policy))?;
+        self.keep_more(before)
+    }
+
+    #[cold]
+    fn keep_more(&self, policy: Arc<ActivePolicy>) -> Option<Arc<ActivePolicy>> {
+        match self.more.try_borrow_mut() {
+            Ok(mut more) if more.len() < KEPT => {
+                more.push(policy);
+                None
+            }
+            _ => Some(policy),
+        }
+    }
 }
 
 thread_local! {
-    static KEPT_REFERENCES: RefCell<[Slot; SLOTS]> =
-        const { RefCell::new([const { Slot { number: 0, references: Vec::new() } }; SLOTS]) };
+    static SLOTS_OF_THREAD: [Slot; SLOTS] = const { [const { Slot::empty() }; SLOTS] };
 }
 
 /// A reference to a policy.
@@ -55,12 +91,11 @@ impl PolicyRef {
 
     #[inline]
     fn kept(slot: usize, number: u64) -> Option<Arc<ActivePolicy>> {
-        let take = |slots: &RefCell<[Slot; SLOTS]>| {
-            let mut slots = slots.try_borrow_mut().ok()?;
-            let slot = &mut slots[slot % SLOTS];
-            if slot.number == number { slot.references.pop() } else { None }
+        let take = |slots: &[Slot; SLOTS]| {
+            let slot = &slots[slot % SLOTS];
+            if slot.number.get() == number { slot.take() } else { None }
         };
-        KEPT_REFERENCES.try_with(take).ok().flatten()
+        SLOTS_OF_THREAD.try_with(take).ok().flatten()
     }
 
     /// Keeps more references to a policy. What it replaces is dropped outside of the borrow: a policy that nothing else
@@ -69,11 +104,11 @@ impl PolicyRef {
     #[inline(never)]
     fn refill(slot: usize, policy: Arc<ActivePolicy>) -> PolicyRef {
         let more: Vec<Arc<ActivePolicy>> = (0..TAKEN_AT_ONCE).map(|_| Arc::clone(&policy)).collect();
-        let replaced = KEPT_REFERENCES.try_with(|slots| {
-            let mut slots = slots.try_borrow_mut().ok()?;
-            let slot = &mut slots[slot % SLOTS];
-            slot.number = policy.number();
-            Some(std::mem::replace(&mut slot.references, more))
+        let replaced = SLOTS_OF_THREAD.try_with(|slots| {
+            let slot = &slots[slot % SLOTS];
+            let mut kept = slot.more.try_borrow_mut().ok()?;
+            slot.number.set(policy.number());
+            Some((std::mem::replace(&mut *kept, more), slot.first.take()))
         });
         drop(replaced);
         PolicyRef(Some(policy))
@@ -97,17 +132,13 @@ impl Drop for PolicyRef {
     #[inline]
     fn drop(&mut self) {
         let Some(policy) = self.0.take() else { return };
-        let number = policy.number();
-        let slot = policy.slot();
-        let mut policy = Some(policy);
+        let (number, slot) = (policy.number(), policy.slot());
         // A thread that ends has no slots any more; then the reference is simply dropped.
-        let _ = KEPT_REFERENCES.try_with(|slots| {
-            let Ok(mut slots) = slots.try_borrow_mut() else { return };
-            let slot = &mut slots[slot % SLOTS];
-            if slot.number == number && slot.references.len() < KEPT {
-                slot.references.extend(policy.take());
-            }
+        let dropped = SLOTS_OF_THREAD.try_with(|slots| {
+            let slot = &slots[slot % SLOTS];
+            if slot.number.get() == number { slot.keep(policy) } else { Some(policy) }
         });
+        drop(dropped);
     }
 }
 

@@ -86,7 +86,7 @@ static OCTETS: [(u32, u8); 256] = {
 
 /// The text of an address with a dot behind it, and its length without that dot.
 #[inline]
-fn v4_text(address: Ipv4Addr) -> ([u8; 20], usize) {
+pub(in crate::compiled) fn v4_text(address: Ipv4Addr) -> ([u8; 20], usize) {
     let mut text = [0; 20];
     let mut end = 0;
     for octet in address.octets() {

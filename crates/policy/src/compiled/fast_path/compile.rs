@@ -1,5 +1,6 @@
 //! Which policies are simple, and their steps.
 
+use super::common::CommonStep;
 use super::pattern::PatternTest;
 use super::step::{Step, StepKey};
 use super::{FastPath, OTHER_METHOD};
@@ -85,10 +86,13 @@ fn step(at: u32, rule: &Rule, compiled: &CompiledRule, identities: &Identities) 
         && action.grants.has_exact_overrides()
         && action.key.iter().all(|id| is_readable(*id, identities))
         && tier_source.is_none_or(|id| is_readable(id, identities) && !is_address(id, identities));
+    let is_common = !compiled.deny && action.grants.exact_overrides().next().is_none();
+    let common = || CommonStep::new(&action.key, base, &action.cost, identities);
     is_simple.then(|| Step {
         rule: at,
         methods: 0,
         patterns: 0,
+        common: if is_common { common() } else { None },
         denies: compiled.deny,
         key: match *action.key {
             [CLIENT_IP] if !identities.known(CLIENT_IP).needs_writing() => StepKey::Client,

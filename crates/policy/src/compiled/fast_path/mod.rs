@@ -5,6 +5,7 @@
 //! has several readings, a value cannot be used, a gateway describes it ..) it leaves them for the indexes, which
 //! are the reference: the fast path gives the same answer or none.
 
+mod common;
 mod compile;
 mod pattern;
 mod step;
@@ -67,32 +68,58 @@ impl FastPath {
             matched.endpoint = Some(patterns.trailing_zeros());
         }
         let mut values = Values::new(identities, request, path);
+        // A caller may set the values of identities; a request may cost more, or only ask.
+        let is_common = request.identities.is_empty() && request.cost == 1;
         for step in &self.steps {
             if step.methods & method == 0 || (step.patterns != 0 && step.patterns & patterns == 0) {
                 continue;
             }
-            if step.denies {
-                matched.denials.push(step.rule);
+            if is_common
+                && let Some(common) = &step.common
+                && let Some(key) = common.key(identities, request, matched)
+                && overrides(step.rule, matched.key_at(key)).is_none()
+            {
+                let charge = MatchedCharge { rule: step.rule, quota: common.quota, cost: common.cost, key };
+                matched.charges.push(charge);
                 continue;
             }
-            let written = matched.keys.len();
-            let key = match self.key(step, patterns, &values, matched)? {
-                Key::At(key) => key,
-                Key::Absent => continue,
-            };
-            let quotas = match overrides(step.rule, matched.key_at(key)) {
-                Some(quotas) => quotas,
-                None => step.grant(&mut values, matched.key_at(key))?,
-            };
-            if quotas.is_empty() {
-                matched.unlimited = true;
-                matched.keys.truncate(written);
-                continue;
-            }
-            let cost = step.cost.of(request, request.method.as_bytes(), |header| values.number(header));
-            for quota in quotas {
-                matched.charges.push(MatchedCharge { rule: step.rule, quota: *quota, cost, key });
-            }
+            self.charge(step, patterns, &mut values, matched, overrides)?;
+        }
+        Ok(())
+    }
+
+    /// What a step adds to a request for which it is not common.
+    #[inline(never)]
+    fn charge<'r, 'h>(
+        &self,
+        step: &Step,
+        patterns: u64,
+        values: &mut Values<'_, 'r>,
+        matched: &mut Matched<'r>,
+        overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+    ) -> Result<(), Uncommon> {
+        if step.denies {
+            matched.denials.push(step.rule);
+            return Ok(());
+        }
+        let written = matched.keys.len();
+        let key = match self.key(step, patterns, values, matched)? {
+            Key::At(key) => key,
+            Key::Absent => return Ok(()),
+        };
+        let quotas = match overrides(step.rule, matched.key_at(key)) {
+            Some(quotas) => quotas,
+            None => step.grant(values, matched.key_at(key))?,
+        };
+        if quotas.is_empty() {
+            matched.unlimited = true;
+            matched.keys.truncate(written);
+            return Ok(());
+        }
+        let request = values.request;
+        let cost = step.cost.of(request, request.method.as_bytes(), |header| values.number(header));
+        for quota in quotas {
+            matched.charges.push(MatchedCharge { rule: step.rule, quota: *quota, cost, key });
         }
         Ok(())
     }
@@ -123,8 +150,11 @@ impl FastPath {
     #[inline(always)]
     fn matched_patterns(&self, path: Option<RequestPath<'_>>) -> u64 {
         let Some(path) = path else { return 0 };
-        let matches = |pattern: &PatternTest| u64::from(pattern.matches(path.bytes, path.slash));
-        (0..).zip(&self.patterns).fold(0, |bits, (number, pattern)| bits | matches(pattern) << number)
+        let mut bits = 0;
+        for (number, pattern) in self.patterns.iter().enumerate() {
+            bits |= u64::from(pattern.matches(path.bytes, path.slash)) << number;
+        }
+        bits
     }
 
     /// The key under which a step counts a request.

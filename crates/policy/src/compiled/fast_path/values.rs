@@ -49,7 +49,7 @@ impl<'r> RequestPath<'r> {
 /// Reads the values of one request.
 pub(super) struct Values<'p, 'r> {
     pub(super) identities: &'p Identities,
-    request: &'p Request<'r>,
+    pub(super) request: &'p Request<'r>,
     path: Option<RequestPath<'r>>,
     /// Once it was asked for.
     tier: Option<Option<u32>>,

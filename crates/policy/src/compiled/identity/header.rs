@@ -20,7 +20,7 @@ const MAX_LINES: usize = 16;
 #[inline]
 pub(crate) fn value<'a>(headers: &'a dyn Headers, name: &FieldName) -> Read<'a> {
     let Some((first, more)) = headers.first_line_of(name) else { return Ok(None) };
-    let first = first.trim_ascii();
+    let first = trimmed(first);
     if !first.is_empty() {
         return Ok(Some(Cow::Borrowed(first)));
     }
@@ -28,6 +28,15 @@ pub(crate) fn value<'a>(headers: &'a dyn Headers, name: &FieldName) -> Read<'a> 
         return Err(Unusable::Hidden);
     }
     Ok(None)
+}
+
+/// A line without the white space around it. Few lines have any.
+#[inline]
+fn trimmed(line: &[u8]) -> &[u8] {
+    match line {
+        [first, .., last] if *first > b' ' && *last > b' ' => line,
+        _ => line.trim_ascii(),
+    }
 }
 
 /// The same of a descriptor's entries: a value is what the gateway sends, to the last space.

@@ -1,0 +1,77 @@
+//! What most rules do: they charge one quota at a known cost, and count by the client's address or by a header.
+
+use std::net::IpAddr;
+
+use crate::compiled::address::address_text::v4_text;
+use crate::compiled::grants::cost::CompiledCost;
+use crate::compiled::grants::rule_grants::Base;
+use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, Source};
+use crate::compiled::key::key_bytes;
+use crate::compiled::matching::matched::{KeyRef, Matched};
+use crate::request::{FieldName, Request};
+
+/// A step with nothing left to look up but the key.
+#[derive(Debug)]
+pub(super) struct CommonStep {
+    pub(super) quota: u32,
+    /// For a request of cost 1.
+    pub(super) cost: u64,
+    key: CommonKey,
+}
+
+#[derive(Debug)]
+enum CommonKey {
+    /// A whole IPv4 address.
+    Client,
+    /// The value of a header, as it is.
+    Header(FieldName),
+}
+
+impl CommonStep {
+    pub(super) fn new(
+        key: &[IdentityId],
+        base: &Base,
+        cost: &CompiledCost,
+        identities: &Identities,
+    ) -> Option<CommonStep> {
+        let (&[id], Base::Same(quotas)) = (key, base) else { return None };
+        let &[quota] = quotas.as_slice() else { return None };
+        let cost = match *cost {
+            CompiledCost::OfTheRequest { .. } => 1,
+            CompiledCost::Fixed(cost) => cost,
+            CompiledCost::Header { .. } | CompiledCost::Methods { .. } => return None,
+        };
+        let known = identities.known(id);
+        let key = match &known.source {
+            _ if known.needs_writing() => return None,
+            Source::ClientIp if id == CLIENT_IP && identities.prefixes.v4 >= 32 => CommonKey::Client,
+            Source::Header(name) => CommonKey::Header(name.clone()),
+            _ => return None,
+        };
+        Some(CommonStep { quota, cost, key })
+    }
+
+    /// The key of a request whose caller sets no identities. `None` if it has another than a common one, or none.
+    #[inline(always)]
+    pub(super) fn key<'r>(
+        &self,
+        identities: &Identities,
+        request: &Request<'r>,
+        matched: &mut Matched<'r>,
+    ) -> Option<KeyRef> {
+        match &self.key {
+            CommonKey::Client => match matched.client_key() {
+                Some(key) => Some(key),
+                None => match identities.client(request)? {
+                    IpAddr::V4(address) => Some(matched.set_client_key(v4_text(address))),
+                    IpAddr::V6(_) => None,
+                },
+            },
+            CommonKey::Header(name) => {
+                let (value, _) = request.headers.first_line_of(name)?;
+                let is_trimmed = value.first()? > &b' ' && value.last()? > &b' ';
+                (is_trimmed && key_bytes::is_written_plain(value)).then(|| matched.borrow_key(value))
+            }
+        }
+    }
+}

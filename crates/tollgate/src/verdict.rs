@@ -124,8 +124,48 @@ impl Verdict {
         self.enforced().map(|(_, state)| state.decision.delay()).max().unwrap_or(0)
     }
 
+    /// A request that rules let pass, all of them enforced: `decisions` are those of the states.
+    #[inline(always)]
+    pub(crate) fn passed(
+        policy: PolicyRef,
+        now_ns: u64,
+        endpoint: Option<u32>,
+        unlimited: bool,
+        states: SmallVec<[RuleState; 4]>,
+        decisions: &[Decision],
+    ) -> Verdict {
+        let (mut deciding, mut delay_ns) = (0, 0);
+        for (at, decision) in decisions.iter().enumerate() {
+            delay_ns = delay_ns.max(decision.delay());
+            if by_share_left(decision, &decisions[deciding]).is_lt() {
+                deciding = at;
+            }
+        }
+        Verdict {
+            action: passing(delay_ns),
+            unlimited,
+            deciding: Some(position(deciding)),
+            endpoint,
+            states,
+            ..Verdict::new(policy, now_ns)
+        }
+    }
+
+    /// A request that rules refuse, all of them enforced.
+    #[cold]
+    pub(crate) fn rejected(
+        policy: PolicyRef,
+        now_ns: u64,
+        endpoint: Option<u32>,
+        unlimited: bool,
+        states: SmallVec<[RuleState; 4]>,
+    ) -> Verdict {
+        let mut verdict = Verdict { unlimited, endpoint, states, ..Verdict::new(policy, now_ns) };
+        verdict.reject();
+        verdict
+    }
+
     /// Lets it pass: the rule closest to its limit decides what is told.
-    #[inline]
     pub(crate) fn pass(&mut self) {
         let (mut deciding, mut delay_ns): (Option<(u32, &RuleState)>, u64) = (None, 0);
         for (at, state) in (0..).zip(&self.states).filter(|(_, state)| !state.shadow) {
@@ -136,7 +176,7 @@ impl Verdict {
             }
         }
         self.deciding = deciding.map(|(at, _)| at);
-        self.action = if delay_ns > 0 { Action::Delay } else { Action::Allow };
+        self.action = passing(delay_ns);
     }
 
     /// Refuses it: the rule that refuses it longest decides.
@@ -166,6 +206,12 @@ impl Verdict {
         self.deciding = self.states.iter().position(|state| state.charge == charge).map(position);
         self.retry_after_ns = self.deciding().and_then(|state| state.decision.retry_after());
     }
+}
+
+/// What is done with a request that passes.
+#[inline]
+fn passing(delay_ns: u64) -> Action {
+    if delay_ns > 0 { Action::Delay } else { Action::Allow }
 }
 
 /// There are far fewer states than that.

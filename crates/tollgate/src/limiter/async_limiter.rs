@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Settled, Verdict as CoreVerdict};
 use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, MatchedCharge, Problem, Request};
 use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Store, Timer};
@@ -342,39 +343,36 @@ impl AsyncLimiter {
         ask: Ask,
         matched: &mut Matched<'r>,
     ) -> (Verdict, Receipt) {
-        let mut verdict = self.undecided(store);
-        if ask.under(&verdict.policy) == Ask::Check {
-            self.check_into(store, request, matched, &mut verdict);
-            return (verdict, Receipt::nothing());
-        }
-        let (policy, now_ns) = (verdict.policy, verdict.now_ns);
+        let (now_ns, policy) = self.begin(store);
+        let ask = ask.under(&policy);
         policy.match_into(request, now_ns, matched);
+        if ask == Ask::Check && is_plain(&policy, matched) {
+            return (decide_plain(store, policy, matched, now_ns), Receipt::nothing());
+        }
         decide_any(store, &policy, matched, ask, &[], now_ns)
     }
 
-    /// A verdict of the policy in force in which nothing is decided yet, at the time of a store in this process.
-    #[inline(always)]
-    pub(super) fn undecided(&self, store: &MemoryStore) -> Verdict {
-        // Read once, and at the beginning: the service measures from it how long a decision took.
-        let now_ns = Store::now_ns(store);
-        Verdict::new(self.policy_ref(), now_ns)
-    }
-
-    /// Decides a request that is only charged, as most are, into a verdict that is undecided: to move one costs about
-    /// as much as the store takes to decide it.
+    /// The same for a request that is only charged, as most are.
     #[inline]
-    pub(super) fn check_into<'r>(
+    pub(super) fn check_in_memory<'r>(
         &self,
         store: &MemoryStore,
         request: &Request<'r>,
         matched: &mut Matched<'r>,
-        verdict: &mut Verdict,
-    ) {
-        verdict.policy.match_into(request, verdict.now_ns, matched);
-        if is_plain(&verdict.policy, matched) {
-            return decide_plain(store, matched, verdict);
+    ) -> Verdict {
+        let (now_ns, policy) = self.begin(store);
+        policy.match_into(request, now_ns, matched);
+        if is_plain(&policy, matched) {
+            return decide_plain(store, policy, matched, now_ns);
         }
-        *verdict = decide_any(store, &verdict.policy, matched, Ask::Check, &[], verdict.now_ns).0;
+        decide_any(store, &policy, matched, Ask::Check, &[], now_ns).0
+    }
+
+    /// The time at which a decision begins, and the policy in force.
+    #[inline(always)]
+    fn begin(&self, store: &MemoryStore) -> (u64, PolicyRef) {
+        // Read once, and at the beginning: the service measures from it how long a decision took.
+        (Store::now_ns(store), self.policy_ref())
     }
 
     /// From a request to its verdict, by a store that has to be waited for. `matched` is new.
@@ -491,36 +489,42 @@ fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
 
 /// Decides a request to which up to four charges of plain rules apply.
 #[inline]
-fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut Verdict) {
+fn decide_plain(store: &MemoryStore, policy: PolicyRef, matched: &Matched<'_>, now_ns: u64) -> Verdict {
     match matched.charges.len() {
-        1 => decide_so_many::<1>(store, matched, verdict),
-        2 => decide_so_many::<2>(store, matched, verdict),
-        3 => decide_so_many::<3>(store, matched, verdict),
-        _ => decide_so_many::<4>(store, matched, verdict),
+        1 => decide_so_many::<1>(store, policy, matched, now_ns),
+        2 => decide_so_many::<2>(store, policy, matched, now_ns),
+        3 => decide_so_many::<3>(store, policy, matched, now_ns),
+        _ => decide_so_many::<4>(store, policy, matched, now_ns),
     }
 }
 
-/// The same for a known number of charges, so that everything has its place on the stack.
-#[inline]
-fn decide_so_many<const N: usize>(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut Verdict) {
+/// The same for a known number of charges, so that everything has its place on the stack. The verdict is put together at
+/// the end, where its caller wants it: to move one costs about as much as the store takes to decide it.
+#[inline(never)]
+fn decide_so_many<const N: usize>(
+    store: &MemoryStore,
+    policy: PolicyRef,
+    matched: &Matched<'_>,
+    now_ns: u64,
+) -> Verdict {
     let mut decisions = [UNANSWERED; N];
-    let (matched_charges, policy) = (&matched.charges[..N], &verdict.policy);
+    let matched_charges = &matched.charges[..N];
     let charges: [Charge<'_>; N] = std::array::from_fn(|at| {
         let charge = &matched_charges[at];
         let limit = policy.limits.memory(policy.quotas[charge.quota as usize].limit_at);
         store.charge(limit, matched.key(charge), charge.cost)
     });
-    let passed = store.decide_charges_at(verdict.now_ns, &charges, &mut decisions);
-    verdict.endpoint = matched.endpoint;
-    verdict.unlimited = matched.unlimited;
+    let passed = store.decide_charges_at(now_ns, &charges, &mut decisions);
+    let mut states = SmallVec::new();
     for at in 0..N {
         let MatchedCharge { rule, quota, .. } = matched_charges[at];
-        verdict.states.push(RuleState { rule, quota, charge: at as u32, decision: decisions[at], shadow: false });
+        states.push(RuleState { rule, quota, charge: at as u32, decision: decisions[at], shadow: false });
     }
+    let (endpoint, unlimited) = (matched.endpoint, matched.unlimited);
     if passed {
-        verdict.pass();
+        Verdict::passed(policy, now_ns, endpoint, unlimited, states, &decisions)
     } else {
-        verdict.reject();
+        Verdict::rejected(policy, now_ns, endpoint, unlimited, states)
     }
 }
 

@@ -131,10 +131,7 @@ impl Limiter {
     #[inline]
     #[must_use]
     pub fn check(&self, request: &Request<'_>) -> Verdict {
-        let (store, mut matched) = (self.store(), Matched::new(Access::Rules));
-        let mut verdict = self.limiter.undecided(store);
-        self.limiter.check_into(store, request, &mut matched, &mut verdict);
-        verdict
+        self.limiter.check_in_memory(self.store(), request, &mut Matched::new(Access::Rules))
     }
 
     /// What the answer would be, charging nothing.

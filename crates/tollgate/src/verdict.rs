@@ -1,4 +1,5 @@
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use tollgate_core::{Decision, Quota, Verdict as CoreVerdict};
 use tollgate_policy::{Access, CompiledPolicy};
 use tollgate_store::Source;
 
-use crate::limiter::PolicyRef;
+use crate::limiter::{ActivePolicy, give_back};
 
 /// When to try again what could not be counted. Nobody knows; soon, because it is not the client's doing.
 const ROOM_AFTER_NS: u64 = 1_000_000_000;
@@ -15,11 +16,14 @@ const ROOM_AFTER_NS: u64 = 1_000_000_000;
 /// The answer to a request: what to do with it, which rule decided, and how
 /// every rule stands that applies to it.
 ///
-/// It is a plain value. It keeps the policy that it was decided by, so that it
-/// names its rules correctly after the policy was replaced.
-#[derive(Clone)]
-pub struct Verdict {
-    pub(crate) policy: PolicyRef,
+/// It keeps the policy that it was decided by, so that it names its rules
+/// correctly after the policy was replaced. It is as large as a pointer.
+pub struct Verdict(Option<Box<VerdictData>>);
+
+/// What a verdict says.
+#[doc(hidden)]
+pub struct VerdictData {
+    pub(crate) policy: Arc<ActivePolicy>,
     pub(crate) action: Action,
     pub(crate) source: Source,
     /// Whether a rule applies that grants an unlimited amount.
@@ -50,11 +54,9 @@ pub(crate) struct Rare {
     pub(crate) caller_decisions: Vec<Decision>,
 }
 
-impl Verdict {
-    /// A request that nothing stands in the way of.
-    #[inline(always)]
-    pub(crate) fn new(policy: PolicyRef, now_ns: u64) -> Verdict {
-        Verdict {
+impl VerdictData {
+    pub(crate) fn new(policy: Arc<ActivePolicy>) -> Box<VerdictData> {
+        Box::new(VerdictData {
             policy,
             action: Action::Allow,
             source: Source::Exact,
@@ -62,13 +64,82 @@ impl Verdict {
             unauthorized: false,
             deciding: None,
             endpoint: None,
-            now_ns,
+            now_ns: 0,
             retry_after_ns: None,
             states: SmallVec::new(),
             rare: None,
+        })
+    }
+}
+
+impl Verdict {
+    /// A verdict on a request that nothing stands in the way of, made of data that may have been another's.
+    #[inline]
+    pub(crate) fn of(mut data: Box<VerdictData>, now_ns: u64) -> Verdict {
+        data.action = Action::Allow;
+        data.source = Source::Exact;
+        data.unlimited = false;
+        data.unauthorized = false;
+        data.deciding = None;
+        data.endpoint = None;
+        data.now_ns = now_ns;
+        data.retry_after_ns = None;
+        data.states.clear();
+        Verdict(Some(data))
+    }
+}
+
+impl Deref for Verdict {
+    type Target = VerdictData;
+
+    #[inline]
+    fn deref(&self) -> &VerdictData {
+        match &self.0 {
+            Some(data) => data,
+            None => unreachable!("only dropping it takes its data away"),
         }
     }
+}
 
+impl DerefMut for Verdict {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut VerdictData {
+        match &mut self.0 {
+            Some(data) => data,
+            None => unreachable!("only dropping it takes its data away"),
+        }
+    }
+}
+
+impl Drop for Verdict {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mut data) = self.0.take() else { return };
+        if data.rare.is_some() || data.states.spilled() {
+            data.rare = None;
+            data.states = SmallVec::new();
+        }
+        give_back(data);
+    }
+}
+
+impl Clone for Verdict {
+    fn clone(&self) -> Verdict {
+        let mut copy = self.another(self.now_ns);
+        copy.action = self.action;
+        copy.source = self.source;
+        copy.unlimited = self.unlimited;
+        copy.unauthorized = self.unauthorized;
+        copy.deciding = self.deciding;
+        copy.endpoint = self.endpoint;
+        copy.retry_after_ns = self.retry_after_ns;
+        copy.states.extend_from_slice(&self.states);
+        copy.rare.clone_from(&self.rare);
+        copy
+    }
+}
+
+impl VerdictData {
     /// What few verdicts have, to be written.
     pub(crate) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
@@ -124,45 +195,18 @@ impl Verdict {
         self.enforced().map(|(_, state)| state.decision.delay()).max().unwrap_or(0)
     }
 
-    /// A request that rules let pass, all of them enforced: `decisions` are those of the states.
+    /// Lets it pass where all rules are enforced; `decisions` are those of its states.
     #[inline(always)]
-    pub(crate) fn passed(
-        policy: PolicyRef,
-        now_ns: u64,
-        endpoint: Option<u32>,
-        unlimited: bool,
-        states: SmallVec<[RuleState; 4]>,
-        decisions: &[Decision],
-    ) -> Verdict {
+    pub(crate) fn pass_plain(&mut self, decisions: &[Decision]) {
         let (mut deciding, mut delay_ns) = (0, 0);
         for (at, decision) in decisions.iter().enumerate() {
             delay_ns = delay_ns.max(decision.delay());
-            if by_share_left(decision, &decisions[deciding]).is_lt() {
+            if at > 0 && by_share_left(decision, &decisions[deciding]).is_lt() {
                 deciding = at;
             }
         }
-        Verdict {
-            action: passing(delay_ns),
-            unlimited,
-            deciding: Some(position(deciding)),
-            endpoint,
-            states,
-            ..Verdict::new(policy, now_ns)
-        }
-    }
-
-    /// A request that rules refuse, all of them enforced.
-    #[cold]
-    pub(crate) fn rejected(
-        policy: PolicyRef,
-        now_ns: u64,
-        endpoint: Option<u32>,
-        unlimited: bool,
-        states: SmallVec<[RuleState; 4]>,
-    ) -> Verdict {
-        let mut verdict = Verdict { unlimited, endpoint, states, ..Verdict::new(policy, now_ns) };
-        verdict.reject();
-        verdict
+        self.deciding = Some(position(deciding));
+        self.action = passing(delay_ns);
     }
 
     /// Lets it pass: the rule closest to its limit decides what is told.
@@ -204,7 +248,8 @@ impl Verdict {
             rare.warned.clear();
         }
         self.deciding = self.states.iter().position(|state| state.charge == charge).map(position);
-        self.retry_after_ns = self.deciding().and_then(|state| state.decision.retry_after());
+        let deciding = self.deciding.and_then(|at| self.states.get(at as usize));
+        self.retry_after_ns = deciding.and_then(|state| state.decision.retry_after());
     }
 }
 

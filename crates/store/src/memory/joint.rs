@@ -75,12 +75,8 @@ impl MemoryStore {
     /// more, and every other case reads its own.
     #[inline]
     pub fn decide_charges_at(&self, now_ns: u64, charges: &[Charge<'_>], decisions: &mut [Decision]) -> bool {
-        // A single charge to a bucket needs no look: its check charges nothing where it refuses.
-        if let ([charge], [decision]) = (charges, &mut *decisions)
-            && charge.is_made()
-            && matches!(charge.limit.0.rule, Rule::Bucket(_))
-        {
-            return self.decide_one(charge, decision, now_ns);
+        if let (Some(charges), Some(decisions)) = (charges.as_array::<1>(), decisions.as_mut_array()) {
+            return self.decide_few(charges, decisions, now_ns);
         }
         if let (Some(charges), Some(decisions)) = (charges.as_array::<2>(), decisions.as_mut_array()) {
             return self.decide_few(charges, decisions, now_ns);
@@ -112,12 +108,6 @@ impl MemoryStore {
                     .collect()
             })
         })
-    }
-
-    #[inline(never)]
-    fn decide_one(&self, charge: &Charge<'_>, decision: &mut Decision, now: u64) -> bool {
-        *decision = self.check_charge_at(charge, now);
-        decision.is_allowed()
     }
 
     /// Decides in two passes: the first finds each key and what a charge would

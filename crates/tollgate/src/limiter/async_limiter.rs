@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Settled, Verdict as CoreVerdict};
 use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, MatchedCharge, Problem, Request};
 use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Store, Timer};
@@ -16,10 +15,9 @@ use super::active::ActivePolicy;
 use super::backend::{Backend, CallerCharge, CallerLimit};
 use super::decision::{Ask, Deciding};
 use super::erased::ErasedStore;
-use super::policy_ref::PolicyRef;
 use crate::permit::Permit;
 use crate::receipt::Receipt;
-use crate::verdict::{RuleState, Verdict};
+use crate::verdict::{RuleState, Verdict, VerdictData};
 
 /// A policy and the counters behind it, wherever they are: may this request pass?
 ///
@@ -343,13 +341,14 @@ impl AsyncLimiter {
         ask: Ask,
         matched: &mut Matched<'r>,
     ) -> (Verdict, Receipt) {
-        let (now_ns, policy) = self.begin(store);
-        let ask = ask.under(&policy);
-        policy.match_into(request, now_ns, matched);
-        if ask == Ask::Check && is_plain(&policy, matched) {
-            return (decide_plain(store, policy, matched, now_ns), Receipt::nothing());
+        let mut verdict = self.undecided(Store::now_ns(store));
+        let ask = ask.under(&verdict.policy);
+        verdict.policy.match_into(request, verdict.now_ns, matched);
+        if ask == Ask::Check && is_plain(&verdict.policy, matched) {
+            decide_plain(store, matched, &mut verdict);
+            return (verdict, Receipt::nothing());
         }
-        decide_any(store, &policy, matched, ask, &[], now_ns)
+        decide_any(store, &verdict, matched, ask, &[])
     }
 
     /// The same for a request that is only charged, as most are.
@@ -360,19 +359,13 @@ impl AsyncLimiter {
         request: &Request<'r>,
         matched: &mut Matched<'r>,
     ) -> Verdict {
-        let (now_ns, policy) = self.begin(store);
-        policy.match_into(request, now_ns, matched);
-        if is_plain(&policy, matched) {
-            return decide_plain(store, policy, matched, now_ns);
+        let mut verdict = self.undecided(Store::now_ns(store));
+        verdict.policy.match_into(request, verdict.now_ns, matched);
+        if is_plain(&verdict.policy, matched) {
+            decide_plain(store, matched, &mut verdict);
+            return verdict;
         }
-        decide_any(store, &policy, matched, Ask::Check, &[], now_ns).0
-    }
-
-    /// The time at which a decision begins, and the policy in force.
-    #[inline(always)]
-    fn begin(&self, store: &MemoryStore) -> (u64, PolicyRef) {
-        // Read once, and at the beginning: the service measures from it how long a decision took.
-        (Store::now_ns(store), self.policy_ref())
+        decide_any(store, &verdict, matched, Ask::Check, &[]).0
     }
 
     /// From a request to its verdict, by a store that has to be waited for. `matched` is new.
@@ -383,26 +376,25 @@ impl AsyncLimiter {
         ask: Ask,
         matched: &mut Matched<'r>,
     ) -> (Verdict, Receipt) {
-        let now_ns = store.now_ns();
-        let policy = self.policy_ref();
-        policy.match_into(request, now_ns, matched);
-        self.decide_matched(policy, matched, ask, &[], now_ns).await
+        let undecided = self.undecided(store.now_ns());
+        undecided.policy.match_into(request, undecided.now_ns, matched);
+        self.decide_matched(&undecided, matched, ask, &[]).await
     }
 
     /// Decides what applies to a request, together with charges under limits of callers.
     pub(super) async fn decide_matched(
         &self,
-        policy: PolicyRef,
+        undecided: &Verdict,
         matched: &Matched<'_>,
         ask: Ask,
         extra: &[CallerCharge<'_>],
-        now_ns: u64,
     ) -> (Verdict, Receipt) {
         let store = match &self.shared.backend {
-            Backend::Memory(store) => return decide_any(store, &policy, matched, ask, extra, now_ns),
+            Backend::Memory(store) => return decide_any(store, undecided, matched, ask, extra),
             Backend::Other(store) => &**store,
         };
-        let mut deciding = Deciding::new(policy.clone(), &policy, matched, ask.under(&policy), extra.len(), now_ns);
+        let policy = &*undecided.policy;
+        let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra.len());
         while let Some((charges, with_extra)) = deciding.next() {
             let extra = if with_extra { extra } else { &[] };
             let outcome = Backend::decide_elsewhere(store, &policy.limits, matched, charges, extra).await;
@@ -423,26 +415,31 @@ impl AsyncLimiter {
         }
     }
 
-    /// The policy in force, with the overrides that the store knows.
+    /// A verdict of the policy in force, with the overrides that the store knows, in which nothing is decided yet.
     #[inline]
-    pub(super) fn policy_ref(&self) -> PolicyRef {
+    pub(super) fn undecided(&self, now_ns: u64) -> Verdict {
         let shared = &*self.shared;
-        let policy = PolicyRef::take(shared.slot, shared.number.load(Ordering::Acquire), || shared.active.load_full());
-        if self.overrides_version() == policy.overrides_version { policy } else { self.after_change() }
-    }
-
-    /// The same for a call that is rare: the thread keeps no references to the policy afterwards.
-    pub(super) fn policy_once(&self) -> PolicyRef {
-        let policy = self.shared.active.load_full();
-        let is_new = self.overrides_version() == policy.overrides_version;
-        PolicyRef::not_kept(if is_new { policy } else { self.with_new_overrides() })
+        let number = shared.number.load(Ordering::Acquire);
+        let verdict = Verdict::undecided(shared.slot, number, now_ns, || shared.active.load_full());
+        if self.overrides_version() == verdict.policy.overrides_version {
+            verdict
+        } else {
+            self.undecided_after_change(now_ns)
+        }
     }
 
     /// An override was set or has ended.
     #[cold]
-    fn after_change(&self) -> PolicyRef {
+    fn undecided_after_change(&self, now_ns: u64) -> Verdict {
         let policy = self.with_new_overrides();
-        PolicyRef::take(self.shared.slot, policy.number(), || policy)
+        Verdict::undecided(self.shared.slot, policy.number(), now_ns, || policy)
+    }
+
+    /// The policy in force, for a call that is rare: the thread does not keep it afterwards.
+    pub(super) fn active_policy(&self) -> Arc<ActivePolicy> {
+        let policy = self.shared.active.load_full();
+        let is_new = self.overrides_version() == policy.overrides_version;
+        if is_new { policy } else { self.with_new_overrides() }
     }
 
     fn with_new_overrides(&self) -> Arc<ActivePolicy> {
@@ -489,42 +486,36 @@ fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
 
 /// Decides a request to which up to four charges of plain rules apply.
 #[inline]
-fn decide_plain(store: &MemoryStore, policy: PolicyRef, matched: &Matched<'_>, now_ns: u64) -> Verdict {
+fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut VerdictData) {
     match matched.charges.len() {
-        1 => decide_so_many::<1>(store, policy, matched, now_ns),
-        2 => decide_so_many::<2>(store, policy, matched, now_ns),
-        3 => decide_so_many::<3>(store, policy, matched, now_ns),
-        _ => decide_so_many::<4>(store, policy, matched, now_ns),
+        1 => decide_so_many::<1>(store, matched, verdict),
+        2 => decide_so_many::<2>(store, matched, verdict),
+        3 => decide_so_many::<3>(store, matched, verdict),
+        _ => decide_so_many::<4>(store, matched, verdict),
     }
 }
 
-/// The same for a known number of charges, so that everything has its place on the stack. The verdict is put together at
-/// the end, where its caller wants it: to move one costs about as much as the store takes to decide it.
-#[inline(never)]
-fn decide_so_many<const N: usize>(
-    store: &MemoryStore,
-    policy: PolicyRef,
-    matched: &Matched<'_>,
-    now_ns: u64,
-) -> Verdict {
+/// The same for a known number of charges, so that everything has its place on the stack.
+#[inline]
+fn decide_so_many<const N: usize>(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut VerdictData) {
     let mut decisions = [UNANSWERED; N];
-    let matched_charges = &matched.charges[..N];
+    let (matched_charges, policy) = (&matched.charges[..N], &verdict.policy);
     let charges: [Charge<'_>; N] = std::array::from_fn(|at| {
         let charge = &matched_charges[at];
         let limit = policy.limits.memory(policy.quotas[charge.quota as usize].limit_at);
         store.charge(limit, matched.key(charge), charge.cost)
     });
-    let passed = store.decide_charges_at(now_ns, &charges, &mut decisions);
-    let mut states = SmallVec::new();
+    let passed = store.decide_charges_at(verdict.now_ns, &charges, &mut decisions);
+    verdict.endpoint = matched.endpoint;
+    verdict.unlimited = matched.unlimited;
     for at in 0..N {
         let MatchedCharge { rule, quota, .. } = matched_charges[at];
-        states.push(RuleState { rule, quota, charge: at as u32, decision: decisions[at], shadow: false });
+        verdict.states.push(RuleState { rule, quota, charge: at as u32, decision: decisions[at], shadow: false });
     }
-    let (endpoint, unlimited) = (matched.endpoint, matched.unlimited);
     if passed {
-        Verdict::passed(policy, now_ns, endpoint, unlimited, states, &decisions)
+        verdict.pass_plain(&decisions);
     } else {
-        Verdict::rejected(policy, now_ns, endpoint, unlimited, states)
+        verdict.reject();
     }
 }
 
@@ -535,13 +526,13 @@ const UNANSWERED: Decision =
 /// Decides any request in memory.
 fn decide_any(
     store: &MemoryStore,
-    policy: &PolicyRef,
+    undecided: &Verdict,
     matched: &Matched<'_>,
     ask: Ask,
     extra: &[CallerCharge<'_>],
-    now_ns: u64,
 ) -> (Verdict, Receipt) {
-    let mut deciding = Deciding::new(policy.clone(), policy, matched, ask.under(policy), extra.len(), now_ns);
+    let policy = &*undecided.policy;
+    let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra.len());
     while let Some((charges, with_extra)) = deciding.next() {
         let extra = if with_extra { extra } else { &[] };
         let outcome = Backend::decide_in_memory(store, &policy.limits, matched, charges, extra);

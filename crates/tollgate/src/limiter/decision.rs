@@ -16,7 +16,6 @@ use tollgate_store::{Mode, Outcome};
 use super::active::ActivePolicy;
 use super::backend::{ChargeReceipt, LimitCharge, LimitCharges};
 use super::block;
-use super::policy_ref::PolicyRef;
 use crate::holding::Measured;
 use crate::receipt::{HeldCharge, Receipt};
 use crate::verdict::{Action, RuleState, Verdict};
@@ -84,16 +83,11 @@ enum Stage {
 }
 
 impl<'a> Deciding<'a> {
-    /// Begins. `extra` charges under limits of callers are asked for with all others.
-    pub(super) fn new(
-        reference: PolicyRef,
-        policy: &'a ActivePolicy,
-        matched: &'a Matched<'a>,
-        ask: Ask,
-        extra: usize,
-        now_ns: u64,
-    ) -> Deciding<'a> {
-        let mut verdict = Verdict::new(reference, now_ns);
+    /// Begins. `undecided` is a verdict of the policy; `extra` charges under limits of callers are asked for with all
+    /// others.
+    pub(super) fn new(undecided: &'a Verdict, matched: &'a Matched<'a>, ask: Ask, extra: usize) -> Deciding<'a> {
+        let policy = &*undecided.policy;
+        let mut verdict = undecided.another(undecided.now_ns);
         verdict.endpoint = matched.endpoint;
         if !matched.denials.is_empty() {
             verdict.rare().denials.extend_from_slice(&matched.denials);

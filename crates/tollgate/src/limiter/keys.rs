@@ -19,7 +19,7 @@ use super::overrides::KeyOverride;
 impl AsyncLimiter {
     /// How a key stands. It charges nothing, makes no place for the key, and changes no answer.
     pub async fn inspect_key(&self, rule: &str, key: &str) -> Result<KeyReport, KeyError> {
-        let policy = self.policy_once();
+        let policy = self.active_policy();
         let (at, key) = named(&policy, rule, key)?;
         let key = key.as_str();
         let now_ns = self.now_ns();
@@ -62,7 +62,7 @@ impl AsyncLimiter {
     ///
     /// It may be asked for again where the answer is that none came.
     pub async fn reset_key(&self, rule: &str, key: &str) -> Result<(), KeyError> {
-        let policy = self.policy_once();
+        let policy = self.active_policy();
         let (at, key) = named(&policy, rule, key)?;
         let key = key.as_str();
         let quotas = (0..).map_while(|quota| policy.try_quota(quota)).zip(&policy.quotas);
@@ -85,7 +85,7 @@ impl AsyncLimiter {
         limit: &str,
         lasts: Duration,
     ) -> Result<KeyOverride, KeyError> {
-        let policy = self.policy_once();
+        let policy = self.active_policy();
         let (at, key) = named(&policy, rule, key)?;
         let key = key.as_str();
         let lasts_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
@@ -109,7 +109,7 @@ impl AsyncLimiter {
     /// store, and says whether one was known here.
     pub async fn end_override(&self, rule: &str, key: &str) -> Result<bool, KeyError> {
         // The rule may be gone by now, and the key is then what the list of overrides calls it.
-        let meant = named(&self.policy_once(), rule, key).map_or_else(|_| key.to_owned(), |(_, key)| key);
+        let meant = named(&self.active_policy(), rule, key).map_or_else(|_| key.to_owned(), |(_, key)| key);
         let is_known = self.key_overrides().iter().any(|set| set.rule == rule && set.key == meant);
         self.backend().remove(&KeyOverride::name_of(rule, &meant)).await?;
         Ok(is_known)

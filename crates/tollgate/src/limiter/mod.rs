@@ -1,7 +1,7 @@
 //! The limiter: a policy and the counters behind it.
 //!
 //! [`AsyncLimiter`] has both, over any store; [`Limiter`] is one whose counters are in this process, and answers without
-//! waiting. `active` is the policy in force, compiled for the store, and `policy_ref` how verdicts keep it. `decision`
+//! waiting. `active` is the policy in force, compiled for the store, and `verdict_pool` how verdicts keep it. `decision`
 //! goes from the rules that apply to a request to its verdict; `backend` asks the store.
 
 mod active;
@@ -16,8 +16,8 @@ mod escalation;
 mod key_report;
 mod keys;
 mod overrides;
-mod policy_ref;
 mod together;
+mod verdict_pool;
 
 use std::fmt;
 use std::ops::Deref;
@@ -32,7 +32,7 @@ use crate::receipt::Receipt;
 use crate::verdict::Verdict;
 use backend::Backend;
 
-pub(crate) use active::ActiveQuota;
+pub(crate) use active::{ActivePolicy, ActiveQuota};
 pub use async_limiter::AsyncLimiter;
 pub(crate) use backend::ChargeReceipt;
 pub use backend::{CallerCharge, CallerLimit};
@@ -41,8 +41,8 @@ pub use decision::Ask;
 pub use error::LimiterError;
 pub use key_report::{KeyCounter, KeyError, KeyReport};
 pub use overrides::KeyOverride;
-pub(crate) use policy_ref::PolicyRef;
 pub use together::{AskedTogether, Part, Together};
+pub(crate) use verdict_pool::give_back;
 
 /// A policy and the counters behind it in this process: may this request pass?
 ///

@@ -8,7 +8,6 @@ use super::active::ActivePolicy;
 use super::async_limiter::AsyncLimiter;
 use super::backend::CallerCharge;
 use super::decision::{Ask, denial};
-use super::policy_ref::PolicyRef;
 use crate::verdict::{Action, RuleState, Verdict};
 
 /// One of several requests that are decided together.
@@ -68,16 +67,16 @@ impl AsyncLimiter {
     }
 
     async fn together(&self, asked: &[AskedTogether<'_>]) -> Together {
-        let now_ns = self.now_ns();
-        let policy = self.policy_ref();
+        let undecided = self.undecided(self.now_ns());
+        let (policy, now_ns) = (&*undecided.policy, undecided.now_ns);
         let mut joint = Matched::new(Access::Rules);
         let mut instead = SmallVec::<[CallerCharge<'_>; 2]>::new();
         let mut all: Vec<Matched<'_>> = asked.iter().map(|one| policy.match_request(&one.request, now_ns)).collect();
         let replaced = replaced_by(&all);
         all.iter_mut().for_each(|matched| matched.without_replaced_by(&replaced));
-        let joined = |(one, matched)| join(&policy, one, matched, &mut joint, &mut instead);
+        let joined = |(one, matched)| join(policy, one, matched, &mut joint, &mut instead);
         let members: Vec<Member<'_>> = asked.iter().zip(all).map(joined).collect();
-        let denied = members.iter().find_map(|member| denial(&policy, &member.matched));
+        let denied = members.iter().find_map(|member| denial(policy, &member.matched));
         let ask = if denied.is_some() { Ask::Peek } else { Ask::Check };
         if denied.is_some() {
             instead.iter_mut().for_each(|charge| charge.cost = 0);
@@ -85,26 +84,27 @@ impl AsyncLimiter {
             // Those of shadow rules, which are reported.
             joint.denials = denials(&members);
         }
-        let (mut overall, _) = self.decide_matched(policy.clone(), &joint, ask, &instead, now_ns).await;
-        let mut each: Vec<Verdict> = members.iter().map(|member| of_member(&policy, &overall, member)).collect();
+        let (mut overall, _) = self.decide_matched(&undecided, &joint, ask, &instead).await;
+        let mut each: Vec<Verdict> = members.iter().map(|member| of_member(policy, &overall, member)).collect();
         if let Some(access) = denied {
-            let mut verdict = Verdict::new(policy.clone(), overall.now_ns);
+            let mut verdict = undecided.another(overall.now_ns);
             verdict.deny(access);
             verdict.endpoint = joint.endpoint;
             verdict.rare().denials = denials(&members);
             overall = verdict;
         }
         for (at, member) in members.iter().enumerate() {
-            let is_decided = member.matched.access != Access::Rules || denial(&policy, &member.matched).is_some();
+            let is_decided = member.matched.access != Access::Rules || denial(policy, &member.matched).is_some();
             if matches!(asked[at].part, Part::GiveBack) && !is_decided {
-                each[at] = self.given_back(&policy, &member.matched, overall.is_allowed()).await;
+                each[at] = self.given_back(&undecided, &member.matched, overall.is_allowed()).await;
             }
         }
         Together { overall, each, matched: joint }
     }
 
     /// Gives back what was matched, if the others passed, and says what remains then.
-    async fn given_back(&self, policy: &PolicyRef, matched: &Matched<'_>, is_given: bool) -> Verdict {
+    async fn given_back(&self, undecided: &Verdict, matched: &Matched<'_>, is_given: bool) -> Verdict {
+        let policy = &*undecided.policy;
         if is_given {
             for charge in &matched.charges {
                 let quota = &policy.quotas[charge.quota as usize];
@@ -115,7 +115,7 @@ impl AsyncLimiter {
         }
         let mut look = matched.clone();
         look.charges.iter_mut().for_each(|charge| charge.cost = 0);
-        self.decide_matched(policy.clone(), &look, Ask::Peek, &[], self.now_ns()).await.0
+        self.decide_matched(&undecided.another(self.now_ns()), &look, Ask::Peek, &[]).await.0
     }
 }
 
@@ -161,8 +161,8 @@ fn join<'a>(
 }
 
 /// The part of the answer that is about one request.
-fn of_member(policy: &PolicyRef, overall: &Verdict, member: &Member<'_>) -> Verdict {
-    let mut verdict = Verdict::new(policy.clone(), overall.now_ns);
+fn of_member(policy: &ActivePolicy, overall: &Verdict, member: &Member<'_>) -> Verdict {
+    let mut verdict = overall.another(overall.now_ns);
     verdict.endpoint = member.matched.endpoint;
     if !member.matched.denials.is_empty() {
         verdict.rare().denials = member.matched.denials.clone();

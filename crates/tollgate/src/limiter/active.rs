@@ -13,8 +13,8 @@ use tollgate_store::{Board, LimitOptions, Notice, OnFailure, Refusals};
 
 use super::LimiterError;
 use super::backend::{Backend, BackendLimit, Limits};
-use super::escalation::Escalation;
-use super::overrides::Overrides;
+use super::decision::escalation::Escalation;
+use super::keys::overrides::Overrides;
 use crate::fields::PolicyLists;
 use crate::holding::HoldingTime;
 

@@ -12,9 +12,9 @@ use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Store, Time
 
 use super::LimiterError;
 use super::active::ActivePolicy;
+use super::backend::erased::ErasedStore;
 use super::backend::{Backend, CallerCharge, CallerLimit};
 use super::decision::{Ask, Deciding};
-use super::erased::ErasedStore;
 use crate::permit::Permit;
 use crate::receipt::Receipt;
 use crate::verdict::{RuleState, Verdict, VerdictData};

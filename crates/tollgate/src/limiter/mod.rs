@@ -2,21 +2,15 @@
 //!
 //! [`AsyncLimiter`] has both, over any store; [`Limiter`] is one whose counters are in this process, and answers without
 //! waiting. `active` is the policy in force, compiled for the store, and `verdict_pool` how verdicts keep it. `decision`
-//! goes from the rules that apply to a request to its verdict; `backend` asks the store.
+//! goes from the rules that apply to a request to its verdict; `backend` asks the store; `keys` is for operators.
 
 mod active;
 mod async_limiter;
 mod backend;
-mod block;
 mod builder;
 mod decision;
-mod erased;
 mod error;
-mod escalation;
-mod key_report;
 mod keys;
-mod overrides;
-mod together;
 mod verdict_pool;
 
 use std::fmt;
@@ -38,10 +32,10 @@ pub(crate) use backend::ChargeReceipt;
 pub use backend::{CallerCharge, CallerLimit};
 pub use builder::LimiterBuilder;
 pub use decision::Ask;
+pub use decision::together::{AskedTogether, Part, Together};
 pub use error::LimiterError;
-pub use key_report::{KeyCounter, KeyError, KeyReport};
-pub use overrides::KeyOverride;
-pub use together::{AskedTogether, Part, Together};
+pub use keys::overrides::KeyOverride;
+pub use keys::report::{KeyCounter, KeyError, KeyReport};
 pub(crate) use verdict_pool::give_back;
 
 /// A policy and the counters behind it in this process: may this request pass?
@@ -142,9 +136,9 @@ impl Limiter {
 
     /// Decides, charges, and takes permits, with a guard that releases them.
     /// The refusal if it may not pass.
-    pub fn permit(&self, request: &Request<'_>) -> Result<Permit, Box<Verdict>> {
+    pub fn permit(&self, request: &Request<'_>) -> Result<Permit, Verdict> {
         let (verdict, receipt) = self.ask_memory(request, Ask::Admit);
-        if verdict.is_allowed() { Ok(Permit::new(self.limiter.clone(), receipt)) } else { Err(Box::new(verdict)) }
+        if verdict.is_allowed() { Ok(Permit::new(self.limiter.clone(), receipt)) } else { Err(verdict) }
     }
 
     /// Decides with a receipt, for what can only be settled or refunded later.

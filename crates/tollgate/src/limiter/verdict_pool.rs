@@ -27,6 +27,7 @@ struct Slot {
     number: Cell<u64>,
     /// The one that is used first. Most threads have one verdict at a time, and need no other.
     first: Cell<Option<Box<VerdictData>>>,
+    #[allow(clippy::vec_box, reason = "what it keeps is moved as a pointer")]
     more: RefCell<Vec<Box<VerdictData>>>,
 }
 
@@ -112,11 +113,11 @@ fn kept(slot: usize, number: u64) -> Option<Box<VerdictData>> {
 fn first_of(slot: usize, policy: Arc<ActivePolicy>) -> Box<VerdictData> {
     let replaced = SLOTS_OF_THREAD.try_with(|slots| {
         let slot = &slots[slot % SLOTS];
+        let mut more = slot.more.try_borrow_mut().ok()?;
         if slot.number.replace(policy.number()) == policy.number() {
             return None;
         }
-        let more = slot.more.try_borrow_mut().ok().map(|mut more| std::mem::take(&mut *more));
-        Some((more, slot.first.take()))
+        Some((std::mem::take(&mut *more), slot.first.take()))
     });
     drop(replaced);
     VerdictData::new(policy)

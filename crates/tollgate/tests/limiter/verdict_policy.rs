@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate::{CheckedPolicy, Limiter, PolicyBuilder, Verdict, rule};
+use tollgate::{CheckedPolicy, Limiter, PolicyBuilder, Request, Verdict, rule};
 
 use crate::support::{any, clock, small};
 
@@ -38,6 +38,40 @@ fn replaced_policy_is_freed_once_its_verdicts_are_dropped() {
     assert!(before.upgrade().is_some());
     drop(verdicts);
     assert_eq!(before.strong_count(), 0);
+}
+
+/// What a verdict is made of is used again by the next one on its thread.
+#[test]
+fn verdict_has_nothing_of_the_one_before_it() {
+    let yaml = "version: 1
+identity: { user: { header: X-User, trusted: true } }
+deny: { user: mallory }
+rules:
+  - { name: queue, when: { path: /queue }, key: user, limit: 10/s, algorithm: leaky-bucket }
+  - { name: strict, when: { path: /strict }, key: user, limit: 1/h,
+      on_limit: [ { first: 1, action: warn }, { then: reject }, { after: 2 in 10min, action: block 15min } ] }
+  - { name: no, when: { path: /no }, deny: true }
+  - { name: wide, when: { path: \"/wide/*\" }, key: user, limit: [1/s, 1/min, 1/h, 1/day, 1 per 2h, 1 per 3h] }
+  - { name: plain, when: { path: /plain }, key: user, limit: 1000/h }
+";
+    let policy = tollgate::policy::parse(yaml, "policy", None).unwrap_or_else(|report| panic!("{report}"));
+    let limiter = Limiter::in_memory(&policy.policy, clock()).unwrap();
+    let ask = |user: &str, path: &str| limiter.check(&Request { target: path, headers: &[("x-user", user)], ..any() });
+    let before = format!("{:?}", ask("alice", "/plain"));
+    let others = [("mallory", "/plain"), ("bob", "/no"), ("bob", "/none"), ("bob", "/wide/1"), ("bob", "/wide/2")];
+    for (user, path) in others {
+        drop(ask(user, path));
+        let plain = ask(&format!("after-{user}{path}"), "/plain");
+        let endpoint = plain.endpoint().map(|at| limiter.policy().endpoints().nth(at).unwrap().into_owned());
+        assert_eq!(endpoint.as_deref(), Some("/plain"));
+        assert_eq!(format!("{plain:?}"), before, "after {path}");
+        assert_eq!((plain.warned_by().count(), plain.denials().count()), (0, 0));
+        assert_eq!((plain.is_unlimited(), plain.is_unauthorized(), plain.is_trouble()), (false, false, false));
+    }
+    for _ in 0..4 {
+        drop(ask("carol", "/strict"));
+        assert_eq!(format!("{:?}", ask("dave", "/plain").action()), "Allow");
+    }
 }
 
 #[test]

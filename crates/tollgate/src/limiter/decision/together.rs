@@ -4,10 +4,10 @@ use smallvec::SmallVec;
 use tollgate_core::Decision;
 use tollgate_policy::{Access, Matched, Request};
 
-use super::active::ActivePolicy;
-use super::async_limiter::AsyncLimiter;
-use super::backend::CallerCharge;
-use super::decision::{Ask, denial};
+use super::{Ask, denial};
+use crate::limiter::active::ActivePolicy;
+use crate::limiter::async_limiter::AsyncLimiter;
+use crate::limiter::backend::CallerCharge;
 use crate::verdict::{Action, RuleState, Verdict};
 
 /// One of several requests that are decided together.

@@ -1,5 +1,8 @@
 //! The admin API for single keys: inspect, reset, override.
 
+pub(in crate::limiter) mod overrides;
+pub(in crate::limiter) mod report;
+
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -7,11 +10,11 @@ use tollgate_core::{Decision, MAX_SPAN_NS};
 use tollgate_policy::GrantSource;
 use tollgate_store::{ChangeError, Mode, Source};
 
-use super::active::ActivePolicy;
-use super::async_limiter::AsyncLimiter;
-use super::backend::BackendLimit;
-use super::key_report::{KeyCounter, KeyError, KeyReport};
-use super::overrides::KeyOverride;
+use crate::limiter::active::ActivePolicy;
+use crate::limiter::async_limiter::AsyncLimiter;
+use crate::limiter::backend::BackendLimit;
+use overrides::KeyOverride;
+use report::{KeyCounter, KeyError, KeyReport};
 
 /// A key is named by its rule and by the text that `tollgate explain` shows for
 /// it: the values of the rule's identities, with bars between them. Values may

@@ -3,13 +3,19 @@
 use tollgate_core::{Decision, Verdict as CoreVerdict};
 use tollgate_policy::{Matched, MatchedCharge};
 
-use super::active::ActivePolicy;
-use super::decision::is_of_same;
+use super::is_of_same;
+use crate::limiter::active::ActivePolicy;
 use crate::verdict::{RuleState, Verdict};
 
 /// Notes that the rule of a charge is blocked for its key: none of its limits
 /// lets anything pass before the block ends, whatever it would say itself.
-pub(super) fn note(policy: &ActivePolicy, matched: &Matched<'_>, charge: u32, left_ns: u64, verdict: &mut Verdict) {
+pub(in crate::limiter) fn note(
+    policy: &ActivePolicy,
+    matched: &Matched<'_>,
+    charge: u32,
+    left_ns: u64,
+    verdict: &mut Verdict,
+) {
     let of_rule = &matched.charges[charge as usize];
     let mut is_noted = false;
     for state in &mut verdict.states {

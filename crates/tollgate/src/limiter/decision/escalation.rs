@@ -6,24 +6,24 @@ use tollgate_core::{Quota, QuotaError, Rate};
 use tollgate_policy::model::OnLimit;
 use tollgate_store::{LimitOptions, OnFailure, Refusals};
 
-use super::LimiterError;
+use crate::limiter::LimiterError;
 
 /// The limits behind a rule that warns or blocks, by their positions among the limits of the policy.
 #[derive(Clone, Debug)]
-pub(super) struct Escalation {
-    pub(super) warn_first: u64,
+pub(in crate::limiter) struct Escalation {
+    pub(in crate::limiter) warn_first: u64,
     /// Counts violations; what it refuses is too many of them.
-    pub(super) violations: Option<u32>,
+    pub(in crate::limiter) violations: Option<u32>,
     /// Says which violations are remembered, where it is not all of them.
-    pub(super) pace: Option<u32>,
+    pub(in crate::limiter) pace: Option<u32>,
     /// A bucket of one token that takes as long to refill as a block lasts: empty, it blocks.
-    pub(super) block: Option<u32>,
-    pub(super) block_ns: u64,
+    pub(in crate::limiter) block: Option<u32>,
+    pub(in crate::limiter) block_ns: u64,
 }
 
 impl Escalation {
     /// `limit` prepares a limit of the store and returns its position.
-    pub(super) fn prepare(
+    pub(in crate::limiter) fn prepare(
         rule: &str,
         on_limit: &OnLimit,
         mut limit: impl FnMut(&str, Quota, LimitOptions) -> Result<u32, LimiterError>,
@@ -44,7 +44,7 @@ impl Escalation {
     }
 
     /// All of its limits.
-    pub(super) fn limits(&self) -> impl Iterator<Item = u32> {
+    pub(in crate::limiter) fn limits(&self) -> impl Iterator<Item = u32> {
         [self.violations, self.pace, self.block].into_iter().flatten()
     }
 }

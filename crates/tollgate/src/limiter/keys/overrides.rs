@@ -22,17 +22,17 @@ pub struct KeyOverride {
 }
 
 impl KeyOverride {
-    pub(super) fn name_of(rule: &str, key: &str) -> String {
+    pub(in crate::limiter) fn name_of(rule: &str, key: &str) -> String {
         format!("{OVERRIDE}\n{rule}\n{key}")
     }
 
-    pub(super) fn notice(&self) -> Notice {
+    pub(in crate::limiter) fn notice(&self) -> Notice {
         let name = KeyOverride::name_of(&self.rule, &self.key).into();
         Notice { name, text: self.limit.as_str().into(), until_ns: self.until_ns }
     }
 
     /// `None` for a notice about something else.
-    pub(super) fn read(notice: &Notice) -> Option<KeyOverride> {
+    pub(in crate::limiter) fn read(notice: &Notice) -> Option<KeyOverride> {
         let mut parts = notice.name.splitn(3, '\n');
         let (OVERRIDE, rule, key) = (parts.next()?, parts.next()?, parts.next()?) else { return None };
         Some(KeyOverride {
@@ -46,7 +46,7 @@ impl KeyOverride {
 
 /// The limits by hand that concern a plan, ready to be met.
 #[derive(Debug, Default)]
-pub(super) struct Overrides {
+pub(in crate::limiter) struct Overrides {
     /// For each rule of the plan, by key. Empty where there is none at all.
     rules: Vec<HashMap<Box<[u8]>, KeyGrant>>,
 }
@@ -63,7 +63,7 @@ impl Overrides {
     /// Reads what is set under a plan, with the quotas that it takes. What no
     /// rule of the plan can be granted is left out: `is_taken` says whether the
     /// store takes a quota.
-    pub(super) fn read(
+    pub(in crate::limiter) fn read(
         compiled: &CompiledPolicy,
         notices: &[Notice],
         now_ns: u64,
@@ -92,12 +92,12 @@ impl Overrides {
         (overrides, quotas)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::limiter) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
     /// The quotas that stand for a key of a rule.
-    pub(super) fn find(&self, rule: u32, key: &[u8], now_ns: u64) -> Option<&[u32]> {
+    pub(in crate::limiter) fn find(&self, rule: u32, key: &[u8], now_ns: u64) -> Option<&[u32]> {
         let grant = self.rules.get(rule as usize)?.get(key)?;
         (now_ns < grant.until_ns).then_some(&grant.quotas)
     }

@@ -5,6 +5,10 @@
 //! once. A request that rules with an escalation refuse asks again: to count the violation, to begin a block, and to
 //! charge the other rules of a request that is only warned.
 
+mod block;
+pub(in crate::limiter) mod escalation;
+pub(in crate::limiter) mod together;
+
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -13,10 +17,9 @@ use tollgate_core::{Decision, Verdict as CoreVerdict};
 use tollgate_policy::{Access, Matched, MatchedCharge};
 use tollgate_store::{Mode, Outcome};
 
-use super::active::ActivePolicy;
-use super::backend::{ChargeReceipt, LimitCharge, LimitCharges};
-use super::block;
 use crate::holding::Measured;
+use crate::limiter::active::ActivePolicy;
+use crate::limiter::backend::{ChargeReceipt, LimitCharge, LimitCharges};
 use crate::receipt::{HeldCharge, Receipt};
 use crate::verdict::{Action, RuleState, Verdict};
 
@@ -38,7 +41,7 @@ pub enum Ask {
 impl Ask {
     /// What it means under a policy.
     #[inline]
-    pub(super) fn under(self, policy: &ActivePolicy) -> Ask {
+    pub(in crate::limiter) fn under(self, policy: &ActivePolicy) -> Ask {
         match self {
             Ask::AdmitWhereNeeded if policy.needs_receipts => Ask::Admit,
             Ask::AdmitWhereNeeded => Ask::Check,
@@ -52,7 +55,7 @@ impl Ask {
 }
 
 /// A decision that is being made.
-pub(super) struct Deciding<'a> {
+pub(in crate::limiter) struct Deciding<'a> {
     policy: &'a ActivePolicy,
     matched: &'a Matched<'a>,
     ask: Ask,
@@ -85,7 +88,12 @@ enum Stage {
 impl<'a> Deciding<'a> {
     /// Begins. `undecided` is a verdict of the policy; `extra` charges under limits of callers are asked for with all
     /// others.
-    pub(super) fn new(undecided: &'a Verdict, matched: &'a Matched<'a>, ask: Ask, extra: usize) -> Deciding<'a> {
+    pub(in crate::limiter) fn new(
+        undecided: &'a Verdict,
+        matched: &'a Matched<'a>,
+        ask: Ask,
+        extra: usize,
+    ) -> Deciding<'a> {
         let policy = &*undecided.policy;
         let mut verdict = undecided.another(undecided.now_ns);
         verdict.endpoint = matched.endpoint;
@@ -116,17 +124,17 @@ impl<'a> Deciding<'a> {
     }
 
     /// What the store is to be asked, with the charges of callers or without; `None` once the verdict is complete.
-    pub(super) fn next(&self) -> Option<(&[LimitCharge], bool)> {
+    pub(in crate::limiter) fn next(&self) -> Option<(&[LimitCharge], bool)> {
         let with_extra = matches!(self.stage, Stage::All | Stage::Rest);
         (self.stage != Stage::Complete).then_some((&self.charges, with_extra))
     }
 
-    pub(super) fn finish(self) -> (Verdict, Receipt) {
+    pub(in crate::limiter) fn finish(self) -> (Verdict, Receipt) {
         (self.verdict, self.receipt)
     }
 
     /// Takes the store's answer.
-    pub(super) fn answer(&mut self, outcome: Outcome<ChargeReceipt>) {
+    pub(in crate::limiter) fn answer(&mut self, outcome: Outcome<ChargeReceipt>) {
         match std::mem::replace(&mut self.stage, Stage::Complete) {
             Stage::All if outcome.passed => self.passed(outcome),
             Stage::All => self.refused(&outcome),
@@ -338,7 +346,7 @@ impl<'a> Deciding<'a> {
 }
 
 /// Why it is denied, if it is: nothing is charged then, whatever else applies to it.
-pub(super) fn denial(policy: &ActivePolicy, matched: &Matched<'_>) -> Option<Access> {
+pub(in crate::limiter) fn denial(policy: &ActivePolicy, matched: &Matched<'_>) -> Option<Access> {
     let is_by_rule = || matched.denials.iter().any(|rule| !policy.rules[*rule as usize].shadow);
     match matched.access {
         Access::Denied => Some(Access::Denied),
@@ -349,7 +357,7 @@ pub(super) fn denial(policy: &ActivePolicy, matched: &Matched<'_>) -> Option<Acc
 }
 
 /// Whether two charges are of the same rule for the same key: a rule may have several quotas.
-pub(super) fn is_of_same(matched: &Matched<'_>, one: &MatchedCharge, other: &MatchedCharge) -> bool {
+pub(in crate::limiter) fn is_of_same(matched: &Matched<'_>, one: &MatchedCharge, other: &MatchedCharge) -> bool {
     one.rule == other.rule && matched.key(one) == matched.key(other)
 }
 

@@ -1,5 +1,7 @@
 //! Where the counters of a limiter are: in this process, or behind any other [`Store`].
 
+pub(in crate::limiter) mod erased;
+
 use std::error::Error;
 
 use smallvec::SmallVec;
@@ -10,18 +12,18 @@ use tollgate_store::{
     Store,
 };
 
-use super::erased::{ErasedLimit, ErasedReceipt, ErasedStore};
+use erased::{ErasedLimit, ErasedReceipt, ErasedStore};
 
 /// The store behind a limiter. One in this process is called directly, and answers at once.
 #[allow(clippy::large_enum_variant, reason = "a limiter has one")]
-pub(super) enum Backend {
+pub(in crate::limiter) enum Backend {
     Memory(MemoryStore),
     Other(Box<dyn ErasedStore>),
 }
 
 /// The limits of a policy, made by the store that counts them.
 #[derive(Clone)]
-pub(super) enum Limits {
+pub(in crate::limiter) enum Limits {
     Memory(Vec<Limit>),
     Other(Vec<ErasedLimit>),
 }
@@ -29,10 +31,10 @@ pub(super) enum Limits {
 /// A limit that a caller brings along, apart from those of the policy: see
 /// [`AsyncLimiter::caller_limit`](crate::AsyncLimiter::caller_limit).
 #[derive(Clone, Debug)]
-pub struct CallerLimit(pub(super) BackendLimit);
+pub struct CallerLimit(pub(in crate::limiter) BackendLimit);
 
 #[derive(Clone, Debug)]
-pub(super) enum BackendLimit {
+pub(in crate::limiter) enum BackendLimit {
     Memory(Limit),
     Other(ErasedLimit),
 }
@@ -46,17 +48,17 @@ pub(crate) enum ChargeReceipt {
 
 /// One charge that the store is asked to make: to the key of a matched charge, under one of the policy's limits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LimitCharge {
+pub(in crate::limiter) struct LimitCharge {
     /// The position of the limit among those of the policy.
-    pub(super) limit: u32,
+    pub(in crate::limiter) limit: u32,
     /// The position of the matched charge whose key it is.
-    pub(super) charge: u32,
-    pub(super) cost: u64,
-    pub(super) mode: Mode,
-    pub(super) receipt: bool,
+    pub(in crate::limiter) charge: u32,
+    pub(in crate::limiter) cost: u64,
+    pub(in crate::limiter) mode: Mode,
+    pub(in crate::limiter) receipt: bool,
 }
 
-pub(super) type LimitCharges = SmallVec<[LimitCharge; 4]>;
+pub(in crate::limiter) type LimitCharges = SmallVec<[LimitCharge; 4]>;
 
 /// A charge under a limit that a caller brings along.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +76,7 @@ const OF_ANOTHER_STORE: &str = "a limit or receipt of another store";
 
 impl Backend {
     /// Makes charges, all or none, in a store in this process.
-    pub(super) fn decide_in_memory(
+    pub(in crate::limiter) fn decide_in_memory(
         store: &MemoryStore,
         limits: &Limits,
         matched: &Matched<'_>,
@@ -86,7 +88,7 @@ impl Backend {
     }
 
     /// The same in any other store.
-    pub(super) async fn decide_elsewhere(
+    pub(in crate::limiter) async fn decide_elsewhere(
         store: &dyn ErasedStore,
         limits: &Limits,
         matched: &Matched<'_>,
@@ -100,7 +102,7 @@ impl Backend {
     }
 
     /// Decides charges of cost 0 or more to one key, each under a limit, all or none.
-    pub(super) async fn decide_for_key(
+    pub(in crate::limiter) async fn decide_for_key(
         &self,
         limits: &[BackendLimit],
         key: &[u8],
@@ -126,11 +128,11 @@ impl Backend {
 
     /// Decides one charge under a limit that a caller brings along, in a store in this process.
     #[inline]
-    pub(super) fn check_caller_in_memory(store: &MemoryStore, charge: CallerCharge<'_>) -> Decision {
+    pub(in crate::limiter) fn check_caller_in_memory(store: &MemoryStore, charge: CallerCharge<'_>) -> Decision {
         store.check(charge.limit.0.memory(), charge.key, charge.cost)
     }
 
-    pub(super) fn limit(
+    pub(in crate::limiter) fn limit(
         &self,
         scope: &str,
         quota: Quota,
@@ -142,7 +144,7 @@ impl Backend {
         })
     }
 
-    pub(super) fn caller_limit(
+    pub(in crate::limiter) fn caller_limit(
         &self,
         scope: &str,
         quota: Quota,
@@ -156,14 +158,14 @@ impl Backend {
 
     /// The time by which the store decides, in nanoseconds since 1970.
     #[inline]
-    pub(super) fn now_ns(&self) -> u64 {
+    pub(in crate::limiter) fn now_ns(&self) -> u64 {
         match self {
             Backend::Memory(store) => Store::now_ns(store),
             Backend::Other(store) => store.now_ns(),
         }
     }
 
-    pub(super) fn give_back(&self, receipt: ChargeReceipt) {
+    pub(in crate::limiter) fn give_back(&self, receipt: ChargeReceipt) {
         match (self, receipt) {
             (Backend::Memory(store), ChargeReceipt::Memory(receipt)) => store.refund(receipt),
             (Backend::Other(store), ChargeReceipt::Other(receipt)) => store.give_back(receipt),
@@ -171,14 +173,14 @@ impl Backend {
         }
     }
 
-    pub(super) fn credit(&self, limit: &BackendLimit, key: &[u8], cost: u64) {
+    pub(in crate::limiter) fn credit(&self, limit: &BackendLimit, key: &[u8], cost: u64) {
         match self {
             Backend::Memory(store) => store.credit(limit.memory(), key, cost),
             Backend::Other(store) => store.credit(limit.other(), key, cost),
         }
     }
 
-    pub(super) async fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> Settled {
+    pub(in crate::limiter) async fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> Settled {
         match (self, receipt) {
             (Backend::Memory(store), ChargeReceipt::Memory(receipt)) => store.settle(receipt, true_cost),
             (Backend::Other(store), ChargeReceipt::Other(receipt)) => store.settle(receipt, true_cost).await,
@@ -187,14 +189,14 @@ impl Backend {
     }
 
     /// The same in a store in this process.
-    pub(super) fn settle_in_memory(store: &MemoryStore, receipt: ChargeReceipt, true_cost: u64) -> Settled {
+    pub(in crate::limiter) fn settle_in_memory(store: &MemoryStore, receipt: ChargeReceipt, true_cost: u64) -> Settled {
         match receipt {
             ChargeReceipt::Memory(receipt) => store.settle(receipt, true_cost),
             ChargeReceipt::Other(_) => unreachable!("{OF_ANOTHER_STORE}"),
         }
     }
 
-    pub(super) fn renew(&self, receipt: &ChargeReceipt) -> bool {
+    pub(in crate::limiter) fn renew(&self, receipt: &ChargeReceipt) -> bool {
         match (self, receipt) {
             (Backend::Memory(store), ChargeReceipt::Memory(receipt)) => store.renew(receipt),
             (Backend::Other(store), ChargeReceipt::Other(receipt)) => store.renew(receipt),
@@ -202,7 +204,7 @@ impl Backend {
         }
     }
 
-    pub(super) async fn reset(&self, limits: &[BackendLimit], key: &[u8]) -> Result<(), ChangeError> {
+    pub(in crate::limiter) async fn reset(&self, limits: &[BackendLimit], key: &[u8]) -> Result<(), ChangeError> {
         match self {
             Backend::Memory(store) => {
                 limits.iter().for_each(|limit| store.reset(limit.memory(), key));
@@ -215,7 +217,7 @@ impl Backend {
         }
     }
 
-    pub(super) fn agree_on(&self, fingerprint: Option<&str>) {
+    pub(in crate::limiter) fn agree_on(&self, fingerprint: Option<&str>) {
         match self {
             Backend::Memory(store) => Store::agree_on(store, fingerprint),
             Backend::Other(store) => store.agree_on(fingerprint),
@@ -223,21 +225,21 @@ impl Backend {
     }
 
     #[inline]
-    pub(super) fn board(&self) -> Option<&Board> {
+    pub(in crate::limiter) fn board(&self) -> Option<&Board> {
         match self {
             Backend::Memory(store) => Store::board(store),
             Backend::Other(store) => store.board(),
         }
     }
 
-    pub(super) async fn post(&self, notice: Notice) -> Result<(), ChangeError> {
+    pub(in crate::limiter) async fn post(&self, notice: Notice) -> Result<(), ChangeError> {
         match self {
             Backend::Memory(store) => Store::post(store, notice).await,
             Backend::Other(store) => store.post(notice).await,
         }
     }
 
-    pub(super) async fn remove(&self, name: &str) -> Result<(), ChangeError> {
+    pub(in crate::limiter) async fn remove(&self, name: &str) -> Result<(), ChangeError> {
         match self {
             Backend::Memory(store) => Store::remove(store, name).await,
             Backend::Other(store) => store.remove(name).await,
@@ -272,7 +274,7 @@ fn keyed<'a, L>(
 
 impl Limits {
     /// None yet, of a store's kind.
-    pub(super) fn none_of(backend: &Backend) -> Limits {
+    pub(in crate::limiter) fn none_of(backend: &Backend) -> Limits {
         match backend {
             Backend::Memory(_) => Limits::Memory(Vec::new()),
             Backend::Other(_) => Limits::Other(Vec::new()),
@@ -280,7 +282,7 @@ impl Limits {
     }
 
     /// Adds a limit, and returns its position.
-    pub(super) fn push(&mut self, limit: BackendLimit) -> u32 {
+    pub(in crate::limiter) fn push(&mut self, limit: BackendLimit) -> u32 {
         let length = match (self, limit) {
             (Limits::Memory(limits), BackendLimit::Memory(limit)) => {
                 limits.push(limit);
@@ -295,14 +297,14 @@ impl Limits {
         u32::try_from(length - 1).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::limiter) fn len(&self) -> usize {
         match self {
             Limits::Memory(limits) => limits.len(),
             Limits::Other(limits) => limits.len(),
         }
     }
 
-    pub(super) fn truncate(&mut self, length: usize) {
+    pub(in crate::limiter) fn truncate(&mut self, length: usize) {
         match self {
             Limits::Memory(limits) => limits.truncate(length),
             Limits::Other(limits) => limits.truncate(length),
@@ -310,7 +312,7 @@ impl Limits {
     }
 
     /// The limit at a position.
-    pub(super) fn get(&self, at: u32) -> BackendLimit {
+    pub(in crate::limiter) fn get(&self, at: u32) -> BackendLimit {
         match self {
             Limits::Memory(limits) => BackendLimit::Memory(limits[at as usize].clone()),
             Limits::Other(limits) => BackendLimit::Other(limits[at as usize].clone()),
@@ -318,7 +320,7 @@ impl Limits {
     }
 
     #[inline]
-    pub(super) fn memory(&self, at: u32) -> &Limit {
+    pub(in crate::limiter) fn memory(&self, at: u32) -> &Limit {
         match self {
             Limits::Memory(limits) => &limits[at as usize],
             Limits::Other(_) => unreachable!("{OF_ANOTHER_STORE}"),

@@ -1,8 +1,5 @@
 //! What most rules do: they charge one quota at a known cost, and count by the client's address or by a header.
 
-use std::net::IpAddr;
-
-use crate::compiled::address::address_text::v4_text;
 use crate::compiled::grants::cost::CompiledCost;
 use crate::compiled::grants::rule_grants::Base;
 use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, Source};
@@ -51,22 +48,15 @@ impl CommonStep {
         Some(CommonStep { quota, cost, key })
     }
 
+    pub(super) fn is_by_client(&self) -> bool {
+        matches!(self.key, CommonKey::Client)
+    }
+
     /// The key of a request whose caller sets no identities. `None` if it has another than a common one, or none.
     #[inline(always)]
-    pub(super) fn key<'r>(
-        &self,
-        identities: &Identities,
-        request: &Request<'r>,
-        matched: &mut Matched<'r>,
-    ) -> Option<KeyRef> {
+    pub(super) fn key<'r>(&self, request: &Request<'r>, matched: &mut Matched<'r>) -> Option<KeyRef> {
         match &self.key {
-            CommonKey::Client => match matched.client_key() {
-                Some(key) => Some(key),
-                None => match identities.client(request)? {
-                    IpAddr::V4(address) => Some(matched.set_client_key(v4_text(address))),
-                    IpAddr::V6(_) => None,
-                },
-            },
+            CommonKey::Client => matched.client_key(),
             CommonKey::Header(name) => {
                 let (value, _) = request.headers.first_line_of(name)?;
                 let is_trimmed = value.first()? > &b' ' && value.last()? > &b' ';

@@ -49,6 +49,7 @@ impl FastPath {
                 || reads(|source| matches!(source, Source::Method))
                 || steps.iter().any(|step| step.cost.is_by_method()),
             reads_path: routes.texts().len() > 0 || reads(is_of_path),
+            reads_client: steps.iter().filter_map(|step| step.common.as_ref()).any(CommonStep::is_by_client),
             patterns: routes.iter().map(|(pattern, _)| PatternTest::new(pattern)).collect(),
             paths: identities.paths,
             methods,

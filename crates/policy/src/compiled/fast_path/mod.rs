@@ -27,6 +27,8 @@ pub(super) struct FastPath {
     methods: Vec<Box<[u8]>>,
     /// Whether a method is read at all, as a condition or as a part of a key.
     reads_method: bool,
+    /// Whether a step counts by the client's address alone.
+    reads_client: bool,
     /// All path patterns, by number, the most specific first.
     patterns: Vec<PatternTest>,
     /// Whether the path is read at all.
@@ -62,21 +64,25 @@ impl FastPath {
         matched: &mut Matched<'r>,
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) -> Result<(), Uncommon> {
+        // A caller may set the values of identities; a request may cost more, or only ask.
+        let is_common = request.identities.is_empty() && request.cost == 1;
+        if self.reads_client && is_common {
+            // Long before it is hashed: what was just written in pieces is slow to read as one.
+            matched.read_client_key(identities, request);
+        }
         let (method, path) = self.read(request)?;
         let patterns = self.matched_patterns(path);
         if patterns != 0 {
             matched.endpoint = Some(patterns.trailing_zeros());
         }
         let mut values = Values::new(identities, request, path);
-        // A caller may set the values of identities; a request may cost more, or only ask.
-        let is_common = request.identities.is_empty() && request.cost == 1;
         for step in &self.steps {
             if step.methods & method == 0 || (step.patterns != 0 && step.patterns & patterns == 0) {
                 continue;
             }
             if is_common
                 && let Some(common) = &step.common
-                && let Some(key) = common.key(identities, request, matched)
+                && let Some(key) = common.key(request, matched)
                 && overrides(step.rule, matched.key_at(key)).is_none()
             {
                 let charge = MatchedCharge { rule: step.rule, quota: common.quota, cost: common.cost, key };

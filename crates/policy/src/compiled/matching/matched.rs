@@ -1,9 +1,14 @@
 //! The rules that a request matches.
 
+use std::net::IpAddr;
+
 use smallvec::SmallVec;
 
+use crate::compiled::address::address_text::v4_text;
+use crate::compiled::identity::Identities;
 use crate::compiled::key::key_bytes::Keys;
 use crate::compiled::position;
+use crate::request::Request;
 
 /// How a request fares before any rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,10 +205,12 @@ impl<'r> Matched<'r> {
         (self.client.1 > 0).then_some(KeyRef::CLIENT)
     }
 
-    #[inline]
-    pub(in crate::compiled) fn set_client_key(&mut self, text: ([u8; 20], usize)) -> KeyRef {
-        self.client = text;
-        KeyRef::CLIENT
+    /// Reads the client's address as a key, if it is IPv4.
+    #[inline(always)]
+    pub(in crate::compiled) fn read_client_key(&mut self, identities: &Identities, request: &Request<'_>) {
+        if let Some(IpAddr::V4(address)) = identities.client(request) {
+            self.client = v4_text(address);
+        }
     }
 
     #[cold]

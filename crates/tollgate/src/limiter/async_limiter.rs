@@ -416,7 +416,7 @@ impl AsyncLimiter {
     }
 
     /// A verdict of the policy in force, with the overrides that the store knows, in which nothing is decided yet.
-    #[inline]
+    #[inline(always)]
     pub(super) fn undecided(&self, now_ns: u64) -> Verdict {
         let shared = &*self.shared;
         let number = shared.number.load(Ordering::Acquire);

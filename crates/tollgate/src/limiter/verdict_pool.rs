@@ -75,7 +75,7 @@ thread_local! {
 impl Verdict {
     /// A verdict in which nothing is decided yet, of the policy with this number, which `load` gives. It may give a
     /// later one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn undecided(
         slot: usize,
         number: u64,
@@ -97,7 +97,7 @@ impl Verdict {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn kept(slot: usize, number: u64) -> Option<Box<VerdictData>> {
     let take = |slots: &[Slot; SLOTS]| {
         let slot = &slots[slot % SLOTS];

@@ -53,6 +53,7 @@ impl<T> NetworkMap<T> {
     }
 
     /// Whether there is none.
+    #[inline]
     pub(in crate::compiled) fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
     }

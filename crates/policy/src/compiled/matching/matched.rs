@@ -205,10 +205,14 @@ impl<'r> Matched<'r> {
         (self.client.1 > 0).then_some(KeyRef::CLIENT)
     }
 
-    /// Reads the client's address as a key, if it is IPv4.
+    /// Reads the client's address as a key, if it is IPv4, of a request whose caller sets no identities.
     #[inline(always)]
     pub(in crate::compiled) fn read_client_key(&mut self, identities: &Identities, request: &Request<'_>) {
-        if let Some(IpAddr::V4(address)) = identities.client(request) {
+        let client = match request.peer {
+            Some(IpAddr::V4(peer)) if identities.trusted.is_empty() => Some(IpAddr::V4(peer)),
+            _ => identities.client(request),
+        };
+        if let Some(IpAddr::V4(address)) = client {
             self.client = v4_text(address);
         }
     }

@@ -3,13 +3,16 @@
 use crate::compiled::path::normal::without_query;
 
 /// The path of a target without its query, if every server takes it for the same.
-#[inline]
+#[inline(always)]
 pub(in crate::compiled) fn plain(target: &[u8]) -> Option<&[u8]> {
+    if target.first() == Some(&b'/') && is_clean(target) { ends_in_name(target) } else { plain_with_query(target) }
+}
+
+/// The same for a target that has a query, or something else that is not clean.
+#[inline(never)]
+fn plain_with_query(target: &[u8]) -> Option<&[u8]> {
     if target.first() != Some(&b'/') {
         return None;
-    }
-    if is_clean(target) {
-        return ends_in_name(target);
     }
     let path = without_query(target);
     if path.len() < target.len() && is_clean(path) {
@@ -23,7 +26,7 @@ pub(in crate::compiled) fn is_name_end(byte: u8) -> bool {
     !matches!(byte, b'.' | b' ')
 }
 
-#[inline]
+#[inline(always)]
 fn ends_in_name(path: &[u8]) -> Option<&[u8]> {
     path.last().is_some_and(|last| is_name_end(*last)).then_some(path)
 }
@@ -46,7 +49,7 @@ const HIGH: u64 = 0x8080_8080_8080_8080;
 
 /// Whether there is certainly nothing in a path that has to be looked at byte by byte. False for some plain paths,
 /// and for short ones.
-#[inline]
+#[inline(always)]
 fn is_clean(path: &[u8]) -> bool {
     let (words, rest) = path.as_chunks::<8>();
     let Some(last) = path.last_chunk::<8>() else { return false };
@@ -66,7 +69,7 @@ fn is_clean(path: &[u8]) -> bool {
 /// The bytes of a word that are perhaps not plain: below 0x28 (spaces, `#`, `%` and all that cannot be seen), `;`,
 /// `?`, the backslash, and a slash behind a slash or a dot. `before` says whether one of the two stands before the
 /// word; the second figure says the same of its end. Each byte is told by its highest bit.
-#[inline]
+#[inline(always)]
 fn odd_bytes(word: u64, before: u64) -> (u64, u64) {
     let low = word.wrapping_sub(ONES * 0x28) & !word;
     // They differ in one bit.

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use crate::layers::Routed;
+use crate::layers::{self, Answering};
 use crate::limiters::{BY_ADDRESS, BY_HEADER, Contestant, Governor, KEYS, Library, Service, THREE_RULES};
 
 const DECISIONS: usize = 20_000;
@@ -11,7 +11,7 @@ const DECISIONS: usize = 20_000;
 /// Of the scenarios with a router, what is above the router without a layer counts.
 const WITHOUT_LAYER: &str = "axum, no layer";
 
-const SCENARIOS: [&str; 12] = [
+const SCENARIOS: [&str; 16] = [
     "governor, keyed check",
     "Limiter::check, one rule by header",
     "Limiter::check, one rule by address",
@@ -19,44 +19,62 @@ const SCENARIOS: [&str; 12] = [
     "Engine::decide, one rule by header, observed",
     "Engine::decide, three rules, observed",
     WITHOUT_LAYER,
-    "axum, a layer that does nothing",
-    "axum, tower_governor with two headers",
-    "axum, tollgate, one rule by header, five fields",
-    "axum, tollgate, one rule by address, five fields",
-    "axum, tollgate, three rules, five fields",
+    "axum, tower_governor around the router, two headers",
+    "axum, tollgate around the router, one rule by header, five fields",
+    "axum, tollgate around the router, one rule by address, five fields",
+    "axum, tollgate around the router, three rules, five fields",
+    "axum, Router::layer with a layer that does nothing",
+    "axum, Router::layer with tower_governor, two headers",
+    "axum, Router::layer with tollgate, one rule by header, five fields",
+    "axum, Router::layer with tollgate, one rule by address, five fields",
+    "axum, Router::layer with tollgate, three rules, five fields",
 ];
 
 /// Runs one scenario, to be watched from outside.
 pub(crate) fn run(scenario: &str, decisions: usize) {
-    let contestant: Box<dyn Contestant> = match scenario {
+    match limiter(scenario) {
+        Some(limiter) => {
+            // Every key is known before anything is counted.
+            (0..KEYS).for_each(|key| assert!(limiter.is_allowed(key)));
+            let allowed = measured(&*limiter, decisions);
+            assert!(allowed == decisions, "{scenario}: {allowed} of {decisions} allowed");
+        }
+        None => {
+            let mut router = router(scenario);
+            (0..KEYS).for_each(|key| assert!(router.has_all_fields(key), "{scenario}"));
+            let answered = measured_router(&mut *router, decisions);
+            assert!(answered == decisions, "{scenario}: {answered} of {decisions} answered");
+        }
+    }
+}
+
+fn limiter(scenario: &str) -> Option<Box<dyn Contestant>> {
+    Some(match scenario {
         "governor, keyed check" => Box::new(Governor::new()),
         "Limiter::check, one rule by header" => Box::new(Library::new(BY_HEADER)),
         "Limiter::check, one rule by address" => Box::new(Library::new(BY_ADDRESS)),
         "Limiter::check, three rules" => Box::new(Library::new(THREE_RULES)),
         "Engine::decide, one rule by header, observed" => Box::new(Service::new(BY_HEADER)),
         "Engine::decide, three rules, observed" => Box::new(Service::new(THREE_RULES)),
-        WITHOUT_LAYER => return run_routed(Routed::without_layer(), decisions),
-        "axum, a layer that does nothing" => return run_routed(Routed::idle(), decisions),
-        "axum, tower_governor with two headers" => return run_routed(Routed::governor(), decisions),
-        "axum, tollgate, one rule by header, five fields" => {
-            return run_routed(Routed::tollgate(BY_HEADER), decisions);
-        }
-        "axum, tollgate, one rule by address, five fields" => {
-            return run_routed(Routed::tollgate(BY_ADDRESS), decisions);
-        }
-        "axum, tollgate, three rules, five fields" => return run_routed(Routed::tollgate(THREE_RULES), decisions),
-        other => panic!("there is no scenario {other}"),
-    };
-    // Every key is known before anything is counted.
-    (0..KEYS).for_each(|key| assert!(contestant.is_allowed(key)));
-    let allowed = measured(&*contestant, decisions);
-    assert!(allowed == decisions, "{scenario}: {allowed} of {decisions} allowed");
+        _ => return None,
+    })
 }
 
-fn run_routed(mut routed: Routed, decisions: usize) {
-    (0..KEYS).for_each(|key| assert!(routed.has_all_fields(key)));
-    let answered = measured_routed(&mut routed, decisions);
-    assert!(answered == decisions, "{answered} of {decisions} answered");
+fn router(scenario: &str) -> Box<dyn Answering> {
+    let policy = match scenario {
+        _ if scenario.contains("one rule by header") => BY_HEADER,
+        _ if scenario.contains("one rule by address") => BY_ADDRESS,
+        _ => THREE_RULES,
+    };
+    match scenario {
+        WITHOUT_LAYER => layers::without_layer(),
+        "axum, tower_governor around the router, two headers" => layers::governor(),
+        "axum, Router::layer with a layer that does nothing" => layers::idle_by_router(),
+        "axum, Router::layer with tower_governor, two headers" => layers::governor_by_router(),
+        _ if scenario.starts_with("axum, tollgate around the router") => layers::tollgate(policy),
+        _ if scenario.starts_with("axum, Router::layer with tollgate") => layers::tollgate_by_router(policy),
+        other => panic!("there is no scenario {other}"),
+    }
 }
 
 /// What callgrind counts, found by this function's name.
@@ -66,8 +84,8 @@ fn measured(contestant: &dyn Contestant, decisions: usize) -> usize {
 }
 
 #[inline(never)]
-fn measured_routed(routed: &mut Routed, decisions: usize) -> usize {
-    std::hint::black_box((0..decisions).filter(|at| routed.answer(at % KEYS)).count())
+fn measured_router(router: &mut dyn Answering, decisions: usize) -> usize {
+    std::hint::black_box((0..decisions).filter(|at| router.answer(at % KEYS)).count())
 }
 
 pub(crate) fn print_table() {

@@ -8,7 +8,9 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::routing::post;
 use axum::{Router, http};
+use governor::middleware::StateInformationMiddleware;
 use tollgate::Limiter;
+use tollgate::tower::TollgateLayer;
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::PeerIpKeyExtractor;
@@ -46,54 +48,86 @@ impl<S: Service<R>, R> Service<R> for Idle<S> {
     }
 }
 
-/// A router that is asked by as many clients as there are keys.
-pub(crate) struct Routed {
-    router: Router,
+/// Something that answers requests of as many clients as there are keys.
+pub(crate) trait Answering {
+    /// Answers one request, and says whether it passed.
+    fn answer(&mut self, key: usize) -> bool;
+
+    /// Whether a response has as many fields about limits as it should.
+    fn has_all_fields(&mut self, key: usize) -> bool;
+}
+
+struct Routed<S> {
+    service: S,
     fields: usize,
 }
 
-impl Routed {
-    pub(crate) fn without_layer() -> Routed {
-        Routed { router: hello(), fields: 0 }
-    }
-
-    pub(crate) fn idle() -> Routed {
-        Routed { router: hello().layer(IdleLayer), fields: 0 }
-    }
-
-    /// tower_governor with its two headers.
-    pub(crate) fn governor() -> Routed {
-        let config = GovernorConfigBuilder::default()
-            .per_second(1_000)
-            .burst_size(1_000_000_000)
-            .key_extractor(PeerIpKeyExtractor)
-            .use_headers()
-            .finish();
-        let config = Arc::new(config.unwrap_or_else(|| unreachable!("a period and a burst are not 0")));
-        Routed { router: hello().layer(GovernorLayer::new(config)), fields: 2 }
-    }
-
-    /// Ours with all five fields.
-    pub(crate) fn tollgate(policy: &str) -> Routed {
-        let limiter = Limiter::from_yaml(&with_rate(policy)).unwrap_or_else(|error| panic!("{error}"));
-        Routed { router: hello().layer(limiter.layer()), fields: 5 }
-    }
-
-    /// Answers one request, and says whether it passed.
-    pub(crate) fn answer(&mut self, key: usize) -> bool {
+impl<S, B> Answering for Routed<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
+{
+    fn answer(&mut self, key: usize) -> bool {
         self.response(key).status() == http::StatusCode::OK
     }
 
-    /// Whether a response has as many fields about limits as it should.
-    pub(crate) fn has_all_fields(&mut self, key: usize) -> bool {
+    fn has_all_fields(&mut self, key: usize) -> bool {
         let response = self.response(key);
         response.headers().keys().filter(|name| name.as_str().contains("ratelimit")).count() == self.fields
     }
+}
 
-    fn response(&mut self, key: usize) -> http::Response<Body> {
-        let response = at_once(self.router.call(request(key)));
+impl<S, B> Routed<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>, Error = Infallible>,
+{
+    fn response(&mut self, key: usize) -> http::Response<B> {
+        let response = at_once(self.service.call(request(key)));
         response.unwrap_or_else(|never: Infallible| match never {})
     }
+}
+
+/// A router without a layer.
+pub(crate) fn without_layer() -> Box<dyn Answering> {
+    Box::new(Routed { service: hello(), fields: 0 })
+}
+
+/// A router with a layer that does nothing, by `Router::layer`.
+pub(crate) fn idle_by_router() -> Box<dyn Answering> {
+    Box::new(Routed { service: hello().layer(IdleLayer), fields: 0 })
+}
+
+/// tower_governor with its two headers around a router.
+pub(crate) fn governor() -> Box<dyn Answering> {
+    Box::new(Routed { service: governor_layer().layer(hello()), fields: 2 })
+}
+
+/// The same by `Router::layer`.
+pub(crate) fn governor_by_router() -> Box<dyn Answering> {
+    Box::new(Routed { service: hello().layer(governor_layer()), fields: 2 })
+}
+
+/// Ours with all five fields around a router.
+pub(crate) fn tollgate(policy: &str) -> Box<dyn Answering> {
+    Box::new(Routed { service: tollgate_layer(policy).layer(hello()), fields: 5 })
+}
+
+/// The same by `Router::layer`, which puts the service and its responses into boxes.
+pub(crate) fn tollgate_by_router(policy: &str) -> Box<dyn Answering> {
+    Box::new(Routed { service: hello().layer(tollgate_layer(policy)), fields: 5 })
+}
+
+fn governor_layer() -> GovernorLayer<PeerIpKeyExtractor, StateInformationMiddleware, Body> {
+    let config = GovernorConfigBuilder::default()
+        .per_second(1_000)
+        .burst_size(1_000_000_000)
+        .key_extractor(PeerIpKeyExtractor)
+        .use_headers()
+        .finish();
+    GovernorLayer::new(Arc::new(config.unwrap_or_else(|| unreachable!("a period and a burst are not 0"))))
+}
+
+fn tollgate_layer(policy: &str) -> TollgateLayer {
+    Limiter::from_yaml(&with_rate(policy)).unwrap_or_else(|error| panic!("{error}")).layer()
 }
 
 fn hello() -> Router {

@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
-use crate::layers::Routed;
+use crate::layers::{self, Answering};
 use crate::limiters::{BY_ADDRESS, BY_HEADER, Contestant, Governor, KEYS, Library, Service, THREE_RULES};
 
 const DECISIONS: usize = 200_000;
@@ -76,13 +76,16 @@ fn decide(contestant: &dyn Contestant, first: usize) {
 }
 
 fn print_layers(rounds: usize) {
-    let mut contestants = [
-        ("no layer", Routed::without_layer()),
-        ("a layer that does nothing", Routed::idle()),
-        ("tower_governor with two headers", Routed::governor()),
-        ("tollgate, one rule by header, five fields", Routed::tollgate(BY_HEADER)),
-        ("tollgate, one rule by address, five fields", Routed::tollgate(BY_ADDRESS)),
-        ("tollgate, three rules, five fields", Routed::tollgate(THREE_RULES)),
+    let mut contestants: [(&str, Box<dyn Answering>); 9] = [
+        ("no layer", layers::without_layer()),
+        ("tower_governor around the router, two headers", layers::governor()),
+        ("tollgate around the router, one rule by header, five fields", layers::tollgate(BY_HEADER)),
+        ("tollgate around the router, one rule by address, five fields", layers::tollgate(BY_ADDRESS)),
+        ("tollgate around the router, three rules, five fields", layers::tollgate(THREE_RULES)),
+        ("Router::layer with a layer that does nothing", layers::idle_by_router()),
+        ("Router::layer with tower_governor, two headers", layers::governor_by_router()),
+        ("Router::layer with tollgate, one rule by address, five fields", layers::tollgate_by_router(BY_ADDRESS)),
+        ("Router::layer with tollgate, three rules, five fields", layers::tollgate_by_router(THREE_RULES)),
     ];
     let mut samples = vec![Vec::new(); contestants.len()];
     let count = contestants.len();

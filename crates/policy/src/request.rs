@@ -10,7 +10,7 @@ pub struct Request<'a> {
     pub peer: Option<IpAddr>,
     /// The method; empty if it is not known.
     pub method: &'a str,
-    /// The host, perhaps with a port.
+    /// The host, perhaps with a port. Where it is not given, the [header fields](Headers::host) may know it.
     pub host: Option<&'a str>,
     /// The path as it was sent, perhaps with a query; empty if it is not known.
     pub target: &'a str,
@@ -115,6 +115,11 @@ pub trait Headers: Sync {
     fn first_line_of(&self, name: &FieldName) -> Option<(&[u8], bool)> {
         self.first_line(name.as_str())
     }
+
+    /// The host that a request is for, where it is known beside the fields. It is asked for only if a policy needs it.
+    fn host(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Header fields as pairs of name and value.
@@ -170,6 +175,10 @@ impl<H: Headers + ?Sized> Headers for &H {
     fn first_line_of(&self, name: &FieldName) -> Option<(&[u8], bool)> {
         (**self).first_line_of(name)
     }
+
+    fn host(&self) -> Option<&str> {
+        (**self).host()
+    }
 }
 
 /// No header fields.
@@ -180,6 +189,11 @@ impl Headers for () {
 }
 
 impl<'a> Request<'a> {
+    /// The host that it is for, if that is known.
+    pub(crate) fn host(&self) -> Option<&'a str> {
+        self.host.or_else(|| self.headers.host())
+    }
+
     /// A request of which nothing is known but where it comes from.
     #[must_use]
     pub fn from_peer(peer: Option<IpAddr>) -> Request<'a> {

@@ -1,10 +1,10 @@
-//! `RateLimit-Policy` says the same to everybody who meets the same limits, so
-//! it is written once for each such set.
+//! `RateLimit-Policy` says the same to all clients that meet the same limits, so it is written once for each such set.
 
-use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 
 use smallvec::SmallVec;
+
+use super::writer::FieldText;
 
 /// Few policies have more sets of limits that are met together. One that finds
 /// its place taken is written anew each time.
@@ -17,44 +17,28 @@ pub(crate) struct PolicyLists {
 }
 
 /// The value of `RateLimit-Policy` for some limits.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct PolicyList {
-    quotas: Quotas,
-    pub(crate) text: Box<str>,
-    #[cfg(feature = "tower")]
-    pub(crate) value: http::HeaderValue,
+    quotas: SmallVec<[u32; 6]>,
+    text: FieldText,
 }
-
-pub(crate) type Quotas = SmallVec<[u32; 6]>;
 
 impl PolicyLists {
     pub(crate) fn new() -> PolicyLists {
         PolicyLists { places: (0..PLACES).map(|_| OnceLock::new()).collect() }
     }
 
-    /// The list of these limits; `None` if others have its place.
+    /// The list of these limits, which `write` makes the first time; `None` if others have its place, or if there are
+    /// no limits.
     #[inline]
-    pub(crate) fn get(&self, quotas: &Quotas, write: impl FnOnce(&Quotas) -> String) -> Option<&PolicyList> {
-        let make = || PolicyList::new(quotas.clone(), write(quotas));
-        let list = self.places[place(quotas)].get_or_init(make);
-        (list.quotas == *quotas).then_some(list)
+    pub(crate) fn get(
+        &self,
+        quotas: impl Iterator<Item = u32> + Clone,
+        write: impl FnOnce() -> FieldText,
+    ) -> Option<&FieldText> {
+        let place = quotas.clone().fold(0_usize, |place, quota| place.wrapping_mul(31).wrapping_add(quota as usize));
+        let make = || PolicyList { quotas: quotas.clone().collect(), text: write() };
+        let list = self.places[place % PLACES].get_or_init(make);
+        quotas.eq(list.quotas.iter().copied()).then_some(&list.text)
     }
-}
-
-impl PolicyList {
-    fn new(quotas: Quotas, text: String) -> PolicyList {
-        PolicyList {
-            quotas,
-            #[cfg(feature = "tower")]
-            // Names of rules are printable.
-            value: http::HeaderValue::from_str(&text).unwrap_or_else(|_| http::HeaderValue::from_static("")),
-            text: text.into(),
-        }
-    }
-}
-
-fn place(quotas: &Quotas) -> usize {
-    let mut hasher = foldhash::fast::FixedState::default().build_hasher();
-    quotas.iter().for_each(|quota| hasher.write_u32(*quota));
-    hasher.finish() as usize % PLACES
 }

@@ -1,7 +1,5 @@
 //! The response fields.
 
-#[cfg(feature = "tower")]
-use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
@@ -9,9 +7,7 @@ use tollgate_policy::MAX_FIELD_INTEGER;
 use tollgate_policy::model::{FieldSet, Reset};
 use tollgate_store::Source;
 
-use super::policy_lists::{PolicyList, Quotas};
-use super::writer::{FieldWriter, TextBuffer, WrittenFields};
-use crate::limiter::ActiveQuota;
+use super::writer::{FieldText, FieldWriter, TextBuffer, WrittenFields};
 use crate::verdict::{RuleState, Verdict, tightest};
 
 const S_NS: u64 = 1_000_000_000;
@@ -19,14 +15,8 @@ const S_NS: u64 = 1_000_000_000;
 /// Marks the position of a quota of which an instance granted its share. No policy has so many.
 const SHARE: u32 = 1 << 31;
 
-/// What the changing fields of a response under a few rules take.
-const USUAL_BYTES: usize = 160;
-
-#[cfg(feature = "tower")]
-thread_local! {
-    /// Responses of a thread share a buffer as long as it has room, so that most of them allocate nothing.
-    static FIELD_BYTES: RefCell<bytes::BytesMut> = RefCell::new(bytes::BytesMut::with_capacity(4 << 10));
-}
+/// What the fields of a response under a few rules take.
+pub(super) const USUAL_BYTES: usize = 320;
 
 /// A response field that tells a client where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,81 +48,35 @@ impl Field {
     }
 }
 
-/// A field whose value was written before: it is the same for every response under the same limits.
-pub(crate) enum PreparedField<'a> {
-    PolicyList(&'a PolicyList),
-    Limit(&'a ActiveQuota),
-}
-
-impl PreparedField<'_> {
-    fn field(&self) -> Field {
-        match self {
-            PreparedField::PolicyList(_) => Field::RateLimitPolicy,
-            PreparedField::Limit(_) => Field::XRateLimitLimit,
-        }
-    }
-}
-
 impl Verdict {
     /// Gives the response fields to `take`, each with its value. Rules that are
     /// shadows, or that the policy does not publish, do not appear.
     pub fn fields(&self, mut take: impl FnMut(Field, &str)) {
         let mut text = Vec::with_capacity(USUAL_BYTES);
-        let written = self.write_fields(&mut text, |prepared| match &prepared {
-            PreparedField::PolicyList(list) => take(prepared.field(), &list.text),
-            PreparedField::Limit(quota) => take(prepared.field(), &quota.limit_text),
-        });
-        for (field, range) in written {
+        for written in self.write_fields(&mut text) {
             // Names and numbers are plain text.
-            take(field, str::from_utf8(&text[range]).unwrap_or_default());
+            take(written.field, str::from_utf8(&text[written.range()]).unwrap_or_default());
         }
     }
 
-    /// The same as values of header fields. What changes from response to response shares one buffer.
-    #[cfg(feature = "tower")]
-    pub(crate) fn header_fields(&self, mut take: impl FnMut(Field, http::HeaderValue)) {
-        let (text, written) = FIELD_BYTES.with_borrow_mut(|buffer| {
-            buffer.reserve(USUAL_BYTES);
-            let written = self.write_fields(buffer, |prepared| match &prepared {
-                PreparedField::PolicyList(list) => take(prepared.field(), list.value.clone()),
-                PreparedField::Limit(quota) => take(prepared.field(), quota.limit_value.clone()),
-            });
-            (buffer.split().freeze(), written)
-        });
-        for (field, range) in written {
-            // Names of rules and numbers are always printable; a value that were not would be left out.
-            if let Ok(value) = http::HeaderValue::from_maybe_shared(text.slice(range)) {
-                take(field, value);
-            }
-        }
-    }
-
-    /// Writes the fields that change from response to response, and gives the others to `prepared`.
+    /// Writes the fields into an empty buffer.
     #[inline]
-    fn write_fields<B: TextBuffer>(
-        &self,
-        buffer: &mut B,
-        mut prepared: impl FnMut(PreparedField<'_>),
-    ) -> WrittenFields {
+    pub(super) fn write_fields<B: TextBuffer>(&self, buffer: &mut B) -> WrittenFields {
         let settings = self.policy().fields();
         let jitter_ns = self.jitter_ns();
         let mut writer = FieldWriter::new(buffer);
         for set in &settings.sets {
             match set {
                 FieldSet::Ietf => {
-                    match self.policy_list() {
-                        Ok(Some(list)) => prepared(PreparedField::PolicyList(list)),
-                        Ok(None) => {}
-                        Err(quotas) => self.write_policy_list(&quotas, &mut writer),
-                    }
+                    self.write_policy_list(&mut writer);
                     self.write_ratelimit(jitter_ns, &mut writer);
                 }
-                FieldSet::XRateLimit => self.write_x_ratelimit(settings.reset, &mut writer, &mut prepared),
+                FieldSet::XRateLimit => self.write_x_ratelimit(settings.reset, &mut writer),
             }
         }
         for rule in self.warned().iter().filter(|rule| self.policy.rules[**rule as usize].publish) {
             writer.push_comma_if_begun();
-            writer.push(self.policy.rule_name(*rule).as_bytes());
+            writer.push(&self.policy.rules[*rule as usize].field_name);
         }
         writer.end(Field::XRateLimitWarning);
         if let Some(seconds) = self.retry_after_s(jitter_ns) {
@@ -142,35 +86,24 @@ impl Verdict {
         writer.finish()
     }
 
-    /// The list of the policies that apply to it, if clients are told of any; the quotas in it where their list is not
-    /// kept.
-    fn policy_list(&self) -> Result<Option<&PolicyList>, Quotas> {
-        let quotas: Quotas = self.published().map(|state| self.told_quota(state)).collect();
-        if quotas.is_empty() {
-            return Ok(None);
-        }
-        let write = |quotas: &Quotas| {
-            let mut text = Vec::new();
-            self.write_policy_list(quotas, &mut FieldWriter::new(&mut text));
-            // Names of rules are plain text.
-            String::from_utf8(text).unwrap_or_default()
-        };
-        match self.policy.policy_lists.get(&quotas, write) {
-            Some(list) => Ok(Some(list)),
-            None => Err(quotas),
-        }
-    }
-
-    fn write_policy_list<B: TextBuffer>(&self, quotas: &Quotas, writer: &mut FieldWriter<'_, B>) {
-        for quota in quotas {
-            writer.push_comma_if_begun();
-            let quotas = &self.policy.quotas;
-            writer.push(match quota & SHARE {
-                0 => quotas[*quota as usize].policy_item.as_bytes(),
-                _ => quotas[(quota & !SHARE) as usize].share_item.as_bytes(),
-            });
+    /// The policies that apply to it, if clients are told of any.
+    #[inline]
+    fn write_policy_list<B: TextBuffer>(&self, writer: &mut FieldWriter<'_, B>) {
+        let quotas = self.published().map(|state| self.told_quota(state));
+        match self.policy.policy_lists.get(quotas.clone(), || self.policy_list(quotas.clone())) {
+            Some(list) => writer.push(list),
+            None => writer.push(&self.policy_list(quotas)),
         }
         writer.end(Field::RateLimitPolicy);
+    }
+
+    #[cold]
+    fn policy_list(&self, quotas: impl Iterator<Item = u32>) -> FieldText {
+        let item = |quota: u32| match quota & SHARE {
+            0 => &*self.policy.quotas[quota as usize].policy_item,
+            _ => &*self.policy.quotas[(quota & !SHARE) as usize].share_item,
+        };
+        FieldText::new(quotas.map(item).collect::<Vec<_>>().join(", "))
     }
 
     /// The position of a state's quota, and whether only a share of it was granted.
@@ -180,7 +113,7 @@ impl Verdict {
         state.quota | if is_share { SHARE } else { 0 }
     }
 
-    fn published(&self) -> impl Iterator<Item = &RuleState> {
+    fn published(&self) -> impl Iterator<Item = &RuleState> + Clone {
         self.states.iter().filter(|state| self.policy.rules[state.rule as usize].publish)
     }
 
@@ -199,12 +132,12 @@ impl Verdict {
     fn write_ratelimit<B: TextBuffer>(&self, jitter_ns: u64, writer: &mut FieldWriter<'_, B>) {
         for state in self.published() {
             writer.push_comma_if_begun();
-            writer.push(self.policy.quotas[state.quota as usize].state_item.as_bytes());
+            writer.push(&self.policy.quotas[state.quota as usize].state_item);
             writer.push_number(state.decision.remaining.min(MAX_FIELD_INTEGER));
             let more_ns = state.decision.next_after;
             if more_ns > 0 {
                 let later_ns = if state.decision.is_allowed() { 0 } else { jitter_ns };
-                writer.push(b";t=");
+                writer.push_t();
                 writer.push_number(ceil_s(more_ns.saturating_add(later_ns)));
             }
         }
@@ -212,20 +145,15 @@ impl Verdict {
     }
 
     #[inline]
-    fn write_x_ratelimit<B: TextBuffer>(
-        &self,
-        reset: Reset,
-        writer: &mut FieldWriter<'_, B>,
-        prepared: &mut impl FnMut(PreparedField<'_>),
-    ) {
+    fn write_x_ratelimit<B: TextBuffer>(&self, reset: Reset, writer: &mut FieldWriter<'_, B>) {
         let Some(state) = self.told_state() else { return };
         let known = &self.policy.quotas[state.quota as usize];
         if state.decision.limit == known.limit {
-            prepared(PreparedField::Limit(known));
+            writer.push(&known.limit_text);
         } else {
             writer.push_number(state.decision.limit);
-            writer.end(Field::XRateLimitLimit);
         }
+        writer.end(Field::XRateLimitLimit);
         writer.push_number(state.decision.remaining);
         writer.end(Field::XRateLimitRemaining);
         let after_ns = state.decision.reset_after;

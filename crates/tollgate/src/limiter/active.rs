@@ -15,7 +15,7 @@ use super::LimiterError;
 use super::backend::{Backend, BackendLimit, Limits};
 use super::decision::escalation::Escalation;
 use super::keys::overrides::Overrides;
-use crate::fields::PolicyLists;
+use crate::fields::{FieldText, PolicyLists};
 use crate::holding::HoldingTime;
 
 /// Everything that a decision needs to know: the compiled policy, the limits of its rules in the store, and what clients
@@ -61,6 +61,8 @@ pub(crate) struct ActiveRule {
     pub(super) escalation: Option<Escalation>,
     /// How long its permits are held.
     pub(crate) holding: Arc<HoldingTime>,
+    /// Its name, as a field may say it.
+    pub(crate) field_name: FieldText,
 }
 
 /// What a decision needs of a quota, and what clients are told of it.
@@ -78,13 +80,11 @@ pub(crate) struct ActiveQuota {
     /// The same for the share that an instance grants alone while the store fails.
     pub(crate) share_item: String,
     /// Its item of `RateLimit` up to the number that remains.
-    pub(crate) state_item: String,
+    pub(crate) state_item: FieldText,
     /// The largest that can remain.
     pub(crate) limit: u64,
     /// The same as `X-RateLimit-Limit` tells it.
-    pub(crate) limit_text: String,
-    #[cfg(feature = "tower")]
-    pub(crate) limit_value: http::HeaderValue,
+    pub(crate) limit_text: FieldText,
 }
 
 impl ActivePolicy {
@@ -301,6 +301,7 @@ impl ActiveRule {
             is_plain: !rule.shadow && !rule.concurrency && escalation.is_none(),
             escalation,
             holding: Arc::default(),
+            field_name: FieldText::new(rule.name.to_string()),
         }
     }
 }
@@ -317,11 +318,9 @@ impl ActiveQuota {
             lease_ns: quota.period_ns(),
             policy_item: policy_item(name, quota),
             share_item: policy_item(name, &quota.share(share)),
-            state_item: format!("\"{name}\";r="),
+            state_item: FieldText::new(format!("\"{name}\";r=")),
             limit,
-            limit_text: limit.to_string(),
-            #[cfg(feature = "tower")]
-            limit_value: http::HeaderValue::from(limit),
+            limit_text: FieldText::new(limit.to_string()),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::receipt::Receipt;
 use crate::verdict::Verdict;
 use backend::Backend;
 
-pub(crate) use active::{ActivePolicy, ActiveQuota};
+pub(crate) use active::ActivePolicy;
 pub use async_limiter::AsyncLimiter;
 pub(crate) use backend::ChargeReceipt;
 pub use backend::{CallerCharge, CallerLimit};

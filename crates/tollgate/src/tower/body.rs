@@ -22,13 +22,13 @@ pin_project! {
 pin_project! {
     #[project = KindProjection]
     enum Kind<B> {
-        Passed { #[pin] body: B, guard: Option<Box<dyn Guard>> },
+        Passed { #[pin] body: B, guard: Option<Box<Guard>> },
         Refused { text: Option<Bytes> },
     }
 }
 
 impl<B> TollgateBody<B> {
-    pub(super) fn passed(body: B, guard: Option<Box<dyn Guard>>) -> TollgateBody<B> {
+    pub(super) fn passed(body: B, guard: Option<Box<Guard>>) -> TollgateBody<B> {
         TollgateBody { kind: Kind::Passed { body, guard } }
     }
 

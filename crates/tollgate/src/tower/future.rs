@@ -9,14 +9,15 @@ use pin_project_lite::pin_project;
 use super::body::TollgateBody;
 use super::guard::Guard;
 use super::response::put_fields;
-use crate::verdict::Verdict;
+use crate::fields::HeaderFields;
 
 /// What a request is under while the service works on it.
 pub(super) struct Under {
-    pub(super) verdict: Verdict,
+    /// What its response is to say.
+    pub(super) fields: HeaderFields,
     /// Whether a layer further out has let the request pass.
     pub(super) is_inner: bool,
-    pub(super) guard: Option<Box<dyn Guard>>,
+    pub(super) guard: Option<Box<Guard>>,
 }
 
 type Later<B, E> = Pin<Box<dyn Future<Output = Result<Response<TollgateBody<B>>, E>> + Send>>;
@@ -80,17 +81,14 @@ where
 }
 
 fn told<B>(response: Response<B>, under: Option<Under>) -> Response<TollgateBody<B>> {
-    let Some(Under { verdict, is_inner, mut guard }) = under else {
+    let Some(Under { fields, is_inner, mut guard }) = under else {
         return response.map(|body| TollgateBody::passed(body, None));
     };
-    if let Some(guard) = &mut guard
-        && let Some((name, max)) = verdict.settled_by()
-        && let Some(cost) = response.headers().get(name).and_then(|cost| cost.to_str().ok()?.trim().parse::<u64>().ok())
-    {
-        guard.settled_at(cost.min(max));
+    if let Some(guard) = &mut guard {
+        guard.settle_by(response.headers());
     }
     let mut response = response.map(|body| TollgateBody::passed(body, guard));
-    put_fields(&verdict, is_inner, &mut response);
+    put_fields(&fields, is_inner, &mut response);
     response
 }
 

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::Extensions;
+use http::{Extensions, HeaderMap};
 use tokio::time::Sleep;
 
 use crate::permit::Permit;
+use crate::verdict::Verdict;
 
 /// Lets a handler say what a request truly cost. It is in the request's
 /// extensions where the policy estimates costs; the layer settles the charge
@@ -48,18 +49,10 @@ impl TrueCost {
     }
 }
 
-/// What must be done when a response has ended, and kept up until then.
-pub(super) trait Guard: Send {
-    /// Keeps up what runs out. It is polled with the response.
-    fn keep(&mut self, context: &mut Context<'_>);
-
-    /// Learns the true cost from the response.
-    fn settled_at(&mut self, cost: u64);
-}
-
-/// Holds a request's charges until its response has ended.
-pub(super) struct Held {
+/// Holds a request's charges until its response has ended, and settles them then.
+pub(super) struct Guard {
     permit: Option<Permit>,
+    verdict: Verdict,
     /// What the handler says, if anything was estimated.
     true_cost: Option<TrueCost>,
     /// What the response says.
@@ -72,15 +65,14 @@ struct Renewal {
     sleep: Pin<Box<Sleep>>,
 }
 
-impl Held {
-    pub(super) fn new(permit: Permit, true_cost: Option<TrueCost>) -> Held {
+impl Guard {
+    pub(super) fn new(permit: Permit, verdict: Verdict, true_cost: Option<TrueCost>) -> Guard {
         let renewal = permit.renew_every().map(|every| Renewal { every, sleep: Box::pin(tokio::time::sleep(every)) });
-        Held { permit: Some(permit), true_cost, told_cost: None, renewal }
+        Guard { permit: Some(permit), verdict, true_cost, told_cost: None, renewal }
     }
-}
 
-impl Guard for Held {
-    fn keep(&mut self, context: &mut Context<'_>) {
+    /// Renews leases that run out. It is polled with the response.
+    pub(super) fn keep(&mut self, context: &mut Context<'_>) {
         let (Some(renewal), Some(permit)) = (&mut self.renewal, &self.permit) else { return };
         while let Poll::Ready(()) = renewal.sleep.as_mut().poll(context) {
             if !permit.renew() {
@@ -93,12 +85,15 @@ impl Guard for Held {
         }
     }
 
-    fn settled_at(&mut self, cost: u64) {
-        self.told_cost = Some(cost);
+    /// Learns the true cost from the header of the response, where the policy says so.
+    pub(super) fn settle_by(&mut self, headers: &HeaderMap) {
+        let Some((name, max)) = self.verdict.settled_by() else { return };
+        let told = headers.get(name).and_then(|cost| cost.to_str().ok()?.trim().parse::<u64>().ok());
+        self.told_cost = told.map(|cost| cost.min(max));
     }
 }
 
-impl Drop for Held {
+impl Drop for Guard {
     fn drop(&mut self) {
         let cost = self.told_cost.or_else(|| self.true_cost.as_ref()?.get());
         let (Some(permit), Some(cost)) = (self.permit.take(), cost) else { return };

@@ -1,40 +1,56 @@
 use std::net::IpAddr;
 
-use http::{HeaderMap, Uri, header, request::Parts};
+use http::{HeaderMap, Uri, header};
 use tollgate_policy::{FieldName, Headers, Request};
 
-/// Header fields as HTTP has them.
-pub(super) struct HeaderLines<'a>(pub(super) &'a HeaderMap);
+/// Header fields as HTTP has them, and the host where HTTP/2 says it.
+pub(super) struct HeaderLines<'a> {
+    headers: &'a HeaderMap,
+    uri: &'a Uri,
+}
+
+impl<'a> HeaderLines<'a> {
+    pub(super) fn of<B>(request: &'a http::Request<B>) -> HeaderLines<'a> {
+        HeaderLines { headers: request.headers(), uri: request.uri() }
+    }
+}
 
 impl Headers for HeaderLines<'_> {
     fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
         if at == 0 {
-            return self.0.get(name).map(http::HeaderValue::as_bytes);
+            return self.headers.get(name).map(http::HeaderValue::as_bytes);
         }
-        self.0.get_all(name).iter().nth(at).map(http::HeaderValue::as_bytes)
+        self.headers.get_all(name).iter().nth(at).map(http::HeaderValue::as_bytes)
     }
 
     fn first_line(&self, name: &str) -> Option<(&[u8], bool)> {
-        let mut lines = self.0.get_all(name).iter();
+        let mut lines = self.headers.get_all(name).iter();
         let first = lines.next()?;
         Some((first.as_bytes(), lines.next().is_some()))
     }
 
     fn first_line_of(&self, name: &FieldName) -> Option<(&[u8], bool)> {
-        let mut lines = self.0.get_all(name.header_name()?).iter();
+        let mut lines = self.headers.get_all(name.header_name()?).iter();
         let first = lines.next()?;
         Some((first.as_bytes(), lines.next().is_some()))
+    }
+
+    /// HTTP/2 says it in the target, HTTP/1 in a field.
+    fn host(&self) -> Option<&str> {
+        let named = || self.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        self.uri.host().or_else(named)
     }
 }
 
 /// What the policy may know of a request.
-pub(super) fn described<'a>(parts: &'a Parts, headers: &'a HeaderLines<'a>, peer: Option<IpAddr>) -> Request<'a> {
-    let named = || parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+pub(super) fn described<'a, B>(
+    request: &'a http::Request<B>,
+    headers: &'a HeaderLines<'a>,
+    peer: Option<IpAddr>,
+) -> Request<'a> {
     Request {
-        method: parts.method.as_str(),
-        // HTTP/2 says it in the target, HTTP/1 in a field.
-        host: parts.uri.host().or_else(named),
-        target: whole_uri(parts).path_and_query().map_or("", http::uri::PathAndQuery::as_str),
+        method: request.method().as_str(),
+        target: whole_uri(request).path_and_query().map_or("", http::uri::PathAndQuery::as_str),
         headers,
         ..Request::from_peer(peer)
     }
@@ -42,15 +58,15 @@ pub(super) fn described<'a>(parts: &'a Parts, headers: &'a HeaderLines<'a>, peer
 
 /// The address as it was asked for. A nested router of axum takes the prefix
 /// away from what its services see, and a policy is about what clients send.
-fn whole_uri(parts: &Parts) -> &Uri {
+fn whole_uri<B>(request: &http::Request<B>) -> &Uri {
     #[cfg(feature = "axum")]
-    if let Some(axum::extract::OriginalUri(uri)) = parts.extensions.get() {
+    if let Some(axum::extract::OriginalUri(uri)) = request.extensions().get() {
         return uri;
     }
-    &parts.uri
+    request.uri()
 }
 
-/// Whether whoever asks speaks gRPC, and reads the status from a field of its own.
+/// Whether the client speaks gRPC, and reads the status from a field of its own.
 pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }

@@ -1,12 +1,11 @@
 //! A verdict as a response says it.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use smallvec::SmallVec;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use super::body::TollgateBody;
 use crate::fields::{
-    CLIENT_DENIED, Field, INVALID_TOKEN, PROBLEM_JSON, REQUEST_DENIED, SHARE_IS_SPENT, TOKEN_IS_UNUSABLE,
+    CLIENT_DENIED, Field, HeaderFields, INVALID_TOKEN, PROBLEM_JSON, REQUEST_DENIED, SHARE_IS_SPENT, TOKEN_IS_UNUSABLE,
 };
 use crate::verdict::{Action, Verdict};
 
@@ -20,80 +19,52 @@ struct HasFields;
 /// Puts the fields of a verdict into a response; where a layer further in has
 /// told something already, both are told. `is_inner` says whether a layer
 /// further out will add to them.
-pub(super) fn put_fields<B>(verdict: &Verdict, is_inner: bool, response: &mut Response<B>) {
+pub(super) fn put_fields<B>(fields: &HeaderFields, is_inner: bool, response: &mut Response<B>) {
     let told_before = response.extensions().get::<HasFields>().is_some();
     if is_inner {
         response.extensions_mut().insert(HasFields);
     }
     let headers = response.headers_mut();
-    if told_before {
-        return add_fields(verdict, headers);
-    }
-    headers.reserve(USUAL_FIELDS);
-    verdict.header_fields(|field, value| {
-        headers.insert(name(field), value);
-    });
+    if told_before { add_fields(fields, headers) } else { fields.put_into(headers) }
 }
 
-/// How many an allowed request is told.
-const USUAL_FIELDS: usize = 5;
-
-fn add_fields(verdict: &Verdict, headers: &mut HeaderMap) {
-    let mut values: SmallVec<[(Field, HeaderValue); USUAL_FIELDS]> = SmallVec::new();
-    verdict.header_fields(|field, value| values.push((field, value)));
-    let replaces_x_fields = is_tighter(&values, headers);
+fn add_fields(fields: &HeaderFields, headers: &mut HeaderMap) {
+    let replaces_x_fields = is_tighter(fields, headers);
     if replaces_x_fields {
         // They are about one limit: one of them that we have not must not stay beside ours.
-        X_FIELDS.into_iter().for_each(|field| drop(headers.remove(name(field))));
+        X_FIELDS.into_iter().for_each(|field| drop(headers.remove(field.header_name())));
     }
-    for (field, value) in values {
-        let known = headers.get(name(field)).cloned();
+    for (field, value) in fields.iter() {
+        let name = field.header_name();
+        let known = headers.get(&name).cloned();
         match (field, known) {
             (Field::XRateLimitLimit | Field::XRateLimitRemaining | Field::XRateLimitReset, _) => {
                 if replaces_x_fields {
-                    headers.insert(name(field), value);
+                    headers.insert(name, value);
                 }
             }
             (_, None) => {
-                headers.insert(name(field), value);
+                headers.insert(name, value);
             }
             (Field::RateLimitPolicy | Field::RateLimit | Field::XRateLimitWarning, Some(known)) => {
                 let both = [known.as_bytes(), value.as_bytes()].join(&b", "[..]);
-                headers.insert(name(field), HeaderValue::from_bytes(&both).unwrap_or(known));
+                headers.insert(name, HeaderValue::from_bytes(&both).unwrap_or(known));
             }
-            // Whoever refuses has not called what is further in, so there is nothing to join.
+            // A layer that refuses has not called what is further in, so there is nothing to join.
             (Field::RetryAfter, Some(_)) => {}
         }
     }
 }
 
 /// Whether less remains than what a layer further in has told, if it has told anything.
-fn is_tighter(values: &[(Field, HeaderValue)], headers: &HeaderMap) -> bool {
-    let remaining = values.iter().find(|(field, _)| *field == Field::XRateLimitRemaining);
-    let Some(ours) = number(remaining.map(|(_, value)| value)) else { return false };
-    number(headers.get(name(Field::XRateLimitRemaining))).is_none_or(|theirs| ours < theirs)
+fn is_tighter(fields: &HeaderFields, headers: &HeaderMap) -> bool {
+    let remaining = fields.iter().find(|(field, _)| *field == Field::XRateLimitRemaining);
+    let Some(ours) = number(remaining.as_ref().map(|(_, value)| value)) else { return false };
+    number(headers.get(Field::XRateLimitRemaining.header_name())).is_none_or(|theirs| ours < theirs)
 }
 
 fn number(value: Option<&HeaderValue>) -> Option<u64> {
     value?.to_str().ok()?.parse().ok()
-}
-
-fn name(field: Field) -> HeaderName {
-    const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(Field::RateLimitPolicy.name());
-    const RATELIMIT: HeaderName = HeaderName::from_static(Field::RateLimit.name());
-    const LIMIT: HeaderName = HeaderName::from_static(Field::XRateLimitLimit.name());
-    const REMAINING: HeaderName = HeaderName::from_static(Field::XRateLimitRemaining.name());
-    const RESET: HeaderName = HeaderName::from_static(Field::XRateLimitReset.name());
-    const WARNING: HeaderName = HeaderName::from_static(Field::XRateLimitWarning.name());
-    match field {
-        Field::RateLimitPolicy => RATELIMIT_POLICY,
-        Field::RateLimit => RATELIMIT,
-        Field::XRateLimitLimit => LIMIT,
-        Field::XRateLimitRemaining => REMAINING,
-        Field::XRateLimitReset => RESET,
-        Field::XRateLimitWarning => WARNING,
-        Field::RetryAfter => header::RETRY_AFTER,
-    }
 }
 
 /// What a refused client is answered.

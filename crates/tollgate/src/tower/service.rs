@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Request, Response};
 use tollgate_policy::{Access, Matched};
 use tollgate_store::{Timer, TokioTimer};
@@ -12,7 +11,7 @@ use tower_service::Service;
 
 use super::body::TollgateBody;
 use super::future::{ResponseFuture, Under};
-use super::guard::{Guard, Held, TrueCost};
+use super::guard::{Guard, TrueCost};
 use super::layer::Options;
 use super::request::{HeaderLines, described, is_grpc};
 use super::response::{no_peer_address, put_fields, refusal};
@@ -43,22 +42,21 @@ where
     }
 
     fn call(&mut self, request: Request<In>) -> Self::Future {
-        let (parts, body) = request.into_parts();
         let options = &self.options;
-        let peer = (options.peer_address)(&parts.extensions);
+        let peer = (options.peer_address)(request.extensions());
         if peer.is_none() && options.limiter.needs_client_ip() {
-            return ResponseFuture::ready(no_peer_address(is_grpc(&parts.headers)));
+            return ResponseFuture::ready(no_peer_address(is_grpc(request.headers())));
         }
-        let Some((verdict, permit)) = options.ask_now(&parts, peer) else {
-            return self.call_later(parts, body, peer, None);
+        let Some((verdict, permit)) = options.ask_now(&request, peer) else {
+            return self.call_later(request, peer, None);
         };
         if !verdict.is_allowed() {
-            return ResponseFuture::ready(options.refuse(&verdict, &parts));
+            return ResponseFuture::ready(options.refuse(&verdict, &request));
         }
         if verdict.delay_ns() > 0 {
-            return self.call_later(parts, body, peer, Some((verdict, permit)));
+            return self.call_later(request, peer, Some((verdict, permit)));
         }
-        let (request, under) = let_pass(verdict, permit, parts, body);
+        let (request, under) = let_pass(verdict, permit, request);
         ResponseFuture::calling(self.inner.call(request), under)
     }
 }
@@ -68,8 +66,7 @@ impl<Inner> Tollgate<Inner> {
     /// has not come. `known` is the answer where there is one already.
     fn call_later<In, Out>(
         &mut self,
-        parts: Parts,
-        body: In,
+        request: Request<In>,
         peer: Option<IpAddr>,
         known: Option<(Verdict, Option<Permit>)>,
     ) -> ResponseFuture<Inner::Future, Out, Inner::Error>
@@ -83,15 +80,18 @@ impl<Inner> Tollgate<Inner> {
         let mut inner = self.take_ready();
         let options = Arc::clone(&self.options);
         ResponseFuture::later(async move {
+            // The body need not be `Sync`, so only the rest is borrowed while the store is asked.
+            let (parts, body) = request.into_parts();
+            let head = Request::from_parts(parts, ());
             let (verdict, permit) = match known {
                 Some(known) => known,
-                None => options.ask(&parts, peer).await,
+                None => options.ask(&head, peer).await,
             };
             if !verdict.is_allowed() {
-                return Ok(options.refuse(&verdict, &parts));
+                return Ok(options.refuse(&verdict, &head));
             }
             let permit = wait_for_turn(&verdict, permit).await;
-            let (request, under) = let_pass(verdict, permit, parts, body);
+            let (request, under) = let_pass(verdict, permit, head.map(|()| body));
             ResponseFuture::calling(inner.call(request), under).await
         })
     }
@@ -118,16 +118,17 @@ async fn wait_for_turn(verdict: &Verdict, permit: Option<Permit>) -> Option<Perm
 }
 
 /// Makes the request ready for the service, and remembers what its response must say.
-fn let_pass<In>(verdict: Verdict, permit: Option<Permit>, mut parts: Parts, body: In) -> (Request<In>, Under) {
-    let mut under = Under { verdict, is_inner: is_inner(&parts), guard: None };
-    if let Some(permit) = permit {
-        let true_cost = TrueCost::of(&mut parts.extensions);
-        // Requests that were not estimated have nothing to do with what somebody says they cost.
-        let heard = estimates(&under.verdict).then_some(true_cost);
-        under.guard = Some(Box::new(Held::new(permit, heard)) as Box<dyn Guard>);
-    }
-    parts.extensions.insert(under.verdict.clone());
-    (Request::from_parts(parts, body), under)
+fn let_pass<In>(verdict: Verdict, permit: Option<Permit>, mut request: Request<In>) -> (Request<In>, Under) {
+    let fields = verdict.header_fields();
+    let guard = permit.map(|permit| {
+        let true_cost = TrueCost::of(request.extensions_mut());
+        // Requests that were not estimated have nothing to do with what a handler says they cost.
+        let heard = estimates(&verdict).then_some(true_cost);
+        Box::new(Guard::new(permit, verdict.clone(), heard))
+    });
+    // A layer further out has left its verdict there.
+    let is_inner = request.extensions_mut().insert(verdict).is_some();
+    (request, Under { fields, is_inner, guard })
 }
 
 /// Whether a rule that the request met guesses what it costs.
@@ -135,33 +136,30 @@ fn estimates(verdict: &Verdict) -> bool {
     verdict.states().iter().any(|state| verdict.policy.rules[state.rule as usize].variable_cost)
 }
 
-/// Whether a layer further out has let the request pass.
-fn is_inner(parts: &Parts) -> bool {
-    parts.extensions.get::<Verdict>().is_some()
-}
-
 impl Options {
-    async fn ask(&self, parts: &Parts, peer: Option<IpAddr>) -> (Verdict, Option<Permit>) {
-        let headers = HeaderLines(&parts.headers);
-        let request = described(parts, &headers, peer);
+    async fn ask(&self, request: &Request<()>, peer: Option<IpAddr>) -> (Verdict, Option<Permit>) {
+        let headers = HeaderLines::of(request);
+        let request = described(request, &headers, peer);
         let mut matched = Matched::new(Access::Rules);
         self.limiter.ask(&request, Ask::AdmitWhereNeeded, &mut matched).await
     }
 
     /// The same at once, if the store is in this process.
     #[inline]
-    fn ask_now(&self, parts: &Parts, peer: Option<IpAddr>) -> Option<(Verdict, Option<Permit>)> {
-        let headers = HeaderLines(&parts.headers);
+    fn ask_now<In>(&self, request: &Request<In>, peer: Option<IpAddr>) -> Option<(Verdict, Option<Permit>)> {
+        let headers = HeaderLines::of(request);
         let mut matched = Matched::new(Access::Rules);
-        self.limiter.ask_now(&described(parts, &headers, peer), Ask::AdmitWhereNeeded, &mut matched)
+        self.limiter.ask_now(&described(request, &headers, peer), Ask::AdmitWhereNeeded, &mut matched)
     }
 
-    fn refuse<B>(&self, verdict: &Verdict, parts: &Parts) -> Response<TollgateBody<B>> {
+    fn refuse<In, Out>(&self, verdict: &Verdict, request: &Request<In>) -> Response<TollgateBody<Out>> {
         let mut response = match &self.on_refused {
             Some(respond) => respond(verdict).map(TollgateBody::refused),
-            None => refusal(verdict, is_grpc(&parts.headers)),
+            None => refusal(verdict, is_grpc(request.headers())),
         };
-        put_fields(verdict, is_inner(parts), &mut response);
+        // A layer further out has let the request pass, and left its verdict there.
+        let is_inner = request.extensions().get::<Verdict>().is_some();
+        put_fields(&verdict.header_fields(), is_inner, &mut response);
         response
     }
 }

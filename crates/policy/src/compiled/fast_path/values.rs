@@ -129,7 +129,7 @@ impl<'p, 'r> Values<'p, 'r> {
                 return Ok((!text.is_empty()).then_some((id, Value::OfPolicy(text))));
             }
             Source::Method => Some(request.method.as_bytes()),
-            Source::Host => match request.host.filter(|_| self.identities.uses_host).and_then(host::normalise) {
+            Source::Host => match request.host().filter(|_| self.identities.uses_host).and_then(host::normalise) {
                 Some(host) => Some(borrowed(&host)?),
                 None => None,
             },

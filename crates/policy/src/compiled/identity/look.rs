@@ -30,7 +30,7 @@ impl<'a> Seen<'a> {
     pub(crate) fn new(request: &Request<'a>, identities: &Identities) -> Seen<'a> {
         Seen {
             method: upper_case(request.method),
-            host: if identities.uses_host { request.host.and_then(host::normalise) } else { None },
+            host: if identities.uses_host { request.host().and_then(host::normalise) } else { None },
             readings: Readings::of(request.target, identities.paths),
         }
     }

@@ -33,14 +33,12 @@ const USUAL: [Field; 5] = [
     Field::XRateLimitReset,
 ];
 
-/// The names that most responses have, and behind them the usual fields, all without values. Cloning this map is
-/// cheaper than hashing the names of the fields again for every response.
+/// The names of [`USUAL`] behind the two that most responses have, all without values. Cloning this map is cheaper than
+/// hashing the names of the fields again for every response.
 static TEMPLATE: LazyLock<HeaderMap> = LazyLock::new(|| {
-    let names = OF_MOST_RESPONSES.into_iter().chain(USUAL.into_iter().map(Field::header_name));
+    let names = [header::CONTENT_TYPE, header::CONTENT_LENGTH].into_iter().chain(USUAL.map(Field::header_name));
     names.map(|name| (name, HeaderValue::from_static(""))).collect()
 });
-
-const OF_MOST_RESPONSES: [HeaderName; 2] = [header::CONTENT_TYPE, header::CONTENT_LENGTH];
 
 impl Verdict {
     /// The response fields as values of header fields.
@@ -70,12 +68,9 @@ impl HeaderFields {
 
     /// Puts the fields into the header of a response, in the place of fields of the same names.
     pub(crate) fn put_into(&self, headers: &mut HeaderMap) {
-        let is_of_most_responses = |name: &HeaderName| OF_MOST_RESPONSES.contains(name);
-        let is_usual = self.written.iter().map(|written| written.field).eq(USUAL)
-            && headers.len() == headers.keys_len()
-            && headers.keys().all(is_of_most_responses);
-        if is_usual {
-            return self.put_usual_into(headers);
+        let is_usual = self.written.iter().map(|written| written.field).eq(USUAL);
+        if is_usual && self.put_usual_into(headers) {
+            return;
         }
         headers.reserve(self.written.len());
         for (field, value) in self.iter() {
@@ -83,20 +78,36 @@ impl HeaderFields {
         }
     }
 
-    /// The same for the usual fields and a response that has at most the names of the template.
-    fn put_usual_into(&self, headers: &mut HeaderMap) {
+    /// The same for the usual fields and a response that has at most the names of the template. False if it has others.
+    fn put_usual_into(&self, headers: &mut HeaderMap) -> bool {
+        let is_known = |name: &HeaderName| *name == header::CONTENT_TYPE || *name == header::CONTENT_LENGTH;
+        if headers.len() != headers.keys_len() || !headers.keys().all(is_known) {
+            return false;
+        }
         let mut all = TEMPLATE.clone();
-        let places = all.values_mut().skip(OF_MOST_RESPONSES.len());
+        let mut places = all.values_mut();
+        let (Some(content_type), Some(content_length)) = (places.next(), places.next()) else { return false };
+        let (mut has_type, mut has_length) = (false, false);
+        for (name, value) in headers.iter_mut() {
+            if *name == header::CONTENT_TYPE {
+                std::mem::swap(content_type, value);
+                has_type = true;
+            } else {
+                std::mem::swap(content_length, value);
+                has_length = true;
+            }
+        }
         for (place, written) in places.zip(&self.written) {
             *place = self.value(*written);
         }
-        for name in OF_MOST_RESPONSES {
-            match headers.get_mut(&name) {
-                Some(value) => drop(all.insert(name, std::mem::replace(value, HeaderValue::from_static("")))),
-                None => drop(all.remove(name)),
-            }
+        if !has_type {
+            all.remove(header::CONTENT_TYPE);
+        }
+        if !has_length {
+            all.remove(header::CONTENT_LENGTH);
         }
         *headers = all;
+        true
     }
 }
 

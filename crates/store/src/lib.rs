@@ -56,7 +56,7 @@ pub use tollgate_core::{
 
 pub use board::{Board, ChangeError, MOST_NOTICES, Notice};
 pub use charge::{Charge, Mode, shadow_groups};
-pub use memory::{MemoryStore, Stats};
+pub use memory::{DecisionPlace, MemoryStore, Stats};
 pub use receipt::Receipt;
 #[cfg(not(loom))]
 pub use snapshot::{RestoreError, Restored, Written};

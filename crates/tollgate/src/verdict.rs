@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Verdict as CoreVerdict};
 use tollgate_policy::{Access, CompiledPolicy};
-use tollgate_store::Source;
+use tollgate_store::{DecisionPlace, Source};
 
 use crate::limiter::{ActivePolicy, give_back};
 
@@ -38,10 +38,12 @@ pub struct VerdictData {
     pub(crate) now_ns: u64,
     /// Until the request would pass; `None` if nobody knows, or it never will.
     retry_after_ns: Option<u64>,
-    pub(crate) states: SmallVec<[RuleState; 4]>,
+    pub(crate) states: RuleStates,
     /// What few verdicts have.
     rare: Option<Box<Rare>>,
 }
+
+type RuleStates = SmallVec<[RuleState; 4]>;
 
 /// What few verdicts have.
 #[derive(Clone, Default)]
@@ -73,7 +75,8 @@ impl VerdictData {
 }
 
 impl Verdict {
-    /// A verdict on a request that nothing stands in the way of, made of data that may have been another's.
+    /// A verdict on a request that nothing stands in the way of, made of data that may have been another's: its
+    /// states are still those.
     #[inline]
     pub(crate) fn of(mut data: Box<VerdictData>, now_ns: u64) -> Verdict {
         data.action = Action::Allow;
@@ -84,7 +87,6 @@ impl Verdict {
         data.endpoint = None;
         data.now_ns = now_ns;
         data.retry_after_ns = None;
-        data.states.clear();
         Verdict(Some(data))
     }
 }
@@ -195,13 +197,15 @@ impl VerdictData {
         self.enforced().map(|(_, state)| state.decision.delay()).max().unwrap_or(0)
     }
 
-    /// Lets it pass where all rules are enforced; `decisions` are those of its states.
+    /// Lets it pass where these are its states, and all rules are enforced.
     #[inline(always)]
-    pub(crate) fn pass_plain(&mut self, decisions: &[Decision]) {
+    pub(crate) fn pass_plain<const N: usize>(&mut self) {
         let (mut deciding, mut delay_ns) = (0, 0);
-        for (at, decision) in decisions.iter().enumerate() {
+        let states = states_to_write::<N>(&mut self.states);
+        for at in 0..N {
+            let decision = &states[at].decision;
             delay_ns = delay_ns.max(decision.delay());
-            if at > 0 && by_share_left(decision, &decisions[deciding]).is_lt() {
+            if at > 0 && by_share_left(decision, &states[deciding].decision).is_lt() {
                 deciding = at;
             }
         }
@@ -250,6 +254,19 @@ impl VerdictData {
         self.deciding = self.states.iter().position(|state| state.charge == charge).map(position);
         let deciding = self.deciding.and_then(|at| self.states.get(at as usize));
         self.retry_after_ns = deciding.and_then(|state| state.decision.retry_after());
+    }
+}
+
+/// So many states, to be written. Verdicts of one policy mostly have the same number: then there is nothing to do.
+#[inline(always)]
+pub(crate) fn states_to_write<const N: usize>(states: &mut RuleStates) -> &mut [RuleState; N] {
+    if states.len() != N {
+        states.clear();
+        states.resize(N, RuleState::UNDECIDED);
+    }
+    match states.as_mut_array() {
+        Some(states) => states,
+        None => unreachable!("it has been resized"),
     }
 }
 
@@ -315,7 +332,24 @@ pub struct RuleState {
     pub shadow: bool,
 }
 
+/// The store writes what a limit says where it is told.
+impl DecisionPlace for RuleState {
+    #[inline(always)]
+    fn decision(&mut self) -> &mut Decision {
+        &mut self.decision
+    }
+}
+
 impl RuleState {
+    /// Stands where a state is to be written.
+    const UNDECIDED: RuleState = RuleState {
+        rule: 0,
+        quota: 0,
+        charge: 0,
+        decision: Decision { verdict: CoreVerdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 },
+        shadow: false,
+    };
+
     /// The position of its rule among [`CompiledPolicy::rules`].
     #[inline]
     #[must_use]

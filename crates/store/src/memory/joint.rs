@@ -18,6 +18,19 @@ use crate::table::{Found, Look, Place};
 pub(super) const UNANSWERED: Decision =
     Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 };
 
+/// Where the answer to a charge is written, so that it need not be moved there.
+pub trait DecisionPlace {
+    /// The answer.
+    fn decision(&mut self) -> &mut Decision;
+}
+
+impl DecisionPlace for Decision {
+    #[inline(always)]
+    fn decision(&mut self) -> &mut Decision {
+        self
+    }
+}
+
 /// What became of one charge of a whole.
 #[derive(Clone, Copy)]
 pub(super) enum Attempt<'t> {
@@ -67,14 +80,14 @@ impl MemoryStore {
     /// # Panics
     /// If there are not as many decisions as charges.
     #[inline]
-    pub fn decide_charges(&self, charges: &[Charge<'_>], decisions: &mut [Decision]) -> bool {
+    pub fn decide_charges(&self, charges: &[Charge<'_>], decisions: &mut [impl DecisionPlace]) -> bool {
         self.decide_charges_at(self.clock.now_ns(), charges, decisions)
     }
 
     /// The same for a caller that has read the store's clock a moment ago: for a known key an older time only charges
     /// more, and every other case reads its own.
     #[inline]
-    pub fn decide_charges_at(&self, now_ns: u64, charges: &[Charge<'_>], decisions: &mut [Decision]) -> bool {
+    pub fn decide_charges_at(&self, now_ns: u64, charges: &[Charge<'_>], decisions: &mut [impl DecisionPlace]) -> bool {
         if let (Some(charges), Some(decisions)) = (charges.as_array::<1>(), decisions.as_mut_array()) {
             return self.decide_few(charges, decisions, now_ns);
         }
@@ -95,7 +108,7 @@ impl MemoryStore {
     pub fn decide_charges_with_receipts(
         &self,
         charges: &[Charge<'_>],
-        decisions: &mut [Decision],
+        decisions: &mut [impl DecisionPlace],
         keep: impl Fn(usize) -> bool,
     ) -> Option<SmallVec<[(usize, Receipt); 2]>> {
         let now = self.clock.now_ns();
@@ -116,7 +129,12 @@ impl MemoryStore {
     ///
     /// This is the common case alone: buckets that are known, and charges that are to be made.
     #[inline(never)]
-    fn decide_few<const N: usize>(&self, charges: &[Charge<'_>; N], decisions: &mut [Decision; N], now: u64) -> bool {
+    fn decide_few<const N: usize, P: DecisionPlace>(
+        &self,
+        charges: &[Charge<'_>; N],
+        decisions: &mut [P; N],
+        now: u64,
+    ) -> bool {
         let Some(buckets) = self.tables.known_buckets() else { return self.decide_any(charges, decisions, now) };
         if buckets.is_large() {
             charges.iter().for_each(|charge| buckets.prefetch(charge.hash));
@@ -127,7 +145,7 @@ impl MemoryStore {
             let look = match &charge.limit.0.rule {
                 Rule::Bucket(rule) if charge.mode == Mode::Enforce => {
                     let place = Place { hash: charge.hash, rule };
-                    buckets.find_passing(place, now, charge.cost, &mut found[at], &mut decisions[at])
+                    buckets.find_passing(place, now, charge.cost, &mut found[at], decisions[at].decision())
                 }
                 _ => Look::Unknown,
             };
@@ -147,7 +165,7 @@ impl MemoryStore {
     }
 
     #[inline(never)]
-    fn decide_any(&self, charges: &[Charge<'_>], decisions: &mut [Decision], now: u64) -> bool {
+    fn decide_any(&self, charges: &[Charge<'_>], decisions: &mut [impl DecisionPlace], now: u64) -> bool {
         with_attempts(charges.len(), |attempts| self.decide_into(charges, decisions, attempts, now))
     }
 
@@ -155,7 +173,7 @@ impl MemoryStore {
     fn decide_into<'t>(
         &'t self,
         charges: &[Charge<'_>],
-        decisions: &mut [Decision],
+        decisions: &mut [impl DecisionPlace],
         attempts: &mut [Attempt<'t>],
         now: u64,
     ) -> bool {
@@ -165,7 +183,7 @@ impl MemoryStore {
             let look = match &charge.limit.0.rule {
                 Rule::Bucket(rule) if charge.mode == Mode::Enforce => {
                     let place = Place { hash: charge.hash, rule };
-                    self.tables.buckets().find_passing(place, now, charge.cost, &mut found, &mut decisions[at])
+                    self.tables.buckets().find_passing(place, now, charge.cost, &mut found, decisions[at].decision())
                 }
                 _ => Look::Unknown,
             };
@@ -180,7 +198,7 @@ impl MemoryStore {
         }
         // A peek says what remained before.
         for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| !charge.is_made()) {
-            *decision = self.look(charge, now);
+            *decision.decision() = self.look(charge, now);
         }
         self.make_from(0, charges, decisions, attempts, now)
     }
@@ -191,12 +209,12 @@ impl MemoryStore {
         &self,
         first: usize,
         charges: &[Charge<'_>],
-        decisions: &mut [Decision],
+        decisions: &mut [impl DecisionPlace],
         attempts: &mut [Attempt<'_>],
         now: u64,
     ) -> bool {
         for at in first..charges.len() {
-            let (charge, decision) = (&charges[at], &mut decisions[at]);
+            let (charge, decision) = (&charges[at], decisions[at].decision());
             match &attempts[at] {
                 Attempt::NotMade => continue,
                 Attempt::Found(found) if found.make() => continue,
@@ -216,13 +234,13 @@ impl MemoryStore {
 
     /// What is said of each charge when a look has found one that does not fit.
     #[inline(never)]
-    fn refuse_all(&self, charges: &[Charge<'_>], decisions: &mut [Decision], now: u64) -> bool {
+    fn refuse_all(&self, charges: &[Charge<'_>], decisions: &mut [impl DecisionPlace], now: u64) -> bool {
         // Peeks first: they say what remained before anything was written.
         for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost == 0) {
-            *decision = self.look(charge, now);
+            *decision.decision() = self.look(charge, now);
         }
         for (charge, decision) in charges.iter().zip(decisions).filter(|(charge, _)| charge.cost > 0) {
-            *decision = self.refuse(charge, now);
+            *decision.decision() = self.refuse(charge, now);
         }
         false
     }
@@ -240,9 +258,10 @@ impl MemoryStore {
 
     /// What is said of each charge when the one at `refused` turned out not to fit after all.
     #[cold]
-    fn answer_undone(&self, charges: &[Charge<'_>], decisions: &mut [Decision], refused: usize, now: u64) {
+    fn answer_undone(&self, charges: &[Charge<'_>], decisions: &mut [impl DecisionPlace], refused: usize, now: u64) {
         let others = charges.iter().zip(decisions).enumerate();
         for (at, (charge, decision)) in others.filter(|(at, (charge, _))| *at != refused && charge.is_made()) {
+            let decision = decision.decision();
             let verdict = decision.verdict;
             *decision = self.look(charge, now);
             // What was made, or would have been, was allowed: only one stood in the way.
@@ -258,7 +277,7 @@ impl MemoryStore {
     fn charge_shadows(
         &self,
         charges: &[Charge<'_>],
-        decisions: &mut [Decision],
+        decisions: &mut [impl DecisionPlace],
         attempts: &mut [Attempt<'_>],
         now: u64,
     ) {
@@ -268,11 +287,11 @@ impl MemoryStore {
             for at in group.clone() {
                 let charge = &charges[at];
                 if !fits && self.passes(charge, now) {
-                    decisions[at] = self.look(charge, now);
+                    *decisions[at].decision() = self.look(charge, now);
                     continue;
                 }
-                let charged = self.charge_into(&mut decisions[at], charge, now);
-                if decisions[at].is_allowed() {
+                let charged = self.charge_into(decisions[at].decision(), charge, now);
+                if decisions[at].decision().is_allowed() {
                     attempts[at] = Attempt::Made(charged);
                 } else {
                     is_made = false;
@@ -289,7 +308,7 @@ impl MemoryStore {
         &self,
         charges: &[Charge<'_>],
         group: Range<usize>,
-        decisions: &mut [Decision],
+        decisions: &mut [impl DecisionPlace],
         attempts: &mut [Attempt<'_>],
         now: u64,
     ) {
@@ -297,7 +316,7 @@ impl MemoryStore {
             if let Attempt::Made(charged) = attempts[at] {
                 self.give_back(charges[at].limit, charges[at].hash, &charged);
                 attempts[at] = Attempt::NotMade;
-                decisions[at] = self.look(&charges[at], now);
+                *decisions[at].decision() = self.look(&charges[at], now);
             }
         }
     }

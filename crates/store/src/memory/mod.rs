@@ -5,6 +5,8 @@ mod kept;
 #[cfg(all(test, loom))]
 mod models;
 
+pub use joint::DecisionPlace;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

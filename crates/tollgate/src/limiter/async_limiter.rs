@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tollgate_core::{Decision, Quota, Settled, Verdict as CoreVerdict};
+use tollgate_core::{Decision, Quota, Settled};
 use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, MatchedCharge, Problem, Request};
 use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Store, Timer};
 
@@ -17,7 +17,7 @@ use super::backend::{Backend, CallerCharge, CallerLimit};
 use super::decision::{Ask, Deciding};
 use crate::permit::Permit;
 use crate::receipt::Receipt;
-use crate::verdict::{RuleState, Verdict, VerdictData};
+use crate::verdict::{Verdict, VerdictData, states_to_write};
 
 /// A policy and the counters behind it, wherever they are: may this request pass?
 ///
@@ -495,33 +495,27 @@ fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut Verdic
     }
 }
 
-/// The same for a known number of charges, so that everything has its place on the stack.
+/// The same for a known number of charges, so that everything has its place.
 #[inline]
 fn decide_so_many<const N: usize>(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut VerdictData) {
-    let mut decisions = [UNANSWERED; N];
-    let (matched_charges, policy) = (&matched.charges[..N], &verdict.policy);
-    let charges: [Charge<'_>; N] = std::array::from_fn(|at| {
-        let charge = &matched_charges[at];
-        let limit = policy.limits.memory(policy.quotas[charge.quota as usize].limit_at);
-        store.charge(limit, matched.key(charge), charge.cost)
-    });
-    let passed = store.decide_charges_at(verdict.now_ns, &charges, &mut decisions);
+    let matched_charges = &matched.charges[..N];
     verdict.endpoint = matched.endpoint;
     verdict.unlimited = matched.unlimited;
-    for at in 0..N {
-        let MatchedCharge { rule, quota, .. } = matched_charges[at];
-        verdict.states.push(RuleState { rule, quota, charge: at as u32, decision: decisions[at], shadow: false });
-    }
-    if passed {
-        verdict.pass_plain(&decisions);
+    let VerdictData { policy, states, now_ns, .. } = verdict;
+    let states = states_to_write::<N>(states);
+    let charges: [Charge<'_>; N] = std::array::from_fn(|at| {
+        let MatchedCharge { rule, quota, cost, .. } = matched_charges[at];
+        let state = &mut states[at];
+        (state.rule, state.quota, state.charge, state.shadow) = (rule, quota, at as u32, false);
+        let limit = policy.limits.memory(policy.quotas[quota as usize].limit_at);
+        store.charge(limit, matched.key(&matched_charges[at]), cost)
+    });
+    if store.decide_charges_at(*now_ns, &charges, states) {
+        verdict.pass_plain::<N>();
     } else {
         verdict.reject();
     }
 }
-
-/// Stands where the store writes an answer.
-const UNANSWERED: Decision =
-    Decision { verdict: CoreVerdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 };
 
 /// Decides any request in memory.
 fn decide_any(

@@ -74,7 +74,7 @@ thread_local! {
 
 impl Verdict {
     /// A verdict in which nothing is decided yet, of the policy with this number, which `load` gives. It may give a
-    /// later one.
+    /// later one. Its states are to be written.
     #[inline(always)]
     pub(super) fn undecided(
         slot: usize,
@@ -93,7 +93,10 @@ impl Verdict {
     pub(crate) fn another(&self, now_ns: u64) -> Verdict {
         // A policy that was replaced meanwhile is not kept again: the slot belongs to the one in force.
         let data = kept(self.policy.slot(), self.policy.number());
-        Verdict::of(data.unwrap_or_else(|| VerdictData::new(Arc::clone(&self.policy))), now_ns)
+        let data = data.unwrap_or_else(|| VerdictData::new(Arc::clone(&self.policy)));
+        let mut verdict = Verdict::of(data, now_ns);
+        verdict.states.clear();
+        verdict
     }
 }
 

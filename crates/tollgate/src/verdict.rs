@@ -43,7 +43,7 @@ pub struct VerdictData {
     rare: Option<Box<Rare>>,
 }
 
-type RuleStates = SmallVec<[RuleState; 4]>;
+pub(crate) type RuleStates = SmallVec<[RuleState; 4]>;
 
 /// What few verdicts have.
 #[derive(Clone, Default)]
@@ -197,15 +197,17 @@ impl VerdictData {
         self.enforced().map(|(_, state)| state.decision.delay()).max().unwrap_or(0)
     }
 
-    /// Lets it pass where these are its states, and all rules are enforced.
+    /// Lets it pass or refuses it, where all rules are enforced.
     #[inline(always)]
-    pub(crate) fn pass_plain<const N: usize>(&mut self) {
+    pub(crate) fn decided_plain(&mut self, passed: bool) {
+        if !passed {
+            return self.reject();
+        }
         let (mut deciding, mut delay_ns) = (0, 0);
-        let states = states_to_write::<N>(&mut self.states);
-        for at in 0..N {
-            let decision = &states[at].decision;
-            delay_ns = delay_ns.max(decision.delay());
-            if at > 0 && by_share_left(decision, &states[deciding].decision).is_lt() {
+        let states = self.states.as_slice();
+        for (at, state) in states.iter().enumerate() {
+            delay_ns = delay_ns.max(state.decision.delay());
+            if at > 0 && by_share_left(&state.decision, &states[deciding].decision).is_lt() {
                 deciding = at;
             }
         }
@@ -257,17 +259,13 @@ impl VerdictData {
     }
 }
 
-/// So many states, to be written. Verdicts of one policy mostly have the same number: then there is nothing to do.
+/// The state at a position, to be written: one that is there already, or one more.
 #[inline(always)]
-pub(crate) fn states_to_write<const N: usize>(states: &mut RuleStates) -> &mut [RuleState; N] {
-    if states.len() != N {
-        states.clear();
-        states.resize(N, RuleState::UNDECIDED);
+pub(crate) fn state_at(states: &mut RuleStates, at: usize) -> &mut RuleState {
+    if at >= states.len() {
+        states.push(RuleState::UNDECIDED);
     }
-    match states.as_mut_array() {
-        Some(states) => states,
-        None => unreachable!("it has been resized"),
-    }
+    &mut states[at]
 }
 
 /// What is done with a request that passes.
@@ -349,6 +347,12 @@ impl RuleState {
         decision: Decision { verdict: CoreVerdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 },
         shadow: false,
     };
+
+    /// Says what it is the state of: the charge at a position, of a rule that is enforced.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, rule: u32, quota: u32, at: usize) {
+        (self.rule, self.quota, self.charge, self.shadow) = (rule, quota, position(at), false);
+    }
 
     /// The position of its rule among [`CompiledPolicy::rules`].
     #[inline]

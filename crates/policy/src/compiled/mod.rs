@@ -165,6 +165,19 @@ impl CompiledPolicy {
         }
     }
 
+    /// Gives the charges of a common request to `charge`, one by one: the positions of its rule and quota, its cost and
+    /// the bytes of its key. Returns the endpoint, as in [`Matched::endpoint`]. `None` if the request, the policy or a
+    /// rule that applies is not common, or once `charge` is false: then [`match_into`](CompiledPolicy::match_into) says
+    /// what the request matches. It is for callers who do not keep what a request matches.
+    #[inline(always)]
+    pub fn match_common(
+        &self,
+        request: &Request<'_>,
+        charge: impl FnMut(u32, u32, u64, &[u8]) -> bool,
+    ) -> Option<Option<u32>> {
+        self.fast_path.as_ref()?.match_common(&self.identities, request, charge)
+    }
+
     /// Like [`match_request_with`](CompiledPolicy::match_request_with), always by way of the indexes: the reference
     /// that the fast path is tested against.
     #[doc(hidden)]

@@ -88,8 +88,11 @@ impl MemoryStore {
     /// more, and every other case reads its own.
     #[inline]
     pub fn decide_charges_at(&self, now_ns: u64, charges: &[Charge<'_>], decisions: &mut [impl DecisionPlace]) -> bool {
-        if let (Some(charges), Some(decisions)) = (charges.as_array::<1>(), decisions.as_mut_array()) {
-            return self.decide_few(charges, decisions, now_ns);
+        if let ([charge], [decision]) = (charges, &mut *decisions)
+            && charge.is_made()
+        {
+            *decision.decision() = self.check_charge_at(charge, now_ns);
+            return decision.decision().is_allowed();
         }
         if let (Some(charges), Some(decisions)) = (charges.as_array::<2>(), decisions.as_mut_array()) {
             return self.decide_few(charges, decisions, now_ns);

@@ -319,7 +319,7 @@ impl MemoryStore {
     }
 
     #[inline(always)]
-    fn check_charge_at(&self, charge: &Charge<'_>, now: u64) -> Decision {
+    pub(super) fn check_charge_at(&self, charge: &Charge<'_>, now: u64) -> Decision {
         if charge.cost > 0
             && let Rule::Bucket(rule) = &charge.limit.0.rule
         {

@@ -9,7 +9,7 @@ use tollgate_policy::model::{self, StoreSettings};
 use tollgate_policy::{
     Access, AdvertisedQuota, CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota,
 };
-use tollgate_store::{Board, LimitOptions, Notice, OnFailure, Refusals};
+use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Notice, OnFailure, Refusals};
 
 use super::LimiterError;
 use super::backend::{Backend, BackendLimit, Limits};
@@ -35,6 +35,8 @@ pub(crate) struct ActivePolicy {
     own_limits: usize,
     /// Whether every rule is [plain](ActiveRule::is_plain).
     pub(super) is_plain: bool,
+    /// Whether, besides, no key has an override.
+    pub(super) is_common: bool,
     /// Whether any rule can block.
     pub(super) blocks: bool,
     pub(super) overrides: Overrides,
@@ -124,6 +126,7 @@ impl ActivePolicy {
                 .map(|((at, planned), former)| ActiveQuota::new(&compiled, planned, at, former))
                 .collect(),
             is_plain: rules.iter().all(|rule| rule.is_plain),
+            is_common: false,
             blocks: rules.iter().filter_map(|rule| rule.escalation.as_ref()).any(|step| step.block.is_some()),
             needs_receipts: needs_receipts(&compiled, &[]),
             compiled: Arc::new(compiled),
@@ -167,6 +170,7 @@ impl ActivePolicy {
             limits,
             own_limits: self.own_limits,
             is_plain: self.is_plain,
+            is_common: self.is_plain && overrides.is_empty(),
             blocks: self.blocks,
             overrides,
             overrides_version,
@@ -182,6 +186,12 @@ impl ActivePolicy {
         backend: &Backend,
     ) -> Result<BackendLimit, Box<dyn std::error::Error + Send + Sync>> {
         backend.limit(&planned.scope, planned.quota, options(&self.compiled, planned))
+    }
+
+    /// A charge under a quota, in a store in this process.
+    #[inline(always)]
+    pub(super) fn charge<'a>(&'a self, store: &MemoryStore, quota: u32, key: &[u8], cost: u64) -> Charge<'a> {
+        store.charge(self.limits.memory(self.quotas[quota as usize].limit_at), key, cost)
     }
 
     /// Which rules apply to a request, each with its key, quota and cost: into `matched`, which is new.

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Settled};
-use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, MatchedCharge, Problem, Request};
+use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, Problem, Request};
 use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Store, Timer};
 
 use super::LimiterError;
@@ -17,7 +18,7 @@ use super::backend::{Backend, CallerCharge, CallerLimit};
 use super::decision::{Ask, Deciding};
 use crate::permit::Permit;
 use crate::receipt::Receipt;
-use crate::verdict::{Verdict, VerdictData, states_to_write};
+use crate::verdict::{RuleStates, Verdict, VerdictData, state_at};
 
 /// A policy and the counters behind it, wherever they are: may this request pass?
 ///
@@ -353,19 +354,23 @@ impl AsyncLimiter {
 
     /// The same for a request that is only charged, as most are.
     #[inline]
-    pub(super) fn check_in_memory<'r>(
-        &self,
-        store: &MemoryStore,
-        request: &Request<'r>,
-        matched: &mut Matched<'r>,
-    ) -> Verdict {
+    pub(super) fn check_in_memory(&self, store: &MemoryStore, request: &Request<'_>) -> Verdict {
         let mut verdict = self.undecided(Store::now_ns(store));
-        verdict.policy.match_into(request, verdict.now_ns, matched);
-        if is_plain(&verdict.policy, matched) {
-            decide_plain(store, matched, &mut verdict);
+        if decide_common(store, request, &mut verdict) {
             return verdict;
         }
-        decide_any(store, &verdict, matched, Ask::Check, &[]).0
+        self.check_uncommon(store, request, verdict)
+    }
+
+    #[inline(never)]
+    fn check_uncommon(&self, store: &MemoryStore, request: &Request<'_>, mut verdict: Verdict) -> Verdict {
+        let mut matched = Matched::new(Access::Rules);
+        verdict.policy.match_into(request, verdict.now_ns, &mut matched);
+        if is_plain(&verdict.policy, &matched) {
+            decide_plain(store, &matched, &mut verdict);
+            return verdict;
+        }
+        decide_any(store, &verdict, &matched, Ask::Check, &[]).0
     }
 
     /// From a request to its verdict, by a store that has to be waited for. `matched` is new.
@@ -480,41 +485,66 @@ impl AsyncLimiter {
 fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
     matched.access == Access::Rules
         && matched.denials.is_empty()
-        && (1..=4).contains(&matched.charges.len())
+        && (1..=FEW).contains(&matched.charges.len())
         && (policy.is_plain || matched.charges.iter().all(|charge| policy.rules[charge.rule as usize].is_plain))
+}
+
+/// Decides a request that every rule it matches treats as most requests, without keeping what it matches. False if it
+/// has to be decided otherwise.
+#[inline(always)]
+fn decide_common(store: &MemoryStore, request: &Request<'_>, verdict: &mut VerdictData) -> bool {
+    let VerdictData { policy, states, endpoint, now_ns, .. } = verdict;
+    if !policy.is_common {
+        return false;
+    }
+    let passed = {
+        let mut charges = FewCharges::new();
+        let matched = policy.compiled.match_common(request, |rule, quota, cost, key| {
+            let at = charges.len();
+            if at == FEW {
+                return false;
+            }
+            charges.push(policy.charge(store, quota, key, cost));
+            state_at(states, at).set(rule, quota, at);
+            true
+        });
+        match matched {
+            Some(matched) if !charges.is_empty() => *endpoint = matched,
+            _ => return false,
+        }
+        decide_charges(store, &charges, states, *now_ns)
+    };
+    verdict.decided_plain(passed);
+    true
 }
 
 /// Decides a request to which up to four charges of plain rules apply.
 #[inline]
 fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut VerdictData) {
-    match matched.charges.len() {
-        1 => decide_so_many::<1>(store, matched, verdict),
-        2 => decide_so_many::<2>(store, matched, verdict),
-        3 => decide_so_many::<3>(store, matched, verdict),
-        _ => decide_so_many::<4>(store, matched, verdict),
-    }
-}
-
-/// The same for a known number of charges, so that everything has its place.
-#[inline]
-fn decide_so_many<const N: usize>(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut VerdictData) {
-    let matched_charges = &matched.charges[..N];
     verdict.endpoint = matched.endpoint;
     verdict.unlimited = matched.unlimited;
     let VerdictData { policy, states, now_ns, .. } = verdict;
-    let states = states_to_write::<N>(states);
-    let charges: [Charge<'_>; N] = std::array::from_fn(|at| {
-        let MatchedCharge { rule, quota, cost, .. } = matched_charges[at];
-        let state = &mut states[at];
-        (state.rule, state.quota, state.charge, state.shadow) = (rule, quota, at as u32, false);
-        let limit = policy.limits.memory(policy.quotas[quota as usize].limit_at);
-        store.charge(limit, matched.key(&matched_charges[at]), cost)
-    });
-    if store.decide_charges_at(*now_ns, &charges, states) {
-        verdict.pass_plain::<N>();
-    } else {
-        verdict.reject();
-    }
+    let passed = {
+        let mut charges = FewCharges::new();
+        for (at, charge) in matched.charges.iter().enumerate() {
+            charges.push(policy.charge(store, charge.quota, matched.key(charge), charge.cost));
+            state_at(states, at).set(charge.rule, charge.quota, at);
+        }
+        decide_charges(store, &charges, states, *now_ns)
+    };
+    verdict.decided_plain(passed);
+}
+
+/// How many charges are decided in place.
+const FEW: usize = 4;
+
+type FewCharges<'a> = SmallVec<[Charge<'a>; FEW]>;
+
+/// Makes charges, all or none, and writes their answers into the states, of which there may be more.
+#[inline(always)]
+fn decide_charges(store: &MemoryStore, charges: &[Charge<'_>], states: &mut RuleStates, now_ns: u64) -> bool {
+    states.truncate(charges.len());
+    store.decide_charges_at(now_ns, charges, states)
 }
 
 /// Decides any request in memory.

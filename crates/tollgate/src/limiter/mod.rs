@@ -125,7 +125,7 @@ impl Limiter {
     #[inline]
     #[must_use]
     pub fn check(&self, request: &Request<'_>) -> Verdict {
-        self.limiter.check_in_memory(self.store(), request, &mut Matched::new(Access::Rules))
+        self.limiter.check_in_memory(self.store(), request)
     }
 
     /// What the answer would be, charging nothing.

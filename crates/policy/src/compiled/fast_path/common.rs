@@ -57,11 +57,24 @@ impl CommonStep {
     pub(super) fn key<'r>(&self, request: &Request<'r>, matched: &mut Matched<'r>) -> Option<KeyRef> {
         match &self.key {
             CommonKey::Client => matched.client_key(),
-            CommonKey::Header(name) => {
-                let (value, _) = request.headers.first_line_of(name)?;
-                let is_trimmed = value.first()? > &b' ' && value.last()? > &b' ';
-                (is_trimmed && key_bytes::is_written_plain(value)).then(|| matched.borrow_key(value))
-            }
+            CommonKey::Header(name) => header_key(request, name).map(|key| matched.borrow_key(key)),
         }
     }
+
+    /// The bytes of that key, where those of the client's address are known.
+    #[inline(always)]
+    pub(super) fn key_bytes<'a>(&self, request: &Request<'a>, client: &'a [u8]) -> Option<&'a [u8]> {
+        match &self.key {
+            CommonKey::Client => (!client.is_empty()).then_some(client),
+            CommonKey::Header(name) => header_key(request, name),
+        }
+    }
+}
+
+/// The value of a header, if it is a key as it is.
+#[inline(always)]
+fn header_key<'r>(request: &Request<'r>, name: &FieldName) -> Option<&'r [u8]> {
+    let (value, _) = request.headers.first_line_of(name)?;
+    let is_trimmed = value.first()? > &b' ' && value.last()? > &b' ';
+    if is_trimmed && key_bytes::is_written_plain(value) { Some(value) } else { None }
 }

@@ -11,8 +11,11 @@ mod pattern;
 mod step;
 mod values;
 
+use std::net::IpAddr;
+
+use super::address::address_text::v4_text;
 use super::identity::Identities;
-use super::matching::matched::{Matched, MatchedCharge};
+use super::matching::matched::{ClientKey, Matched, MatchedCharge};
 use crate::model::Paths;
 use crate::request::Request;
 use pattern::PatternTest;
@@ -56,6 +59,34 @@ impl FastPath {
         self.walk(identities, request, matched, overrides).is_ok()
     }
 
+    /// Gives each charge of a request to `charge` that every rule it matches treats as most requests, with the bytes
+    /// of its key, and returns its endpoint. `None` for all other requests, and once `charge` wants no more: what was
+    /// given is then of no use.
+    #[inline(always)]
+    pub(super) fn match_common<'r>(
+        &self,
+        identities: &Identities,
+        request: &Request<'r>,
+        mut charge: impl FnMut(u32, u32, u64, &[u8]) -> bool,
+    ) -> Option<Option<u32>> {
+        if !is_common(request) {
+            return None;
+        }
+        // Long before it is hashed: what was just written in pieces is slow to read as one.
+        let (client, length) = if self.reads_client { client_key(identities, request)? } else { ([0; 20], 0) };
+        let client = client.get(..length)?;
+        let (method, path) = self.read(request).ok()?;
+        let patterns = self.matched_patterns(path);
+        for step in self.steps.iter().filter(|step| step.is_for(method, patterns)) {
+            let common = step.common.as_ref()?;
+            let key = common.key_bytes(request, client)?;
+            if !charge(step.rule, common.quota, common.cost, key) {
+                return None;
+            }
+        }
+        Some(endpoint(patterns))
+    }
+
     #[inline(always)]
     fn walk<'r, 'h>(
         &self,
@@ -64,22 +95,18 @@ impl FastPath {
         matched: &mut Matched<'r>,
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) -> Result<(), Uncommon> {
-        // A caller may set the values of identities; a request may cost more, or only ask.
-        let is_common = request.identities.is_empty() && request.cost == 1;
-        if self.reads_client && is_common {
-            // Long before it is hashed: what was just written in pieces is slow to read as one.
-            matched.read_client_key(identities, request);
+        let is_common = is_common(request);
+        if self.reads_client
+            && is_common
+            && let Some(key) = client_key(identities, request)
+        {
+            matched.set_client_key(key);
         }
         let (method, path) = self.read(request)?;
         let patterns = self.matched_patterns(path);
-        if patterns != 0 {
-            matched.endpoint = Some(patterns.trailing_zeros());
-        }
+        matched.endpoint = endpoint(patterns);
         let mut values = Values::new(identities, request, path);
-        for step in &self.steps {
-            if step.methods & method == 0 || (step.patterns != 0 && step.patterns & patterns == 0) {
-                continue;
-            }
+        for step in self.steps.iter().filter(|step| step.is_for(method, patterns)) {
             if is_common
                 && let Some(common) = &step.common
                 && let Some(key) = common.key(request, matched)
@@ -192,4 +219,29 @@ impl FastPath {
         let own = if step.patterns == 0 { patterns } else { step.patterns & patterns };
         self.patterns.get(own.trailing_zeros() as usize).map(PatternTest::text)
     }
+}
+
+/// Whether a request costs 1 and its caller sets no identities.
+#[inline(always)]
+fn is_common(request: &Request<'_>) -> bool {
+    request.identities.is_empty() && request.cost == 1
+}
+
+/// The client's address as a key of its own, if it is IPv4, and its length.
+#[inline(always)]
+fn client_key(identities: &Identities, request: &Request<'_>) -> Option<ClientKey> {
+    let client = match request.peer {
+        Some(IpAddr::V4(peer)) if identities.trusted.is_empty() => return Some(v4_text(peer)),
+        _ => identities.client(request),
+    };
+    match client {
+        Some(IpAddr::V4(address)) => Some(v4_text(address)),
+        _ => None,
+    }
+}
+
+/// The most specific pattern of those that a path matches.
+#[inline(always)]
+fn endpoint(patterns: u64) -> Option<u32> {
+    if patterns == 0 { None } else { Some(patterns.trailing_zeros()) }
 }

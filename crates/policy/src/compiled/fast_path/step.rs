@@ -61,6 +61,12 @@ pub(super) enum Key {
 }
 
 impl Step {
+    /// Whether its conditions hold for a method and the patterns that a path matches.
+    #[inline(always)]
+    pub(super) fn is_for(&self, method: u32, patterns: u64) -> bool {
+        self.methods & method != 0 && (self.patterns == 0 || self.patterns & patterns != 0)
+    }
+
     /// Finds the key: a value that needs nothing written is borrowed.
     #[inline(always)]
     pub(super) fn key<'r>(

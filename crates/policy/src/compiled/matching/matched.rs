@@ -1,14 +1,9 @@
 //! The rules that a request matches.
 
-use std::net::IpAddr;
-
 use smallvec::SmallVec;
 
-use crate::compiled::address::address_text::v4_text;
-use crate::compiled::identity::Identities;
 use crate::compiled::key::key_bytes::Keys;
 use crate::compiled::position;
-use crate::request::Request;
 
 /// How a request fares before any rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +41,12 @@ pub struct Matched<'r> {
     /// The keys that stand in the request as they are, and how many there are. Further ones are written.
     borrowed: [&'r [u8]; BORROWED_MAX],
     borrowed_count: usize,
-    /// The client's address where it is a key of its own, as most are, and how many bytes it has: 0 if it is not known.
-    client: ([u8; 20], usize),
+    /// The client's address where it is a key of its own, as most are: without bytes if it is not known.
+    client: ClientKey,
 }
+
+/// The text of an IPv4 address, and how many bytes it has.
+pub(in crate::compiled) type ClientKey = ([u8; 20], usize);
 
 /// Few policies count by more values of a request.
 const BORROWED_MAX: usize = 3;
@@ -205,16 +203,10 @@ impl<'r> Matched<'r> {
         (self.client.1 > 0).then_some(KeyRef::CLIENT)
     }
 
-    /// Reads the client's address as a key, if it is IPv4, of a request whose caller sets no identities.
+    /// Sets the client's address as a key.
     #[inline(always)]
-    pub(in crate::compiled) fn read_client_key(&mut self, identities: &Identities, request: &Request<'_>) {
-        let client = match request.peer {
-            Some(IpAddr::V4(peer)) if identities.trusted.is_empty() => Some(IpAddr::V4(peer)),
-            _ => identities.client(request),
-        };
-        if let Some(IpAddr::V4(address)) = client {
-            self.client = v4_text(address);
-        }
+    pub(in crate::compiled) fn set_client_key(&mut self, key: ClientKey) {
+        self.client = key;
     }
 
     #[cold]

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use tollgate::policy::model::StoreSettings;
 use tollgate::policy::promise::{Promise, promises};
 use tollgate::policy::published::Published;
-use tollgate::policy::{Access, CounterChange, Matched, counter_changes};
+use tollgate::policy::{CounterChange, Matched, counter_changes};
 use tollgate::redis::StoreEvent;
 use tollgate::{
     AlgorithmKind, Ask, AskedTogether, AsyncLimiter, CallerLimit, CheckedPolicy, Clock, Decision, LimitOptions,
@@ -242,9 +242,9 @@ impl Engine {
     /// Asks the limiter, and then counts and observes what it answered; `None` where the store is shared.
     #[inline]
     fn ask_now(&self, front_end: FrontEnd, request: &Request<'_>, ask: Ask) -> Option<(Verdict, Option<Permit>)> {
-        let mut matched = Matched::new(Access::Rules);
+        let mut matched = None;
         let (verdict, permit) = self.limiter.ask_now(request, ask, &mut matched)?;
-        self.note(front_end, request, &verdict, &matched, verdict.decided_at_ns());
+        self.note(front_end, request, &verdict, matched.as_ref(), verdict.decided_at_ns());
         Some((verdict, permit))
     }
 
@@ -252,9 +252,9 @@ impl Engine {
     async fn ask_later(&self, front_end: FrontEnd, request: &Request<'_>, ask: Ask) -> (Verdict, Option<Permit>) {
         // A shared store goes by another clock than ours.
         let begun_ns = self.now_ns();
-        let mut matched = Matched::new(Access::Rules);
+        let mut matched = None;
         let (verdict, permit) = self.limiter.ask(request, ask, &mut matched).await;
-        self.note(front_end, request, &verdict, &matched, begun_ns);
+        self.note(front_end, request, &verdict, matched.as_ref(), begun_ns);
         (verdict, permit)
     }
 
@@ -363,7 +363,7 @@ impl Engine {
         // They are a peek only if none of them takes anything.
         if let Some(largest) = asked.iter().max_by_key(|one| one.request.cost) {
             let begun_ns = begun_ns.unwrap_or(together.overall.decided_at_ns());
-            self.note(front_end, &largest.request, &together.overall, &together.matched, begun_ns);
+            self.note(front_end, &largest.request, &together.overall, Some(&together.matched), begun_ns);
         }
         together
     }
@@ -398,7 +398,7 @@ impl Engine {
         front_end: FrontEnd,
         request: &Request<'_>,
         verdict: &Verdict,
-        matched: &Matched<'_>,
+        matched: Option<&Matched<'_>>,
         begun_ns: u64,
     ) {
         if self.is_unobserved {

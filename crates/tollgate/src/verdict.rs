@@ -5,13 +5,19 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Verdict as CoreVerdict};
-use tollgate_policy::{Access, CompiledPolicy};
+use tollgate_policy::{Access, CompiledPolicy, Matched, Request};
 use tollgate_store::{DecisionPlace, Source};
 
 use crate::limiter::{ActivePolicy, give_back};
 
 /// When to try again what could not be counted. Nobody knows; soon, because it is not the client's doing.
 const ROOM_AFTER_NS: u64 = 1_000_000_000;
+
+/// How many rules apply to most requests.
+const USUAL_STATES: usize = 4;
+
+/// A thread keeps the room for so many states at most.
+const MAX_KEPT_STATES: usize = 64;
 
 /// The answer to a request: what to do with it, which rule decided, and how
 /// every rule stands that applies to it.
@@ -38,12 +44,11 @@ pub struct VerdictData {
     pub(crate) now_ns: u64,
     /// Until the request would pass; `None` if nobody knows, or it never will.
     retry_after_ns: Option<u64>,
-    pub(crate) states: RuleStates,
+    /// Kept when the data is used again, so that nothing is allocated for them.
+    pub(crate) states: Vec<RuleState>,
     /// What few verdicts have.
     rare: Option<Box<Rare>>,
 }
-
-pub(crate) type RuleStates = SmallVec<[RuleState; 4]>;
 
 /// What few verdicts have.
 #[derive(Clone, Default)]
@@ -68,7 +73,7 @@ impl VerdictData {
             endpoint: None,
             now_ns: 0,
             retry_after_ns: None,
-            states: SmallVec::new(),
+            states: Vec::with_capacity(USUAL_STATES),
             rare: None,
         })
     }
@@ -117,9 +122,9 @@ impl Drop for Verdict {
     #[inline]
     fn drop(&mut self) {
         let Some(mut data) = self.0.take() else { return };
-        if data.rare.is_some() || data.states.spilled() {
+        if data.rare.is_some() || data.states.capacity() > MAX_KEPT_STATES {
             data.rare = None;
-            data.states = SmallVec::new();
+            data.states = Vec::new();
         }
         give_back(data);
     }
@@ -261,7 +266,7 @@ impl VerdictData {
 
 /// The state at a position, to be written: one that is there already, or one more.
 #[inline(always)]
-pub(crate) fn state_at(states: &mut RuleStates, at: usize) -> &mut RuleState {
+pub(crate) fn state_at(states: &mut Vec<RuleState>, at: usize) -> &mut RuleState {
     if at >= states.len() {
         states.push(RuleState::UNDECIDED);
     }
@@ -498,6 +503,12 @@ impl Verdict {
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.unlimited
+    }
+
+    /// Which rules apply to the request that this is the verdict on, with keys and costs: for logs and lists.
+    #[must_use]
+    pub fn matched<'r>(&self, request: &Request<'r>) -> Matched<'r> {
+        self.policy.match_request(request, self.now_ns)
     }
 
     /// The policy that it was decided by.

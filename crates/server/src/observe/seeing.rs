@@ -27,15 +27,18 @@ pub(super) struct Seen<'a> {
 }
 
 impl Observer {
-    /// Sees a decision, with the rules that apply to the request and which limits refused it. Most
+    /// Sees a decision, with the rules that apply to the request, if they are known, and which limits refused it. Most
     /// pass far from their limits, and cost no more than to see that.
     #[inline]
-    pub(crate) fn see(&self, decided: &Decided<'_>, matched: &Matched<'_>, refused_by: RefusedBy) {
+    pub(crate) fn see(&self, decided: &Decided<'_>, matched: Option<&Matched<'_>>, refused_by: RefusedBy) {
         let is_sampled = is_drawn();
         let is_plain =
             !refused_by.any && decided.action == Action::Allow && decided.deciding.is_none_or(|state| !is_near(state));
         if !is_plain || is_sampled {
-            self.look_at(decided, matched, is_sampled, refused_by);
+            match matched {
+                Some(matched) => self.look_at(decided, matched, is_sampled, refused_by),
+                None => self.look_at(decided, &decided.verdict.matched(decided.request), is_sampled, refused_by),
+            }
         }
     }
 

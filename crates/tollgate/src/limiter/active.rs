@@ -204,7 +204,7 @@ impl ActivePolicy {
     }
 
     /// The same by value.
-    pub(super) fn match_request<'r>(&self, request: &Request<'r>, now_ns: u64) -> Matched<'r> {
+    pub(crate) fn match_request<'r>(&self, request: &Request<'r>, now_ns: u64) -> Matched<'r> {
         let mut matched = Matched::new(Access::Rules);
         self.match_into(request, now_ns, &mut matched);
         matched

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use smallvec::SmallVec;
+use arrayvec::ArrayVec;
 use tollgate_core::{Decision, Quota, Settled};
 use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, Problem, Request};
 use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Store, Timer};
@@ -18,7 +18,7 @@ use super::backend::{Backend, CallerCharge, CallerLimit};
 use super::decision::{Ask, Deciding};
 use crate::permit::Permit;
 use crate::receipt::Receipt;
-use crate::verdict::{RuleStates, Verdict, VerdictData, state_at};
+use crate::verdict::{RuleState, Verdict, VerdictData, state_at};
 
 /// A policy and the counters behind it, wherever they are: may this request pass?
 ///
@@ -137,13 +137,14 @@ impl AsyncLimiter {
         self.shared.backend.now_ns()
     }
 
-    /// Asks about a request. `matched` is new, and holds afterwards which rules apply to the request, with keys and
-    /// costs: for metrics, logs and lists. A request that was to be admitted and is has a permit.
+    /// Asks about a request. `matched` holds afterwards which rules apply to the request, with keys and costs, if that
+    /// was written down on the way; otherwise [`Verdict::matched`] says it again. A request that was to be admitted and
+    /// is has a permit.
     pub async fn ask<'r>(
         &self,
         request: &Request<'r>,
         ask: Ask,
-        matched: &mut Matched<'r>,
+        matched: &mut Option<Matched<'r>>,
     ) -> (Verdict, Option<Permit>) {
         let (verdict, receipt) = match &self.shared.backend {
             Backend::Memory(store) => self.decide_in_memory(store, request, ask, matched),
@@ -160,7 +161,7 @@ impl AsyncLimiter {
         &self,
         request: &Request<'r>,
         ask: Ask,
-        matched: &mut Matched<'r>,
+        matched: &mut Option<Matched<'r>>,
     ) -> Option<(Verdict, Option<Permit>)> {
         let (verdict, receipt) = self.decide_in_memory(self.memory_store()?, request, ask, matched);
         let permit = self.held(&verdict, receipt, ask);
@@ -320,10 +321,9 @@ impl AsyncLimiter {
     }
 
     async fn decide_asking(&self, request: &Request<'_>, ask: Ask) -> (Verdict, Receipt) {
-        let mut matched = Matched::new(Access::Rules);
         match &self.shared.backend {
-            Backend::Memory(store) => self.decide_in_memory(store, request, ask, &mut matched),
-            Backend::Other(store) => Box::pin(self.decide_elsewhere(&**store, request, ask, &mut matched)).await,
+            Backend::Memory(store) => self.decide_in_memory(store, request, ask, &mut None),
+            Backend::Other(store) => Box::pin(self.decide_elsewhere(&**store, request, ask, &mut None)).await,
         }
     }
 
@@ -333,23 +333,21 @@ impl AsyncLimiter {
         (verdict, permit)
     }
 
-    /// From a request to its verdict, in this process. `matched` is new.
+    /// From a request to its verdict, in this process.
     #[inline]
     pub(super) fn decide_in_memory<'r>(
         &self,
         store: &MemoryStore,
         request: &Request<'r>,
         ask: Ask,
-        matched: &mut Matched<'r>,
+        matched: &mut Option<Matched<'r>>,
     ) -> (Verdict, Receipt) {
         let mut verdict = self.undecided(Store::now_ns(store));
         let ask = ask.under(&verdict.policy);
-        verdict.policy.match_into(request, verdict.now_ns, matched);
-        if ask == Ask::Check && is_plain(&verdict.policy, matched) {
-            decide_plain(store, matched, &mut verdict);
+        if ask == Ask::Check && decide_common_apart(store, request, &mut verdict) {
             return (verdict, Receipt::nothing());
         }
-        decide_any(store, &verdict, matched, ask, &[])
+        decide_uncommon(store, request, ask, matched, verdict)
     }
 
     /// The same for a request that is only charged, as most are.
@@ -359,30 +357,19 @@ impl AsyncLimiter {
         if decide_common(store, request, &mut verdict) {
             return verdict;
         }
-        self.check_uncommon(store, request, verdict)
+        decide_uncommon(store, request, Ask::Check, &mut None, verdict).0
     }
 
-    #[inline(never)]
-    fn check_uncommon(&self, store: &MemoryStore, request: &Request<'_>, mut verdict: Verdict) -> Verdict {
-        let mut matched = Matched::new(Access::Rules);
-        verdict.policy.match_into(request, verdict.now_ns, &mut matched);
-        if is_plain(&verdict.policy, &matched) {
-            decide_plain(store, &matched, &mut verdict);
-            return verdict;
-        }
-        decide_any(store, &verdict, &matched, Ask::Check, &[]).0
-    }
-
-    /// From a request to its verdict, by a store that has to be waited for. `matched` is new.
+    /// From a request to its verdict, by a store that has to be waited for.
     async fn decide_elsewhere<'r>(
         &self,
         store: &dyn ErasedStore,
         request: &Request<'r>,
         ask: Ask,
-        matched: &mut Matched<'r>,
+        matched: &mut Option<Matched<'r>>,
     ) -> (Verdict, Receipt) {
         let undecided = self.undecided(store.now_ns());
-        undecided.policy.match_into(request, undecided.now_ns, matched);
+        let matched = matched.insert(undecided.matched(request));
         self.decide_matched(&undecided, matched, ask, &[]).await
     }
 
@@ -479,6 +466,24 @@ impl AsyncLimiter {
     }
 }
 
+/// Decides a request after what it matches was written down.
+#[inline(never)]
+fn decide_uncommon<'r>(
+    store: &MemoryStore,
+    request: &Request<'r>,
+    ask: Ask,
+    matched: &mut Option<Matched<'r>>,
+    mut verdict: Verdict,
+) -> (Verdict, Receipt) {
+    let matched = matched.insert(Matched::new(Access::Rules));
+    verdict.policy.match_into(request, verdict.now_ns, matched);
+    if ask == Ask::Check && is_plain(&verdict.policy, matched) {
+        decide_plain(store, matched, &mut verdict);
+        return (verdict, Receipt::nothing());
+    }
+    decide_any(store, &verdict, matched, ask, &[])
+}
+
 /// Whether the charges of a request are few, are made as they were matched, and a refusal is only a refusal: nearly
 /// always.
 #[inline]
@@ -491,6 +496,9 @@ fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
 
 /// Decides a request that every rule it matches treats as most requests, without keeping what it matches. False if it
 /// has to be decided otherwise.
+///
+/// Everything it calls becomes part of it, so it is a part of `check_in_memory` and nothing else: other callers take
+/// [`decide_common_apart`].
 #[inline(always)]
 fn decide_common(store: &MemoryStore, request: &Request<'_>, verdict: &mut VerdictData) -> bool {
     let VerdictData { policy, states, endpoint, now_ns, .. } = verdict;
@@ -501,10 +509,9 @@ fn decide_common(store: &MemoryStore, request: &Request<'_>, verdict: &mut Verdi
         let mut charges = FewCharges::new();
         let matched = policy.compiled.match_common(request, |rule, quota, cost, key| {
             let at = charges.len();
-            if at == FEW {
+            if charges.try_push(policy.charge(store, quota, key, cost)).is_err() {
                 return false;
             }
-            charges.push(policy.charge(store, quota, key, cost));
             state_at(states, at).set(rule, quota, at);
             true
         });
@@ -516,6 +523,11 @@ fn decide_common(store: &MemoryStore, request: &Request<'_>, verdict: &mut Verdi
     };
     verdict.decided_plain(passed);
     true
+}
+
+#[inline(never)]
+fn decide_common_apart(store: &MemoryStore, request: &Request<'_>, verdict: &mut VerdictData) -> bool {
+    decide_common(store, request, verdict)
 }
 
 /// Decides a request to which up to four charges of plain rules apply.
@@ -538,11 +550,11 @@ fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut Verdic
 /// How many charges are decided in place.
 const FEW: usize = 4;
 
-type FewCharges<'a> = SmallVec<[Charge<'a>; FEW]>;
+type FewCharges<'a> = ArrayVec<Charge<'a>, FEW>;
 
 /// Makes charges, all or none, and writes their answers into the states, of which there may be more.
 #[inline(always)]
-fn decide_charges(store: &MemoryStore, charges: &[Charge<'_>], states: &mut RuleStates, now_ns: u64) -> bool {
+fn decide_charges(store: &MemoryStore, charges: &[Charge<'_>], states: &mut Vec<RuleState>, now_ns: u64) -> bool {
     states.truncate(charges.len());
     store.decide_charges_at(now_ns, charges, states)
 }

@@ -18,7 +18,7 @@ use std::ops::Deref;
 
 use tollgate_core::Settled;
 use tollgate_policy::model::{MemorySettings, StoreSettings, WhenFull as WhenFullSetting};
-use tollgate_policy::{Access, CheckedPolicy, Matched, Request};
+use tollgate_policy::{CheckedPolicy, Request};
 use tollgate_store::{Capacity, Clock, MemoryOptions, MemoryStore, RealClock, WhenFull};
 
 use crate::permit::Permit;
@@ -156,7 +156,7 @@ impl Limiter {
 
 impl Limiter {
     fn ask_memory(&self, request: &Request<'_>, ask: Ask) -> (Verdict, Receipt) {
-        self.limiter.decide_in_memory(self.store(), request, ask, &mut Matched::new(Access::Rules))
+        self.limiter.decide_in_memory(self.store(), request, ask, &mut None)
     }
 }
 

@@ -5,7 +5,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use tollgate_policy::{Access, Matched};
 use tollgate_store::{Timer, TokioTimer};
 use tower_service::Service;
 
@@ -140,16 +139,14 @@ impl Options {
     async fn ask(&self, request: &Request<()>, peer: Option<IpAddr>) -> (Verdict, Option<Permit>) {
         let headers = HeaderLines::of(request);
         let request = described(request, &headers, peer);
-        let mut matched = Matched::new(Access::Rules);
-        self.limiter.ask(&request, Ask::AdmitWhereNeeded, &mut matched).await
+        self.limiter.ask(&request, Ask::AdmitWhereNeeded, &mut None).await
     }
 
     /// The same at once, if the store is in this process.
     #[inline]
     fn ask_now<In>(&self, request: &Request<In>, peer: Option<IpAddr>) -> Option<(Verdict, Option<Permit>)> {
         let headers = HeaderLines::of(request);
-        let mut matched = Matched::new(Access::Rules);
-        self.limiter.ask_now(&described(request, &headers, peer), Ask::AdmitWhereNeeded, &mut matched)
+        self.limiter.ask_now(&described(request, &headers, peer), Ask::AdmitWhereNeeded, &mut None)
     }
 
     fn refuse<In, Out>(&self, verdict: &Verdict, request: &Request<In>) -> Response<TollgateBody<Out>> {

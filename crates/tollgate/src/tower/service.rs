@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Extensions, Request, Response};
 use tollgate_store::{Timer, TokioTimer};
 use tower_service::Service;
 
@@ -40,7 +40,7 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<In>) -> Self::Future {
+    fn call(&mut self, mut request: Request<In>) -> Self::Future {
         let options = &self.options;
         let peer = (options.peer_address)(request.extensions());
         if peer.is_none() && options.limiter.needs_client_ip() {
@@ -55,7 +55,7 @@ where
         if verdict.delay_ns() > 0 {
             return self.call_later(request, peer, Some((verdict, permit)));
         }
-        let (request, under) = let_pass(verdict, permit, request);
+        let under = let_pass(verdict, permit, request.extensions_mut());
         ResponseFuture::calling(self.inner.call(request), under)
     }
 }
@@ -81,7 +81,7 @@ impl<Inner> Tollgate<Inner> {
         ResponseFuture::later(async move {
             // The body need not be `Sync`, so only the rest is borrowed while the store is asked.
             let (parts, body) = request.into_parts();
-            let head = Request::from_parts(parts, ());
+            let mut head = Request::from_parts(parts, ());
             let (verdict, permit) = match known {
                 Some(known) => known,
                 None => options.ask(&head, peer).await,
@@ -90,8 +90,8 @@ impl<Inner> Tollgate<Inner> {
                 return Ok(options.refuse(&verdict, &head));
             }
             let permit = wait_for_turn(&verdict, permit).await;
-            let (request, under) = let_pass(verdict, permit, head.map(|()| body));
-            ResponseFuture::calling(inner.call(request), under).await
+            let under = let_pass(verdict, permit, head.extensions_mut());
+            ResponseFuture::calling(inner.call(head.map(|()| body)), under).await
         })
     }
 
@@ -117,17 +117,17 @@ async fn wait_for_turn(verdict: &Verdict, permit: Option<Permit>) -> Option<Perm
 }
 
 /// Makes the request ready for the service, and remembers what its response must say.
-fn let_pass<In>(verdict: Verdict, permit: Option<Permit>, mut request: Request<In>) -> (Request<In>, Under) {
+fn let_pass(verdict: Verdict, permit: Option<Permit>, extensions: &mut Extensions) -> Under {
     let fields = verdict.header_fields();
     let guard = permit.map(|permit| {
-        let true_cost = TrueCost::of(request.extensions_mut());
+        let true_cost = TrueCost::of(extensions);
         // Requests that were not estimated have nothing to do with what a handler says they cost.
         let heard = estimates(&verdict).then_some(true_cost);
         Box::new(Guard::new(permit, verdict.clone(), heard))
     });
     // A layer further out has left its verdict there.
-    let is_inner = request.extensions_mut().insert(verdict).is_some();
-    (request, Under { fields, is_inner, guard })
+    let is_inner = extensions.insert(verdict).is_some();
+    Under { fields, is_inner, guard }
 }
 
 /// Whether a rule that the request met guesses what it costs.

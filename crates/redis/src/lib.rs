@@ -25,7 +25,5 @@ mod transport;
 mod wire;
 
 pub use redis_store::RedisStore;
-pub use store::{
-    BreakerSettings, BreakerState, CallDurations, RedisLimit, RedisReceipt, StoreEvent, StoreSettings, StoreStats,
-};
+pub use store::{BreakerSettings, BreakerState, CallDurations, StoreEvent, StoreSettings, StoreStats};
 pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

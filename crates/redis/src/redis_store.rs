@@ -2,12 +2,15 @@ use std::error::Error;
 use std::fmt;
 
 use tokio::runtime::Handle;
-use tollgate_store::{Board, ChangeError, KeyedCharge, LimitOptions, Notice, Outcome, Quota, Settled, Store};
+use tollgate_store::{
+    Board, BoxFuture, ChangeError, Charge, Limit, LimitOptions, Notice, Outcome, Quota, Receipt, Settled, Store,
+    StoreAdmin,
+};
 
 use crate::agreement::Agreement;
 use crate::board::SharedBoard;
 use crate::carrier::Carrier;
-use crate::store::{RedisLimit, RedisReceipt, SharedStore, StoreEvent, StoreSettings, StoreStats};
+use crate::store::{SharedStore, StoreEvent, StoreSettings, StoreStats};
 use crate::wire::RedisOptions;
 
 /// Counters on Redis, Valkey or a cluster of them, shared by every instance
@@ -63,35 +66,36 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    type Limit = RedisLimit;
-    type Receipt = RedisReceipt;
+    fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        self.shared.limit(scope, quota, options)
+    }
 
-    fn limit(
+    fn caller_limit(
         &self,
         scope: &str,
         quota: Quota,
         options: LimitOptions,
-    ) -> Result<RedisLimit, Box<dyn Error + Send + Sync>> {
-        self.shared.limit(scope, quota, options)
+    ) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        self.shared.caller_limit(scope, quota, options)
     }
 
-    async fn decide(&self, charges: &[KeyedCharge<'_, RedisLimit>]) -> Outcome<RedisReceipt> {
-        self.shared.decide(charges).await
+    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+        self.shared.decide(charges)
     }
 
-    fn give_back(&self, receipt: RedisReceipt) {
+    fn give_back(&self, receipt: Receipt) {
         self.shared.give_back(receipt);
     }
 
-    fn credit(&self, limit: &RedisLimit, key: &[u8], cost: u64) {
+    fn credit(&self, limit: &Limit, key: &[u8], cost: u64) {
         self.shared.credit(limit, key, cost);
     }
 
-    async fn settle(&self, receipt: RedisReceipt, true_cost: u64) -> Settled {
-        self.shared.settle(receipt, true_cost).await
+    fn settle(&self, receipt: Receipt, true_cost: u64) -> BoxFuture<'_, Settled> {
+        self.shared.settle(receipt, true_cost)
     }
 
-    fn renew(&self, receipt: &RedisReceipt) -> bool {
+    fn renew(&self, receipt: &Receipt) -> bool {
         self.shared.renew(receipt)
     }
 
@@ -99,25 +103,33 @@ impl Store for RedisStore {
         self.shared.now_ns()
     }
 
-    async fn reset(&self, keys: &[(&RedisLimit, &[u8])]) -> Result<(), ChangeError> {
-        let reset = self.shared.reset_here(keys).await?;
-        self.board.tell(&reset).await
+    fn admin(&self) -> Option<&dyn StoreAdmin> {
+        Some(self)
+    }
+}
+
+impl StoreAdmin for RedisStore {
+    fn reset<'a>(&'a self, keys: &'a [(&'a Limit, &'a [u8])]) -> BoxFuture<'a, Result<(), ChangeError>> {
+        Box::pin(async move {
+            let reset = self.shared.reset_here(keys).await?;
+            self.board.tell(&reset).await
+        })
     }
 
     fn agree_on(&self, fingerprint: Option<&str>) {
         self.agreement.set(fingerprint);
     }
 
-    fn board(&self) -> Option<&Board> {
-        Some(self.board.known())
+    fn board(&self) -> &Board {
+        self.board.known()
     }
 
-    async fn post(&self, notice: Notice) -> Result<(), ChangeError> {
-        self.board.post(&notice).await
+    fn post(&self, notice: Notice) -> BoxFuture<'_, Result<(), ChangeError>> {
+        Box::pin(async move { self.board.post(&notice).await })
     }
 
-    async fn remove(&self, name: &str) -> Result<(), ChangeError> {
-        self.board.remove(name).await
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ChangeError>> {
+        Box::pin(self.board.remove(name))
     }
 }
 

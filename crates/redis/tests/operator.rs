@@ -7,8 +7,10 @@ mod support;
 
 use std::time::Duration;
 
-use tollgate_redis::{RedisLimit, RedisStore};
-use tollgate_store::{LimitOptions, MOST_NOTICES, Notice, OnFailure, Quota, Rate, Refusals, Source, Store};
+use tollgate_redis::RedisStore;
+use tollgate_store::{
+    Limit, LimitOptions, MOST_NOTICES, Notice, OnFailure, Quota, Rate, Refusals, Source, Store, StoreAdmin,
+};
 use tollgate_testbed::{RedisCluster, RedisServer};
 
 use support::{check, cluster_options, connect, options, patient, standalone_options, until, used};
@@ -18,7 +20,7 @@ fn rate(text: &str) -> Rate {
 }
 
 /// A limit whose refusals are believed to their end, as those of a block are.
-fn lasting(store: &RedisStore, scope: &str) -> RedisLimit {
+fn lasting(store: &RedisStore, scope: &str) -> Limit {
     let quota = Quota::token_bucket(rate("1/day")).unwrap();
     let options = LimitOptions { on_failure: OnFailure::Open, refusals: Refusals::Final };
     store.limit(scope, quota, options).unwrap()
@@ -29,7 +31,7 @@ fn notice(store: &RedisStore, name: &str, text: &str) -> Notice {
 }
 
 /// Uses a key up, until the refusal is answered from memory.
-async fn until_remembered(store: &RedisStore, limit: &RedisLimit, key: &str) {
+async fn until_remembered(store: &RedisStore, limit: &Limit, key: &str) {
     for _ in 0..1_000 {
         if check(store, limit, key).await.source == Source::Cached {
             return;
@@ -39,7 +41,7 @@ async fn until_remembered(store: &RedisStore, limit: &RedisLimit, key: &str) {
 }
 
 /// Asks until it passes. What is remembered too long is a refusal for a day.
-async fn until_it_passes(store: &RedisStore, limit: &RedisLimit, key: &str) {
+async fn until_it_passes(store: &RedisStore, limit: &Limit, key: &str) {
     for _ in 0..5_000 {
         if check(store, limit, key).await.passed {
             return;
@@ -89,9 +91,9 @@ async fn in_a_cluster_all_instances_hear_of_a_reset_and_of_a_notice() {
         until_it_passes(&other, &of_other, key).await;
     }
     one.post(notice(&one, "a", "text")).await.unwrap();
-    until("the other reads it", || other.board().unwrap().read().1.len() == 1).await;
+    until("the other reads it", || other.board().read().1.len() == 1).await;
     other.remove("a").await.unwrap();
-    until("it is gone", || one.board().unwrap().read().1.is_empty()).await;
+    until("it is gone", || one.board().read().1.is_empty()).await;
 }
 
 /// The board goes with the server's data, and is then as empty as all counters are.
@@ -101,12 +103,12 @@ async fn a_server_that_lost_everything_is_believed_again() {
     let redis = standalone_options(server.address());
     let (one, other) = (connect(&redis, patient()).await, connect(&redis, patient()).await);
     one.post(notice(&one, "a", "text")).await.unwrap();
-    until("the other reads it", || other.board().unwrap().read().1.len() == 1).await;
+    until("the other reads it", || other.board().read().1.len() == 1).await;
     let limit = lasting(&other, "block");
     until_remembered(&other, &limit, "ann").await;
     server.kill().unwrap();
     server.restart().unwrap();
-    until("the board is empty", || other.board().unwrap().read().1.is_empty()).await;
+    until("the board is empty", || other.board().read().1.is_empty()).await;
     until_it_passes(&other, &limit, "ann").await;
 }
 
@@ -119,7 +121,7 @@ async fn there_are_not_more_notices_than_so_many() {
     }
     assert!(one.post(notice(&one, "one more", "200/min")).await.is_err());
     one.post(notice(&one, "7", "300/min")).await.unwrap();
-    let notices = one.board().unwrap().read().1;
+    let notices = one.board().read().1;
     assert_eq!((notices.len(), &*notices[MOST_NOTICES - 1].text), (MOST_NOTICES, "300/min"));
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::limit::Rule;
+use tollgate_core::CompiledQuota;
 
 /// Algorithms that read each other's states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +26,13 @@ impl Family {
     pub(crate) const ALL: [Family; 4] =
         [Family::Bucket, Family::FixedWindow, Family::SlidingCounter, Family::SlidingLog];
 
-    pub(crate) fn of(rule: &Rule) -> Family {
-        match rule {
-            Rule::Bucket(_) => Family::Bucket,
-            Rule::FixedWindow(_) => Family::FixedWindow,
-            Rule::SlidingCounter(_) => Family::SlidingCounter,
-            Rule::SlidingLog(_) => Family::SlidingLog,
-            Rule::Concurrency(_) | Rule::Caller(_) => Family::Apart,
+    pub(crate) fn of(compiled: &CompiledQuota) -> Family {
+        match compiled {
+            CompiledQuota::Bucket(_) => Family::Bucket,
+            CompiledQuota::FixedWindow(_) => Family::FixedWindow,
+            CompiledQuota::SlidingCounter(_) => Family::SlidingCounter,
+            CompiledQuota::SlidingLog(_) => Family::SlidingLog,
+            CompiledQuota::Concurrency(_) => Family::Apart,
         }
     }
 }
@@ -64,11 +64,6 @@ impl ScopeFamilies {
         let families = scopes.entry(scope.into()).or_insert_with(restored);
         families.0.fetch_or(family as u8, Ordering::Relaxed);
         Arc::clone(families)
-    }
-
-    /// For a limit that a caller brings: it counts apart from every family, whatever its scope.
-    pub(crate) fn of_caller() -> Arc<Families> {
-        Arc::new(Families(AtomicU8::new(Family::Apart as u8)))
     }
 
     /// Notes that a family has counted in scopes which are not known yet.

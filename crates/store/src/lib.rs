@@ -22,8 +22,10 @@ mod family;
 mod full;
 mod key;
 mod limit;
+mod limit_options;
 mod operation;
 mod options;
+mod outcome;
 mod quotas;
 mod sync;
 mod table;
@@ -55,12 +57,14 @@ pub use tollgate_core::{
 };
 
 pub use board::{Board, ChangeError, MOST_NOTICES, Notice};
-pub use charge::{Charge, Mode, shadow_groups};
+pub use charge::{Charge, KeyHash, Mode, shadow_groups};
+pub use limit_options::{LimitOptions, OnFailure, Refusals};
 pub use memory::{MemoryStore, Stats};
+pub use outcome::{Asked, Outcome, Source};
 pub use receipt::Receipt;
 #[cfg(not(loom))]
 pub use snapshot::{RestoreError, Restored, Written};
-pub use store::{Asked, KeyedCharge, LimitOptions, OnFailure, Outcome, Refusals, Source, Store};
+pub use store::{BoxFuture, Store, StoreAdmin};
 #[cfg(feature = "tokio")]
 pub use timer::TokioTimer;
 pub use timer::{ManualSleep, Timer};

@@ -1,60 +1,94 @@
+use std::any::Any;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use tollgate_core::{Bucket, Concurrency, FixedWindow, Quota, SlidingCounter, SlidingLog};
+use tollgate_core::{Bucket, CompiledQuota, Decision, Quota, Tick, Verdict};
 
 use crate::callers::CallerRule;
-
 use crate::entry::{TAG_BITS, Tag};
 use crate::family::{Families, Family};
-use crate::key::{Key, ScopeHasher};
+use crate::key::{HashSecret, Key, ScopeHasher};
+use crate::limit_options::LimitOptions;
 use crate::quotas::TagUse;
 
-/// A quota under a name, ready to be checked in the store that made it. Cheap to clone.
+/// A quota under a name, ready to be charged in the store that made it. Cheap to clone.
 ///
 /// The name is the scope in which keys are counted. A limit of the same name
 /// with another quota reads the same counters: that is how a limit changes
 /// while it is in use.
+///
+/// Two limits are equal if one is a clone of the other.
 #[derive(Clone, Debug)]
 pub struct Limit(pub(crate) Arc<Prepared>);
 
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) rule: Rule,
+    /// The memory store that made it, or [`ELSEWHERE`].
+    pub(crate) store: u64,
+    pub(crate) keys: ScopeHasher,
+    /// In the time of the store that made it.
+    pub(crate) compiled: CompiledQuota,
     /// Keeps the tag of a bucket as long as anything can be charged under it.
     pub(crate) _tag_use: Option<TagUse>,
-    pub(crate) keys: ScopeHasher,
-    /// The families of algorithms that have counted in this scope.
-    pub(crate) families: Arc<Families>,
-    pub(crate) store: u64,
+    /// The families of algorithms that have counted in this scope, where counts are carried over between them.
+    pub(crate) families: Option<Arc<Families>>,
     pub(crate) quota: Quota,
     pub(crate) scope: Box<str>,
+    pub(crate) options: LimitOptions,
 }
 
-/// The quota, compiled for the algorithm that it names.
-#[derive(Clone, Copy, Debug)]
+/// How the store that made a limit counts its keys.
+#[derive(Debug)]
 pub(crate) enum Rule {
+    /// In the lock-free table of a memory store.
     Bucket(BucketRule),
-    FixedWindow(FixedWindow),
-    SlidingCounter(SlidingCounter),
-    SlidingLog(SlidingLog),
-    Concurrency(Concurrency),
-    /// A quota that a caller chose.
+    /// In a locked table of a memory store, by its algorithm.
+    Locked,
+    /// Among the keys of callers.
     Caller(CallerRule),
+    /// In a store that is no memory store.
+    Elsewhere(Box<dyn Any + Send + Sync>),
 }
 
-/// A bucket quota and its number in the store.
+/// A bucket quota and its number in the store: what a check of a known key reads, in one place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BucketRule {
     pub(crate) bucket: Bucket,
     pub(crate) tag: Tag,
 }
 
+/// Stands for the store of a limit that no memory store made.
+const ELSEWHERE: u64 = u64::MAX;
+
 impl Limit {
+    /// A limit of a store of one's own. The quota is compiled for `tick`, and `private` is what that store wants to
+    /// find with the limit again.
+    pub fn new(scope: &str, quota: Quota, options: LimitOptions, tick: Tick, private: impl Any + Send + Sync) -> Limit {
+        Limit(Arc::new(Prepared {
+            rule: Rule::Elsewhere(Box::new(private)),
+            store: ELSEWHERE,
+            keys: ScopeHasher::new(scope, &HashSecret::of_process()),
+            compiled: CompiledQuota::new(&quota, tick),
+            _tag_use: None,
+            families: None,
+            quota,
+            scope: scope.into(),
+            options,
+        }))
+    }
+
     /// The quota.
     #[must_use]
     pub fn quota(&self) -> &Quota {
         &self.0.quota
+    }
+
+    /// The quota, compiled in the time of the store that made the limit.
+    #[must_use]
+    pub fn compiled(&self) -> &CompiledQuota {
+        &self.0.compiled
     }
 
     /// The name under which keys are counted.
@@ -63,14 +97,61 @@ impl Limit {
         &self.0.scope
     }
 
+    /// What its store may do with it.
+    #[must_use]
+    pub fn options(&self) -> LimitOptions {
+        self.0.options
+    }
+
+    /// What its store gave to [`Limit::new`]; `None` if that was of another type.
+    #[must_use]
+    pub fn private<T: Any>(&self) -> Option<&T> {
+        match &self.0.rule {
+            Rule::Elsewhere(private) => private.downcast_ref(),
+            Rule::Bucket(_) | Rule::Locked | Rule::Caller(_) => None,
+        }
+    }
+
+    /// The answer of a store that does not know the counter: what is sure is
+    /// the limit, and that nothing can be promised.
+    #[must_use]
+    pub fn uncounted(&self, verdict: Verdict) -> Decision {
+        let limit = match &self.0.compiled {
+            CompiledQuota::Bucket(bucket) => bucket.shape().limit,
+            _ => self.0.quota.amount(),
+        };
+        Decision { verdict, limit, remaining: 0, next_after: 0, reset_after: 0 }
+    }
+
+    pub(crate) fn family(&self) -> Family {
+        match self.0.rule {
+            Rule::Caller(_) => Family::Apart,
+            _ => Family::of(&self.0.compiled),
+        }
+    }
+
     /// The other families that may hold what a key of this limit has used.
     pub(crate) fn other_families(&self) -> u8 {
-        self.0.families.others(Family::of(&self.0.rule))
+        self.0.families.as_ref().map_or(0, |families| families.others(self.family()))
     }
 
     #[inline]
     pub(crate) fn hash<K: Key + ?Sized>(&self, key: &K) -> u64 {
         self.0.keys.hash(key)
+    }
+}
+
+impl PartialEq for Limit {
+    fn eq(&self, other: &Limit) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Limit {}
+
+impl Hash for Limit {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
     }
 }
 

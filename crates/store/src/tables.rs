@@ -2,7 +2,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tollgate_core::{Algorithm, Concurrency, CounterState, Leases, Log, Quota, WindowState};
+use tollgate_core::{Algorithm, Bucket, CompiledQuota, Concurrency, CounterState, Leases, Log, Quota, WindowState};
 
 use crate::caller_states::CallerState;
 use crate::callers::CallerRule;
@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::entry::Entry;
 use crate::family::{Family, ScopeFamilies};
 use crate::full::Full;
-use crate::limit::{Limit, LimitError, Rule};
+use crate::limit::{BucketRule, Limit, LimitError, Rule};
 use crate::locked_table::{Access, Held, LockedTable};
 use crate::operation::{Carry, Force, Operation};
 use crate::options::{Capacity, MemoryOptions};
@@ -76,33 +76,46 @@ impl Tables {
         }
     }
 
-    /// Compiles a quota of the policy. A bucket gets a tag, for which others that nothing uses are given up.
-    pub(crate) fn rule(&self, quota: &Quota, now: u64) -> Result<(Rule, Option<TagUse>), LimitError> {
-        self.quotas.prepare(quota, |unused| {
+    /// How a quota of the policy is counted. A bucket gets a tag, for which others that nothing uses are given up.
+    pub(crate) fn rule(
+        &self,
+        compiled: &CompiledQuota,
+        quota: &Quota,
+        now: u64,
+    ) -> Result<(Rule, Option<TagUse>), LimitError> {
+        let CompiledQuota::Bucket(bucket) = compiled else { return Ok((Rule::Locked, None)) };
+        let (rule, tag_use) = self.tagged(*bucket, quota, now)?;
+        Ok((Rule::Bucket(rule), Some(tag_use)))
+    }
+
+    /// A bucket with its tag.
+    pub(crate) fn tagged(&self, bucket: Bucket, quota: &Quota, now: u64) -> Result<(BucketRule, TagUse), LimitError> {
+        let (tag, tag_use) = self.quotas.tag(bucket, quota, |unused| {
             if let Some(buckets) = self.buckets.get() {
                 buckets.leave_unused(unused, now);
             }
-        })
+        })?;
+        Ok((BucketRule { bucket, tag }, tag_use))
     }
 
-    /// Makes the table that a rule needs, so that no check has to.
-    pub(crate) fn prepare(&self, rule: &Rule) {
-        match rule {
-            Rule::Bucket(_) => _ = self.buckets(),
-            Rule::FixedWindow(_) => _ = self.windows(),
-            Rule::SlidingCounter(_) => _ = self.counters(),
-            Rule::SlidingLog(_) => _ = self.logs(),
-            Rule::Concurrency(_) => _ = self.leases(),
-            Rule::Caller(_) => _ = self.callers(),
+    /// Makes the table that a limit needs, so that no check has to.
+    pub(crate) fn prepare(&self, limit: &Limit) {
+        match (&limit.0.rule, &limit.0.compiled) {
+            (Rule::Caller(_), _) => _ = self.callers(),
+            (_, CompiledQuota::Bucket(_)) => _ = self.buckets(),
+            (_, CompiledQuota::FixedWindow(_)) => _ = self.windows(),
+            (_, CompiledQuota::SlidingCounter(_)) => _ = self.counters(),
+            (_, CompiledQuota::SlidingLog(_)) => _ = self.logs(),
+            (_, CompiledQuota::Concurrency(_)) => _ = self.leases(),
         }
     }
 
-    /// Why one key's state could become larger than the store lets it, under this rule.
-    pub(crate) fn too_large(&self, rule: &Rule) -> Option<LimitError> {
-        let (needs, holds) = match rule {
-            Rule::SlidingLog(log) => (log.most_heap_bytes(), self.logs().heap_bytes_of_one()),
-            Rule::Concurrency(permits) => (permits.most_heap_bytes(), self.leases().heap_bytes_of_one()),
-            Rule::Bucket(_) | Rule::FixedWindow(_) | Rule::SlidingCounter(_) | Rule::Caller(_) => return None,
+    /// Why one key's state could become larger than the store lets it, under this quota.
+    pub(crate) fn too_large(&self, compiled: &CompiledQuota) -> Option<LimitError> {
+        let (needs, holds) = match compiled {
+            CompiledQuota::SlidingLog(log) => (log.most_heap_bytes(), self.logs().heap_bytes_of_one()),
+            CompiledQuota::Concurrency(permits) => (permits.most_heap_bytes(), self.leases().heap_bytes_of_one()),
+            CompiledQuota::Bucket(_) | CompiledQuota::FixedWindow(_) | CompiledQuota::SlidingCounter(_) => return None,
         };
         let holds = holds as u64;
         (needs >= holds).then_some(LimitError::TooLarge { needs, holds })
@@ -177,7 +190,7 @@ impl Tables {
         operation: &O,
     ) -> Result<O::Output, Full> {
         let others = limit.other_families();
-        if others == 0 || !operation.carries() || self.used(Family::of(&limit.0.rule), hash, clock).is_some() {
+        if others == 0 || !operation.carries() || self.used(limit.family(), hash, clock).is_some() {
             return self.apply_here(limit, hash, clock, operation);
         }
         self.apply_moved(limit, others, hash, clock, operation)
@@ -197,7 +210,7 @@ impl Tables {
         let lock = &self.moving[(hash % MOVES_AT_ONCE) as usize];
         let _moving = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let others = || Family::ALL.into_iter().filter(move |family| others & *family as u8 != 0);
-        let is_here = self.used(Family::of(&limit.0.rule), hash, clock).is_some();
+        let is_here = self.used(limit.family(), hash, clock).is_some();
         let used = if is_here { 0 } else { others().filter_map(|family| self.used(family, hash, clock)).sum() };
         if is_here {
             return self.apply_here(limit, hash, clock, operation);
@@ -259,13 +272,16 @@ impl Tables {
         clock: &impl Clock,
         operation: &O,
     ) -> Result<O::Output, Full> {
-        match &limit.0.rule {
-            Rule::Bucket(rule) => self.buckets().apply(Place { hash, rule }, clock, operation),
-            Rule::FixedWindow(window) => self.windows().apply(hash, window, clock, operation),
-            Rule::SlidingCounter(counter) => self.counters().apply(hash, counter, clock, operation),
-            Rule::SlidingLog(log) => self.logs().apply(hash, log, clock, operation),
-            Rule::Concurrency(permits) => self.leases().apply(hash, permits, clock, operation),
-            Rule::Caller(rule) => self.apply_for_caller(limit, rule, hash, clock, operation),
+        match (&limit.0.rule, &limit.0.compiled) {
+            (Rule::Bucket(rule), _) => self.buckets().apply(Place { hash, rule }, clock, operation),
+            (Rule::Caller(rule), _) => self.apply_for_caller(limit, rule, hash, clock, operation),
+            (_, CompiledQuota::FixedWindow(window)) => self.windows().apply(hash, window, clock, operation),
+            (_, CompiledQuota::SlidingCounter(counter)) => self.counters().apply(hash, counter, clock, operation),
+            (_, CompiledQuota::SlidingLog(log)) => self.logs().apply(hash, log, clock, operation),
+            (_, CompiledQuota::Concurrency(permits)) => self.leases().apply(hash, permits, clock, operation),
+            (Rule::Locked | Rule::Elsewhere(_), CompiledQuota::Bucket(_)) => {
+                unreachable!("a memory store gives every bucket of a policy a tag")
+            }
         }
     }
 
@@ -401,13 +417,11 @@ fn run_on_carried<O: Operation>(limit: &Limit, used: u64, now: u64, operation: &
     fn run<A: Algorithm, O: Operation>(algorithm: &A, used: u64, now: u64, operation: &O) -> O::Output {
         operation.run(algorithm, &mut algorithm.carried(used, now), now)
     }
-    match &limit.0.rule {
-        Rule::Bucket(rule) => run(&rule.bucket, used, now, operation),
-        Rule::FixedWindow(window) => run(window, used, now, operation),
-        Rule::SlidingCounter(counter) => run(counter, used, now, operation),
-        Rule::SlidingLog(log) => run(log, used, now, operation),
-        Rule::Concurrency(permits) => run(permits, used, now, operation),
-        Rule::Caller(CallerRule::Bucket { bucket, .. }) => run(bucket, used, now, operation),
-        Rule::Caller(CallerRule::Window(window)) => run(window, used, now, operation),
+    match &limit.0.compiled {
+        CompiledQuota::Bucket(bucket) => run(bucket, used, now, operation),
+        CompiledQuota::FixedWindow(window) => run(window, used, now, operation),
+        CompiledQuota::SlidingCounter(counter) => run(counter, used, now, operation),
+        CompiledQuota::SlidingLog(log) => run(log, used, now, operation),
+        CompiledQuota::Concurrency(permits) => run(permits, used, now, operation),
     }
 }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tollgate_core::{BucketState, Charged, Decision, Verdict};
 
 use super::MemoryStore;
-use crate::charge::{Charge, Mode, shadow_groups};
+use crate::charge::{Charge, KeyHash, Mode, shadow_groups};
 use crate::clock::Clock;
 use crate::full::Full;
 use crate::limit::{Limit, Rule};
@@ -44,7 +44,7 @@ impl MemoryStore {
     /// Makes several charges, all or none. `decisions` receives the answer to
     /// each; where the whole is refused, an allowed one was not charged, and
     /// says what remains.
-    pub fn check_all(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>) -> bool {
+    pub fn check_all(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut Vec<Decision>) -> bool {
         decisions.resize(charges.len(), UNANSWERED);
         self.decide_charges(charges, decisions)
     }
@@ -52,7 +52,7 @@ impl MemoryStore {
     /// Like [`check_all`](MemoryStore::check_all), with a receipt for each charge if all were made.
     pub fn check_all_with_receipts(
         &self,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         decisions: &mut Vec<Decision>,
     ) -> Option<Vec<Receipt>> {
         decisions.resize(charges.len(), UNANSWERED);
@@ -67,14 +67,14 @@ impl MemoryStore {
     /// # Panics
     /// If there are not as many decisions as charges.
     #[inline]
-    pub fn decide_charges(&self, charges: &[Charge<'_>], decisions: &mut [Decision]) -> bool {
+    pub fn decide_charges(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut [Decision]) -> bool {
         self.decide_charges_at(self.clock.now_ns(), charges, decisions)
     }
 
     /// The same for a caller that has read the store's clock a moment ago: for a known key an older time only charges
     /// more, and every other case reads its own.
     #[inline]
-    pub fn decide_charges_at(&self, now_ns: u64, charges: &[Charge<'_>], decisions: &mut [Decision]) -> bool {
+    pub fn decide_charges_at(&self, now_ns: u64, charges: &[Charge<'_, KeyHash>], decisions: &mut [Decision]) -> bool {
         if let (Some(charges), Some(decisions)) = (charges.as_array::<1>(), decisions.as_mut_array()) {
             return self.decide_few(charges, decisions, now_ns);
         }
@@ -94,7 +94,7 @@ impl MemoryStore {
     /// each charge that was made and whose position `keep` wants.
     pub fn decide_charges_with_receipts(
         &self,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         decisions: &mut [Decision],
         keep: impl Fn(usize) -> bool,
     ) -> Option<SmallVec<[(usize, Receipt); 2]>> {
@@ -116,17 +116,22 @@ impl MemoryStore {
     ///
     /// This is the common case alone: buckets that are known, and charges that are to be made.
     #[inline(never)]
-    fn decide_few<const N: usize>(&self, charges: &[Charge<'_>; N], decisions: &mut [Decision; N], now: u64) -> bool {
+    fn decide_few<const N: usize>(
+        &self,
+        charges: &[Charge<'_, KeyHash>; N],
+        decisions: &mut [Decision; N],
+        now: u64,
+    ) -> bool {
         let Some(buckets) = self.tables.known_buckets() else { return self.decide_any(charges, decisions, now) };
         if buckets.is_large() {
-            charges.iter().for_each(|charge| buckets.prefetch(charge.hash));
+            charges.iter().for_each(|charge| buckets.prefetch(charge.key.0));
         }
         let mut found = [None; N];
         for at in 0..N {
             let charge = &charges[at];
             let look = match &charge.limit.0.rule {
                 Rule::Bucket(rule) if charge.mode == Mode::Enforce => {
-                    let place = Place { hash: charge.hash, rule };
+                    let place = Place { hash: charge.key.0, rule };
                     buckets.find_passing(place, now, charge.cost, &mut found[at], &mut decisions[at])
                 }
                 _ => Look::Unknown,
@@ -147,14 +152,14 @@ impl MemoryStore {
     }
 
     #[inline(never)]
-    fn decide_any(&self, charges: &[Charge<'_>], decisions: &mut [Decision], now: u64) -> bool {
+    fn decide_any(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut [Decision], now: u64) -> bool {
         with_attempts(charges.len(), |attempts| self.decide_into(charges, decisions, attempts, now))
     }
 
     /// The two passes for any charges.
     fn decide_into<'t>(
         &'t self,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         decisions: &mut [Decision],
         attempts: &mut [Attempt<'t>],
         now: u64,
@@ -164,7 +169,7 @@ impl MemoryStore {
             let mut found = None;
             let look = match &charge.limit.0.rule {
                 Rule::Bucket(rule) if charge.mode == Mode::Enforce => {
-                    let place = Place { hash: charge.hash, rule };
+                    let place = Place { hash: charge.key.0, rule };
                     self.tables.buckets().find_passing(place, now, charge.cost, &mut found, &mut decisions[at])
                 }
                 _ => Look::Unknown,
@@ -190,7 +195,7 @@ impl MemoryStore {
     fn make_from(
         &self,
         first: usize,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         decisions: &mut [Decision],
         attempts: &mut [Attempt<'_>],
         now: u64,
@@ -216,7 +221,7 @@ impl MemoryStore {
 
     /// What is said of each charge when a look has found one that does not fit.
     #[inline(never)]
-    fn refuse_all(&self, charges: &[Charge<'_>], decisions: &mut [Decision], now: u64) -> bool {
+    fn refuse_all(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut [Decision], now: u64) -> bool {
         // Peeks first: they say what remained before anything was written.
         for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost == 0) {
             *decision = self.look(charge, now);
@@ -228,19 +233,19 @@ impl MemoryStore {
     }
 
     #[cold]
-    fn undo(&self, charges: &[Charge<'_>], attempts: &[Attempt<'_>], now: u64) {
+    fn undo(&self, charges: &[Charge<'_, KeyHash>], attempts: &[Attempt<'_>], now: u64) {
         // Last first: of the places in a queue only the last can be taken back.
         for (charge, attempt) in charges.iter().zip(attempts).rev() {
             let charged = attempt.charged(charge.cost, now);
             if charged.cost > 0 {
-                self.give_back(charge.limit, charge.hash, &charged);
+                self.give_back(charge.limit, charge.key.0, &charged);
             }
         }
     }
 
     /// What is said of each charge when the one at `refused` turned out not to fit after all.
     #[cold]
-    fn answer_undone(&self, charges: &[Charge<'_>], decisions: &mut [Decision], refused: usize, now: u64) {
+    fn answer_undone(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut [Decision], refused: usize, now: u64) {
         let others = charges.iter().zip(decisions).enumerate();
         for (at, (charge, decision)) in others.filter(|(at, (charge, _))| *at != refused && charge.is_made()) {
             let verdict = decision.verdict;
@@ -257,7 +262,7 @@ impl MemoryStore {
     /// Each group on its own, once the others are made.
     fn charge_shadows(
         &self,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         decisions: &mut [Decision],
         attempts: &mut [Attempt<'_>],
         now: u64,
@@ -287,7 +292,7 @@ impl MemoryStore {
     /// Takes back what was made of a group that did not fit as a whole after all.
     fn undo_shadows(
         &self,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         group: Range<usize>,
         decisions: &mut [Decision],
         attempts: &mut [Attempt<'_>],
@@ -295,7 +300,7 @@ impl MemoryStore {
     ) {
         for at in group.rev() {
             if let Attempt::Made(charged) = attempts[at] {
-                self.give_back(charges[at].limit, charges[at].hash, &charged);
+                self.give_back(charges[at].limit, charges[at].key.0, &charged);
                 attempts[at] = Attempt::NotMade;
                 decisions[at] = self.look(&charges[at], now);
             }
@@ -305,30 +310,30 @@ impl MemoryStore {
     /// Makes a charge, and answers it. (Written in place: moving a decision that
     /// was just put together costs more than putting it together.)
     #[inline(always)]
-    fn charge_into(&self, decision: &mut Decision, charge: &Charge<'_>, now: u64) -> Charged {
+    fn charge_into(&self, decision: &mut Decision, charge: &Charge<'_, KeyHash>, now: u64) -> Charged {
         if let Rule::Bucket(rule) = &charge.limit.0.rule {
-            let place = Place { hash: charge.hash, rule };
+            let place = Place { hash: charge.key.0, rule };
             let note = |after: BucketState| Charged { at: now, cost: charge.cost, mark: after.tat, part: after.part };
             if let Some(checked) = self.tables.buckets().check_common(place, now, charge.cost) {
                 *decision = checked.decision;
                 return note(checked.after);
             }
         }
-        let (answer, charged) = self.charge_any(charge.limit, charge.hash, charge.cost);
+        let (answer, charged) = self.charge_any(charge.limit, charge.key.0, charge.cost);
         *decision = answer;
         charged
     }
 
     /// Whether a charge would pass.
     #[inline(always)]
-    fn passes(&self, charge: &Charge<'_>, now: u64) -> bool {
+    fn passes(&self, charge: &Charge<'_, KeyHash>, now: u64) -> bool {
         if let Rule::Bucket(rule) = &charge.limit.0.rule {
-            let place = Place { hash: charge.hash, rule };
+            let place = Place { hash: charge.key.0, rule };
             if let Some(passes) = self.tables.buckets().passes_common(place, now, charge.cost) {
                 return passes;
             }
         }
-        self.look_any(charge.limit, charge.hash, charge.cost).is_allowed()
+        self.look_any(charge.limit, charge.key.0, charge.cost).is_allowed()
     }
 
     #[inline(never)]
@@ -349,6 +354,6 @@ fn with_attempts<'t, R>(charges: usize, decide: impl FnOnce(&mut [Attempt<'t>]) 
     }
 }
 
-pub(super) fn receipt(charge: &Charge<'_>, charged: Charged) -> Receipt {
-    Receipt { limit: charge.limit.clone(), hash: charge.hash, charged }
+pub(super) fn receipt(charge: &Charge<'_, KeyHash>, charged: Charged) -> Receipt {
+    Receipt::in_memory(charge.limit.clone(), charge.key, charged)
 }

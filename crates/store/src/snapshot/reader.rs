@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use tollgate_core::{Bucket, BucketState, CounterState, Leases, Log, MAX_AMOUNT, MAX_SPAN_NS, WindowState};
+use tollgate_core::{Bucket, BucketState, CounterState, Leases, Log, MAX_AMOUNT, MAX_SPAN_NS, Tick, WindowState};
 
 use super::decoder::Decoder;
 use super::header::Header;
@@ -11,7 +11,7 @@ use crate::caller_states::{CallerState, Kept};
 use crate::callers::PlainQuota;
 use crate::full::Full;
 use crate::key::HashSecret;
-use crate::limit::{BucketRule, Rule};
+use crate::limit::BucketRule;
 use crate::locked_table::{Held, LockedTable};
 use crate::quotas::TagUse;
 use crate::table::Place;
@@ -112,10 +112,8 @@ impl Filling<'_, '_> {
         let tag = self.decoder.number()?;
         let quota = quota_record::read(&mut self.decoder)?;
         let room = self.rules.len() < MOST_QUOTAS;
-        let rule = match room.then(|| self.tables.rule(&quota, self.now)) {
-            Some(Ok((Rule::Bucket(rule), Some(tag_use)))) => Some((rule, tag_use)),
-            _ => None,
-        };
+        let bucket = Bucket::new(&quota, Tick::Nanosecond).filter(|_| room);
+        let rule = bucket.and_then(|bucket| self.tables.tagged(bucket, &quota, self.now).ok());
         self.rules.insert(tag, rule);
         Ok(())
     }

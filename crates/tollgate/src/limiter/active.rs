@@ -9,10 +9,10 @@ use tollgate_policy::model::{self, StoreSettings};
 use tollgate_policy::{
     Access, AdvertisedQuota, CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota,
 };
-use tollgate_store::{Board, LimitOptions, Notice, OnFailure, Refusals};
+use tollgate_store::{Board, Limit, LimitOptions, Notice, OnFailure, Refusals};
 
 use super::LimiterError;
-use super::backend::{Backend, BackendLimit, Limits};
+use super::backend::Backend;
 use super::decision::escalation::Escalation;
 use super::keys::overrides::Overrides;
 use crate::fields::PolicyLists;
@@ -30,7 +30,7 @@ pub(crate) struct ActivePolicy {
     /// Those of the compiled policy, and behind them those of overrides.
     pub(crate) quotas: Vec<ActiveQuota>,
     override_quotas: Vec<RuleQuota>,
-    pub(super) limits: Limits,
+    limits: Vec<Limit>,
     /// How many of the limits are the policy's own.
     own_limits: usize,
     /// Whether every rule is [plain](ActiveRule::is_plain).
@@ -95,11 +95,11 @@ impl ActivePolicy {
         slot: usize,
     ) -> Result<ActivePolicy, LimiterError> {
         let compiled = CompiledPolicy::new(policy).map_err(LimiterError::Compile)?;
-        let mut limits = Limits::none_of(backend);
+        let mut limits = Vec::new();
         let mut prepare = |scope: &str, quota: Quota, options: LimitOptions| {
-            let limit = backend.limit(scope, quota, options);
+            let limit = backend.store().limit(scope, quota, options);
             let limit = limit.map_err(|error| LimiterError::Limit { scope: scope.to_owned(), error })?;
-            Ok(limits.push(limit))
+            Ok(push(&mut limits, limit))
         };
         for planned in compiled.quotas() {
             prepare(&planned.scope, planned.quota, options(&compiled, planned))?;
@@ -148,7 +148,7 @@ impl ActivePolicy {
         limits.truncate(self.own_limits);
         let (overrides, override_quotas) = Overrides::read(compiled, &notices, backend.now_ns(), |planned| {
             // A limit that the store does not take was reported to the operator who set it.
-            self.override_limit(planned, backend).map(|limit| limits.push(limit)).is_ok()
+            self.override_limit(planned, backend).map(|limit| push(&mut limits, limit)).is_ok()
         });
         let own = self.quotas.iter().take(compiled.quotas().len());
         let own = compiled.quotas().iter().zip(own);
@@ -180,8 +180,8 @@ impl ActivePolicy {
         &self,
         planned: &RuleQuota,
         backend: &Backend,
-    ) -> Result<BackendLimit, Box<dyn std::error::Error + Send + Sync>> {
-        backend.limit(&planned.scope, planned.quota, options(&self.compiled, planned))
+    ) -> Result<Limit, Box<dyn std::error::Error + Send + Sync>> {
+        backend.store().limit(&planned.scope, planned.quota, options(&self.compiled, planned))
     }
 
     /// Which rules apply to a request, each with its key, quota and cost: into `matched`, which is new.
@@ -211,6 +211,12 @@ impl ActivePolicy {
         }
     }
 
+    /// The limit at a position.
+    #[inline]
+    pub(super) fn limit(&self, at: u32) -> &Limit {
+        &self.limits[at as usize]
+    }
+
     #[inline]
     pub(super) fn number(&self) -> u64 {
         self.number
@@ -238,6 +244,12 @@ impl ActivePolicy {
     }
 }
 
+/// Adds a limit, and returns its position.
+fn push(limits: &mut Vec<Limit>, limit: Limit) -> u32 {
+    limits.push(limit);
+    u32::try_from(limits.len() - 1).unwrap_or(u32::MAX)
+}
+
 /// 0 is no policy's.
 fn next_number() -> u64 {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -249,7 +261,7 @@ fn former_limits(
     policy: &CheckedPolicy,
     compiled: &CompiledPolicy,
     backend: &Backend,
-    limits: &mut Limits,
+    limits: &mut Vec<Limit>,
 ) -> Vec<Option<u32>> {
     let is_kept = match &policy.store {
         StoreSettings::Memory(memory) => memory.snapshot.is_some(),
@@ -258,8 +270,8 @@ fn former_limits(
     let former = |planned: &RuleQuota| {
         let scope = planned.former_scope.as_ref().filter(|_| is_kept)?;
         // A quota that the store does not take was never counted there.
-        let limit = backend.limit(scope, planned.quota, options(compiled, planned)).ok()?;
-        Some(limits.push(limit))
+        let limit = backend.store().limit(scope, planned.quota, options(compiled, planned)).ok()?;
+        Some(push(limits, limit))
     };
     compiled.quotas().iter().map(former).collect()
 }

@@ -8,12 +8,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tollgate_core::{Decision, Quota, Settled, Verdict as CoreVerdict};
 use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, MatchedCharge, Problem, Request};
-use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Store, Timer};
+use tollgate_store::{Board, Charge, KeyHash, Limit, LimitOptions, MemoryStore, Store, Timer};
 
 use super::LimiterError;
 use super::active::ActivePolicy;
-use super::backend::erased::ErasedStore;
-use super::backend::{Backend, CallerCharge, CallerLimit};
+use super::backend::Backend;
 use super::decision::{Ask, Deciding};
 use crate::permit::Permit;
 use crate::receipt::Receipt;
@@ -123,10 +122,7 @@ impl AsyncLimiter {
     /// The store, if it is of this type: to read its statistics, for instance.
     #[must_use]
     pub fn store_as<S: Store>(&self) -> Option<&S> {
-        match &self.shared.backend {
-            Backend::Memory(store) => (store as &dyn Any).downcast_ref(),
-            Backend::Other(store) => store.as_any().downcast_ref(),
-        }
+        (self.shared.backend.store() as &dyn Any).downcast_ref()
     }
 
     /// The time by which the store decides, in nanoseconds since 1970.
@@ -248,13 +244,13 @@ impl AsyncLimiter {
 
     /// Gives back everything that a receipt is for.
     pub fn refund(&self, receipt: Receipt) {
-        receipt.into_all().for_each(|charge| self.shared.backend.give_back(charge));
+        receipt.into_all().for_each(|charge| self.shared.backend.store().give_back(charge));
     }
 
     /// Releases permits; what was charged stays charged.
     pub fn release(&self, receipt: Receipt) {
         self.measure(&receipt);
-        receipt.into_permits().for_each(|charge| self.shared.backend.give_back(charge));
+        receipt.into_permits().for_each(|charge| self.shared.backend.store().give_back(charge));
     }
 
     /// Replaces the estimated cost by the true one, and releases permits.
@@ -265,10 +261,10 @@ impl AsyncLimiter {
         }
         self.measure(&receipt);
         let (permits, estimates) = receipt.into_permits_and_estimates();
-        permits.into_iter().for_each(|charge| self.shared.backend.give_back(charge));
+        permits.into_iter().for_each(|charge| self.shared.backend.store().give_back(charge));
         let mut overrun = 0;
         for charge in estimates {
-            overrun = overrun.max(self.shared.backend.settle(charge, true_cost).await.overrun);
+            overrun = overrun.max(self.shared.backend.store().settle(charge, true_cost).await.overrun);
         }
         Settled { overrun }
     }
@@ -277,15 +273,15 @@ impl AsyncLimiter {
     pub(crate) fn settle_in_memory(&self, store: &MemoryStore, receipt: Receipt, true_cost: u64) -> Settled {
         self.measure(&receipt);
         let (permits, estimates) = receipt.into_permits_and_estimates();
-        permits.into_iter().for_each(|charge| self.shared.backend.give_back(charge));
-        let settle = |charge| Backend::settle_in_memory(store, charge, true_cost).overrun;
+        permits.into_iter().for_each(|charge| self.shared.backend.store().give_back(charge));
+        let settle = |charge| store.settle(charge, true_cost).overrun;
         Settled { overrun: estimates.into_iter().map(settle).max().unwrap_or(0) }
     }
 
     /// Extends the leases of a receipt's permits. `false` if one was lost.
     pub fn renew(&self, receipt: &Receipt) -> bool {
         // Not `all`: those after a lost one are renewed too.
-        let lost = receipt.permits().filter(|charge| !self.shared.backend.renew(charge)).count();
+        let lost = receipt.permits().filter(|charge| !self.shared.backend.store().renew(charge)).count();
         lost == 0
     }
 
@@ -296,26 +292,22 @@ impl AsyncLimiter {
         scope: &str,
         quota: Quota,
         options: LimitOptions,
-    ) -> Result<CallerLimit, Box<dyn Error + Send + Sync>> {
-        self.shared.backend.caller_limit(scope, quota, options)
+    ) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        self.shared.backend.store().caller_limit(scope, quota, options)
     }
 
     /// Decides one charge under a limit that a caller brings along. A cost of 0 only looks.
-    pub async fn check_caller(&self, charge: CallerCharge<'_>) -> Decision {
+    pub async fn check_caller(&self, charge: Charge<'_>) -> Decision {
         match &self.shared.backend {
-            Backend::Memory(store) => Backend::check_caller_in_memory(store, charge),
-            backend @ Backend::Other(_) => {
-                let limits = [charge.limit.0.clone()];
-                let outcome = backend.decide_for_key(&limits, charge.key, charge.cost, Mode::Enforce).await;
-                outcome.decisions[0]
-            }
+            Backend::Memory(store) => store.check(charge.limit, charge.key, charge.cost),
+            Backend::Other(store) => store.decide(&[charge]).await.decisions[0],
         }
     }
 
     /// The same without waiting; `None` if the store is elsewhere.
     #[inline]
-    pub fn check_caller_now(&self, charge: CallerCharge<'_>) -> Option<Decision> {
-        Some(Backend::check_caller_in_memory(self.memory_store()?, charge))
+    pub fn check_caller_now(&self, charge: Charge<'_>) -> Option<Decision> {
+        Some(self.memory_store()?.check(charge.limit, charge.key, charge.cost))
     }
 
     async fn decide_asking(&self, request: &Request<'_>, ask: Ask) -> (Verdict, Receipt) {
@@ -371,7 +363,7 @@ impl AsyncLimiter {
     /// From a request to its verdict, by a store that has to be waited for. `matched` is new.
     async fn decide_elsewhere<'r>(
         &self,
-        store: &dyn ErasedStore,
+        store: &dyn Store,
         request: &Request<'r>,
         ask: Ask,
         matched: &mut Matched<'r>,
@@ -387,17 +379,16 @@ impl AsyncLimiter {
         undecided: &Verdict,
         matched: &Matched<'_>,
         ask: Ask,
-        extra: &[CallerCharge<'_>],
+        extra: &[Charge<'_>],
     ) -> (Verdict, Receipt) {
         let store = match &self.shared.backend {
             Backend::Memory(store) => return decide_any(store, undecided, matched, ask, extra),
             Backend::Other(store) => &**store,
         };
         let policy = &*undecided.policy;
-        let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra.len());
-        while let Some((charges, with_extra)) = deciding.next() {
-            let extra = if with_extra { extra } else { &[] };
-            let outcome = Backend::decide_elsewhere(store, &policy.limits, matched, charges, extra).await;
+        let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra);
+        while let Some(charges) = deciding.next() {
+            let outcome = store.decide(charges).await;
             deciding.answer(outcome);
         }
         deciding.finish()
@@ -500,9 +491,9 @@ fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut Verdic
 fn decide_so_many<const N: usize>(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut VerdictData) {
     let mut decisions = [UNANSWERED; N];
     let (matched_charges, policy) = (&matched.charges[..N], &verdict.policy);
-    let charges: [Charge<'_>; N] = std::array::from_fn(|at| {
+    let charges: [Charge<'_, KeyHash>; N] = std::array::from_fn(|at| {
         let charge = &matched_charges[at];
-        let limit = policy.limits.memory(policy.quotas[charge.quota as usize].limit_at);
+        let limit = policy.limit(policy.quotas[charge.quota as usize].limit_at);
         store.charge(limit, matched.key(charge), charge.cost)
     });
     let passed = store.decide_charges_at(verdict.now_ns, &charges, &mut decisions);
@@ -529,13 +520,12 @@ fn decide_any(
     undecided: &Verdict,
     matched: &Matched<'_>,
     ask: Ask,
-    extra: &[CallerCharge<'_>],
+    extra: &[Charge<'_>],
 ) -> (Verdict, Receipt) {
     let policy = &*undecided.policy;
-    let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra.len());
-    while let Some((charges, with_extra)) = deciding.next() {
-        let extra = if with_extra { extra } else { &[] };
-        let outcome = Backend::decide_in_memory(store, &policy.limits, matched, charges, extra);
+    let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra);
+    while let Some(charges) = deciding.next() {
+        let outcome = store.decide_now(charges);
         deciding.answer(outcome);
     }
     deciding.finish()

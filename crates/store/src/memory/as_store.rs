@@ -7,13 +7,13 @@ use tollgate_core::{Quota, Settled};
 
 use super::MemoryStore;
 use super::joint::UNANSWERED;
-use crate::board::{Board, ChangeError, Notice};
-use crate::charge::{Charge, KeyHash};
 use crate::clock::Clock;
 use crate::limit::Limit;
-use crate::limit_options::LimitOptions;
-use crate::outcome::{Asked, Outcome, Source};
-use crate::receipt::Receipt;
+use crate::limit::options::LimitOptions;
+use crate::store::charge::{Charge, KeyHash};
+use crate::store::outcome::{Asked, Outcome, Source};
+use crate::store::overrides::{Board, ChangeError, Notice};
+use crate::store::receipt::Receipt;
 use crate::store::{BoxFuture, Store, StoreAdmin};
 
 impl Store for MemoryStore {

@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 use tollgate_core::{BucketState, Charged, Decision, Verdict};
 
 use super::MemoryStore;
-use crate::charge::{Charge, KeyHash, Mode, shadow_groups};
 use crate::clock::Clock;
-use crate::full::Full;
 use crate::limit::{Limit, Rule};
-use crate::operation::ChargeNoted;
-use crate::receipt::Receipt;
+use crate::memory::operation::ChargeNoted;
+use crate::store::charge::{Charge, KeyHash, Mode, shadow_groups};
+use crate::store::receipt::Receipt;
+use crate::table::full::Full;
 use crate::table::{Found, Look, Place};
 
 /// Stands where an answer will be. No answer to a known charge is this one.

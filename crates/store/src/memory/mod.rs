@@ -1,32 +1,37 @@
 mod as_store;
 mod joint;
-#[cfg(not(loom))]
-mod kept;
 #[cfg(all(test, loom))]
 mod models;
+pub(crate) mod operation;
+pub(crate) mod options;
+#[cfg(not(loom))]
+mod snapshots;
+pub(crate) mod tables;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Charged, CompiledQuota, Decision, Quota, Settled, Tick, Verdict};
 
-use crate::board::Board;
-use crate::callers::CallerRule;
-use crate::cell::Cell;
-use crate::charge::{Charge, KeyHash, Mode};
 use crate::clock::{ChosenClock, Clock, RealClock};
-use crate::family::{Families, Family};
-use crate::full::Full;
-use crate::key::{HashSecret, Key, ScopeHasher};
+use crate::limit::caller_rule::CallerRule;
+use crate::limit::family::{Families, Family};
+use crate::limit::key::{HashSecret, Key, ScopeHasher};
+use crate::limit::options::LimitOptions;
 use crate::limit::{Limit, LimitError, Prepared, Rule};
-use crate::limit_options::LimitOptions;
-use crate::operation::{ChargeNoted, Check, Credit, Force, GiveBack, Look, Operation, Refuse, Reserve, Reset, Settle};
-use crate::options::{BuildError, Capacity, MemoryOptions};
-use crate::quotas::TagUse;
-use crate::receipt::Receipt;
+use crate::memory::operation::{
+    ChargeNoted, Check, Credit, Force, GiveBack, Look, Operation, Refuse, Reserve, Reset, Settle,
+};
+use crate::memory::options::{BuildError, Capacity, MemoryOptions};
+use crate::memory::tables::Tables;
+use crate::store::charge::{Charge, KeyHash, Mode};
+use crate::store::overrides::Board;
+use crate::store::receipt::Receipt;
 use crate::table::Place;
-use crate::tables::Tables;
-use crate::wait_lists::WaitLists;
+use crate::table::cell::Cell;
+use crate::table::full::Full;
+use crate::table::quotas::TagUse;
+use crate::wait::lists::WaitLists;
 
 /// State in memory, shared by all threads and tasks of a process.
 ///

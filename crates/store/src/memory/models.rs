@@ -10,10 +10,10 @@ use tollgate_core::Quota;
 
 use super::MemoryStore;
 use super::joint::UNANSWERED;
-use crate::charge::{Charge, KeyHash, Mode};
 use crate::clock::Clock;
 use crate::limit::Limit;
-use crate::options::{Capacity, MemoryOptions, WhenFull};
+use crate::memory::options::{Capacity, MemoryOptions, WhenFull};
+use crate::store::charge::{Charge, KeyHash, Mode};
 
 /// Keys by their hashes: each has a home line of its own.
 const A: u64 = 1;

@@ -7,15 +7,15 @@ use super::decoder::Decoder;
 use super::header::Header;
 use super::time_shift::{Moment, TimeShift};
 use super::{RestoreError, Restored, quota_record, records};
-use crate::caller_states::{CallerState, Kept};
-use crate::callers::PlainQuota;
-use crate::full::Full;
-use crate::key::HashSecret;
 use crate::limit::BucketRule;
+use crate::limit::caller_rule::PlainQuota;
+use crate::limit::key::HashSecret;
+use crate::locked_table::caller_states::{CallerState, Kept};
 use crate::locked_table::{Held, LockedTable};
-use crate::quotas::TagUse;
+use crate::memory::tables::Tables;
 use crate::table::Place;
-use crate::tables::Tables;
+use crate::table::full::Full;
+use crate::table::quotas::TagUse;
 
 /// A store tells 4,096 bucket quotas apart. So many may come from the past, as long as keys live that were counted
 /// under them, and the rest is for what the policies to come will say.

@@ -5,9 +5,9 @@
 use tollgate_core::{BucketState, CheckSteps, Decision, FractionSteps};
 
 use super::{Place, Table, find_in, slots_of};
-use crate::cell::Cell;
-use crate::entry::Entry;
 use crate::sync::Ordering;
+use crate::table::cell::Cell;
+use crate::table::entry::Entry;
 
 /// A decision, and the state that it left.
 #[derive(Clone, Copy)]

@@ -13,11 +13,11 @@ use tollgate_core::{Bucket, Quota, Tick};
 
 use super::{Place, Table};
 use crate::clock::Clock;
-use crate::full::Full;
 use crate::limit::BucketRule;
-use crate::operation::{ChargeNoted, Check, GiveBack};
-use crate::options::WhenFull;
-use crate::quotas::{Quotas, TagUse};
+use crate::memory::operation::{ChargeNoted, Check, GiveBack};
+use crate::memory::options::WhenFull;
+use crate::table::full::Full;
+use crate::table::quotas::{Quotas, TagUse};
 
 const MS: u64 = 1_000_000;
 const START: u64 = 1_000 * MS;

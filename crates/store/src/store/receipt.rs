@@ -2,8 +2,8 @@ use std::any::Any;
 
 use tollgate_core::Charged;
 
-use crate::charge::KeyHash;
 use crate::limit::Limit;
+use crate::store::charge::KeyHash;
 
 /// Proof of a charge, with which it can be given back, settled or released:
 /// once, because that takes the receipt.

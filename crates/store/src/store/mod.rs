@@ -1,3 +1,10 @@
+//! The interface that all stores share.
+
+pub(crate) mod charge;
+pub(crate) mod outcome;
+pub(crate) mod overrides;
+pub(crate) mod receipt;
+
 use std::any::Any;
 use std::error::Error;
 use std::future::Future;
@@ -6,12 +13,12 @@ use std::sync::Arc;
 
 use tollgate_core::{Quota, Settled};
 
-use crate::board::{Board, ChangeError, Notice};
-use crate::charge::Charge;
 use crate::limit::Limit;
-use crate::limit_options::LimitOptions;
-use crate::outcome::Outcome;
-use crate::receipt::Receipt;
+use crate::limit::options::LimitOptions;
+use crate::store::charge::Charge;
+use crate::store::outcome::Outcome;
+use crate::store::overrides::{Board, ChangeError, Notice};
+use crate::store::receipt::Receipt;
 
 /// What a call that has to be waited for returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

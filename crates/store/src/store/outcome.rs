@@ -1,7 +1,7 @@
 use smallvec::SmallVec;
 use tollgate_core::Decision;
 
-use crate::receipt::Receipt;
+use crate::store::receipt::Receipt;
 
 /// What became of charges that were to be made together.
 #[derive(Debug)]

@@ -4,17 +4,17 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tollgate_core::{Algorithm, Bucket, CompiledQuota, Concurrency, CounterState, Leases, Log, Quota, WindowState};
 
-use crate::caller_states::CallerState;
-use crate::callers::CallerRule;
 use crate::clock::Clock;
-use crate::entry::Entry;
-use crate::family::{Family, ScopeFamilies};
-use crate::full::Full;
+use crate::limit::caller_rule::CallerRule;
+use crate::limit::family::{Family, ScopeFamilies};
 use crate::limit::{BucketRule, Limit, LimitError, Rule};
+use crate::locked_table::caller_states::CallerState;
 use crate::locked_table::{Access, Held, LockedTable};
-use crate::operation::{Carry, Force, Operation};
-use crate::options::{Capacity, MemoryOptions};
-use crate::quotas::{Quotas, TagUse};
+use crate::memory::operation::{Carry, Force, Operation};
+use crate::memory::options::{Capacity, MemoryOptions};
+use crate::table::entry::Entry;
+use crate::table::full::Full;
+use crate::table::quotas::{Quotas, TagUse};
 use crate::table::{Place, Table, WALKING_BYTES};
 
 /// A table for each kind of state, made when the first limit of that kind is.

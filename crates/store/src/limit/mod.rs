@@ -1,3 +1,10 @@
+//! A limit: a quota under a scope, as the store that made it counts it.
+
+pub(crate) mod caller_rule;
+pub(crate) mod family;
+pub(crate) mod key;
+pub(crate) mod options;
+
 use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -5,12 +12,12 @@ use std::sync::Arc;
 
 use tollgate_core::{Bucket, CompiledQuota, Decision, Quota, Tick, Verdict};
 
-use crate::callers::CallerRule;
-use crate::entry::{TAG_BITS, Tag};
-use crate::family::{Families, Family};
-use crate::key::{HashSecret, Key, ScopeHasher};
-use crate::limit_options::LimitOptions;
-use crate::quotas::TagUse;
+use crate::limit::caller_rule::CallerRule;
+use crate::limit::family::{Families, Family};
+use crate::limit::key::{HashSecret, Key, ScopeHasher};
+use crate::limit::options::LimitOptions;
+use crate::table::entry::{TAG_BITS, Tag};
+use crate::table::quotas::TagUse;
 
 /// A quota under a name, ready to be charged in the store that made it. Cheap to clone.
 ///

@@ -1,5 +1,8 @@
 //! Waiting for tokens, in turn.
 
+pub(crate) mod lists;
+pub(crate) mod timer;
+
 use std::fmt;
 use std::future::Future;
 use std::hash::BuildHasher;
@@ -9,13 +12,13 @@ use std::time::Duration;
 
 use tollgate_core::{Charged, Decision, Verdict};
 
-use crate::charge::{Charge, KeyHash};
-use crate::key::Key;
+use crate::limit::key::Key;
 use crate::limit::{Limit, Rule};
 use crate::memory::MemoryStore;
-use crate::operation::{Reserve, Withdraw};
-use crate::receipt::Receipt;
-use crate::timer::Timer;
+use crate::memory::operation::{Reserve, Withdraw};
+use crate::store::charge::{Charge, KeyHash};
+use crate::store::receipt::Receipt;
+use crate::wait::timer::Timer;
 
 /// How somebody waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

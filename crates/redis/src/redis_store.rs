@@ -3,14 +3,14 @@ use std::fmt;
 
 use tokio::runtime::Handle;
 use tollgate_store::{
-    Board, BoxFuture, ChangeError, Charge, Limit, LimitOptions, Notice, Outcome, Quota, Receipt, Settled, Store,
-    StoreAdmin,
+    BoxFuture, ChangeError, Charge, Limit, LimitOptions, Outcome, Quota, Receipt, Settled, SharedOverrides, Store,
+    StoreAdmin, StoredOverride,
 };
 
 use crate::agreement::Agreement;
-use crate::board::SharedBoard;
-use crate::carrier::Carrier;
+use crate::overrides::OverrideSync;
 use crate::store::{SharedStore, StoreEvent, StoreSettings, StoreStats};
+use crate::transport::redis::RedisTransport;
 use crate::wire::RedisOptions;
 
 /// Counters on Redis, Valkey or a cluster of them, shared by every instance
@@ -20,8 +20,8 @@ use crate::wire::RedisOptions;
 /// answers, each limit does what its [`OnFailure`](tollgate_store::OnFailure)
 /// says.
 pub struct RedisStore {
-    shared: SharedStore<Carrier>,
-    board: SharedBoard,
+    shared: SharedStore<RedisTransport>,
+    overrides: OverrideSync,
     agreement: Agreement,
     nodes: Vec<String>,
 }
@@ -38,12 +38,12 @@ impl RedisStore {
         if settings.prefix.contains(['{', '}']) {
             return Err("a brace in the prefix of the keys: it would put all of them into one slot".into());
         }
-        let carrier = Carrier::start(options)?;
-        let shared = SharedStore::new(carrier, settings, Handle::current(), Box::new(on_change))?;
+        let transport = RedisTransport::start(options)?;
+        let shared = SharedStore::new(transport, settings, Handle::current(), Box::new(on_change))?;
         shared.tell_beginning();
-        let board = SharedBoard::start(shared.clone());
+        let overrides = OverrideSync::start(shared.clone());
         let agreement = Agreement::start(shared.clone());
-        Ok(RedisStore { shared, board, agreement, nodes: options.nodes.clone() })
+        Ok(RedisStore { shared, overrides, agreement, nodes: options.nodes.clone() })
     }
 
     /// What it has done so far.
@@ -112,7 +112,7 @@ impl StoreAdmin for RedisStore {
     fn reset<'a>(&'a self, keys: &'a [(&'a Limit, &'a [u8])]) -> BoxFuture<'a, Result<(), ChangeError>> {
         Box::pin(async move {
             let reset = self.shared.reset_here(keys).await?;
-            self.board.tell(&reset).await
+            self.overrides.tell(&reset).await
         })
     }
 
@@ -120,16 +120,16 @@ impl StoreAdmin for RedisStore {
         self.agreement.set(fingerprint);
     }
 
-    fn board(&self) -> &Board {
-        self.board.known()
+    fn overrides(&self) -> &SharedOverrides {
+        self.overrides.known()
     }
 
-    fn post(&self, notice: Notice) -> BoxFuture<'_, Result<(), ChangeError>> {
-        Box::pin(async move { self.board.post(&notice).await })
+    fn set_override(&self, stored: StoredOverride) -> BoxFuture<'_, Result<(), ChangeError>> {
+        Box::pin(async move { self.overrides.set(&stored).await })
     }
 
-    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ChangeError>> {
-        Box::pin(self.board.remove(name))
+    fn remove_override<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ChangeError>> {
+        Box::pin(self.overrides.remove(name))
     }
 }
 

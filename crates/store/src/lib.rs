@@ -35,7 +35,7 @@ pub use memory::{MemoryStore, Stats};
 pub use snapshot::{RestoreError, Restored, Written};
 pub use store::charge::{Charge, KeyHash, Mode, shadow_groups};
 pub use store::outcome::{Asked, Outcome, Source};
-pub use store::overrides::{Board, ChangeError, MOST_NOTICES, Notice};
+pub use store::overrides::{ChangeError, MAX_OVERRIDES, SharedOverrides, StoredOverride};
 pub use store::receipt::Receipt;
 pub use store::{BoxFuture, Store, StoreAdmin};
 pub use tollgate_core::{

@@ -93,9 +93,9 @@ pub use tollgate_redis::{self as redis, RedisStore};
 #[cfg(feature = "tokio")]
 pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{
-    Acquired, Asked, Board, BoxFuture, BuildError, Capacity, ChangeError, Charge, Clock, Key, KeyHash, KeyHasher,
-    Limit, LimitError, LimitOptions, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired, Notice,
-    OnFailure, Outcome, RealClock, Receipt as ChargeReceipt, Refusals, RestoreError, Restored, Source, Stats, Store,
-    StoreAdmin, Timer, Wait, WhenFull, Written,
+    Acquired, Asked, BoxFuture, BuildError, Capacity, ChangeError, Charge, Clock, Key, KeyHash, KeyHasher, Limit,
+    LimitError, LimitOptions, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired, OnFailure,
+    Outcome, RealClock, Receipt as ChargeReceipt, Refusals, RestoreError, Restored, SharedOverrides, Source, Stats,
+    Store, StoreAdmin, StoredOverride, Timer, Wait, WhenFull, Written,
 };
 pub use verdict::{Action, RuleState, Verdict};

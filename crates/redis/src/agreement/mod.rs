@@ -13,10 +13,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::carrier::Carrier;
 use crate::resp_value::Value;
 use crate::store::{SharedStore, StoreEvent};
 use crate::transport::Trouble;
+use crate::transport::redis::RedisTransport;
 
 /// The script's text.
 pub(crate) const SOURCE: &str = include_str!("agreement.lua");
@@ -41,14 +41,14 @@ pub(crate) struct Agreement {
 }
 
 struct Comparing {
-    store: SharedStore<Carrier>,
+    store: SharedStore<RedisTransport>,
     name: Arc<[u8]>,
     differs: Arc<AtomicBool>,
 }
 
 impl Agreement {
     /// Begins to compare, once there is something to be compared. It must be called within a runtime.
-    pub(crate) fn start(store: SharedStore<Carrier>) -> Agreement {
+    pub(crate) fn start(store: SharedStore<RedisTransport>) -> Agreement {
         let name = format!("{}{NAME}", store.prefix()).into_bytes().into();
         let (wanted, asked) = watch::channel(None);
         let differs = Arc::new(AtomicBool::new(false));

@@ -12,7 +12,7 @@ use crate::limit::Limit;
 use crate::limit::options::LimitOptions;
 use crate::store::charge::{Charge, KeyHash};
 use crate::store::outcome::{Asked, Outcome, Source};
-use crate::store::overrides::{Board, ChangeError, Notice};
+use crate::store::overrides::{ChangeError, SharedOverrides, StoredOverride};
 use crate::store::receipt::Receipt;
 use crate::store::{BoxFuture, Store, StoreAdmin};
 
@@ -66,17 +66,17 @@ impl StoreAdmin for MemoryStore {
     }
 
     #[inline]
-    fn board(&self) -> &Board {
-        &self.board
+    fn overrides(&self) -> &SharedOverrides {
+        &self.overrides
     }
 
-    fn post(&self, notice: Notice) -> BoxFuture<'_, Result<(), ChangeError>> {
-        Box::pin(async move { self.board.post(notice, self.clock.now_ns()) })
+    fn set_override(&self, stored: StoredOverride) -> BoxFuture<'_, Result<(), ChangeError>> {
+        Box::pin(async move { self.overrides.set(stored, self.clock.now_ns()) })
     }
 
-    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ChangeError>> {
+    fn remove_override<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ChangeError>> {
         Box::pin(async move {
-            self.board.remove(name);
+            self.overrides.remove(name);
             Ok(())
         })
     }

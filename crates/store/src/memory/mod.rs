@@ -25,7 +25,7 @@ use crate::memory::operation::{
 use crate::memory::options::{BuildError, Capacity, MemoryOptions};
 use crate::memory::tables::Tables;
 use crate::store::charge::{Charge, KeyHash, Mode};
-use crate::store::overrides::Board;
+use crate::store::overrides::SharedOverrides;
 use crate::store::receipt::Receipt;
 use crate::table::Place;
 use crate::table::cell::Cell;
@@ -53,7 +53,7 @@ pub struct MemoryStore {
     id: u64,
     secret: HashSecret,
     refused_full: AtomicU64,
-    board: Board,
+    overrides: SharedOverrides,
 }
 
 /// What a store holds and had to do.
@@ -127,7 +127,7 @@ impl MemoryStore {
             id: STORES.fetch_add(1, Ordering::Relaxed),
             secret,
             refused_full: AtomicU64::new(0),
-            board: Board::default(),
+            overrides: SharedOverrides::default(),
         })
     }
 

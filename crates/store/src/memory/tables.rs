@@ -37,8 +37,8 @@ pub(crate) struct Tables {
     callers_among_others: AtomicBool,
 }
 
-/// Writes down what a walk shows. All but `pause` may be called under a lock, and must be quick.
-pub(crate) trait Scribe {
+/// Takes what a walk of the tables shows, for a snapshot. All but `pause` may be called under a lock, and must be quick.
+pub(crate) trait SnapshotWriter {
     fn bucket(&mut self, hash: u64, entry: Entry);
     fn window(&mut self, hash: u64, free_at: u64, state: &WindowState);
     fn counter(&mut self, hash: u64, free_at: u64, state: &CounterState);
@@ -348,30 +348,30 @@ impl Tables {
 
     /// Shows everything that lives to whoever writes it down.
     #[cfg(not(loom))]
-    pub(crate) fn walk(&self, now: u64, scribe: &mut impl Scribe) -> io::Result<()> {
+    pub(crate) fn walk(&self, now: u64, writer: &mut impl SnapshotWriter) -> io::Result<()> {
         if let Some(buckets) = self.buckets.get() {
             buckets.walk(now, |hash, entry| {
-                scribe.bucket(hash, entry);
-                scribe.pause()
+                writer.bucket(hash, entry);
+                writer.pause()
             })?;
         }
         if let Some(windows) = self.windows.get() {
-            windows.walk(now, scribe, Scribe::window, Scribe::pause)?;
+            windows.walk(now, writer, SnapshotWriter::window, SnapshotWriter::pause)?;
         }
         if let Some(counters) = self.counters.get() {
-            counters.walk(now, scribe, Scribe::counter, Scribe::pause)?;
+            counters.walk(now, writer, SnapshotWriter::counter, SnapshotWriter::pause)?;
         }
         if let Some(logs) = self.logs.get() {
-            logs.walk(now, scribe, Scribe::log, Scribe::pause)?;
+            logs.walk(now, writer, SnapshotWriter::log, SnapshotWriter::pause)?;
         }
         if let Some(leases) = self.leases.get() {
-            leases.walk(now, scribe, Scribe::leases, Scribe::pause)?;
+            leases.walk(now, writer, SnapshotWriter::leases, SnapshotWriter::pause)?;
         }
         if let Some(callers) = self.callers.get() {
             if !self.callers_among_others.load(Ordering::Relaxed) {
-                scribe.callers_apart();
+                writer.callers_apart();
             }
-            callers.walk(now, scribe, Scribe::caller, Scribe::pause)?;
+            callers.walk(now, writer, SnapshotWriter::caller, SnapshotWriter::pause)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::time_shift::Moment;
 use super::{Written, quota_record, records};
 use crate::limit::key::HashSecret;
 use crate::locked_table::caller_states::{CallerState, Kept};
-use crate::memory::tables::{Scribe, Tables};
+use crate::memory::tables::{SnapshotWriter, Tables};
 use crate::table::entry::{Entry, TAG_BITS};
 use crate::table::quotas::Quotas;
 
@@ -62,7 +62,7 @@ impl Writer<'_> {
     }
 }
 
-impl Scribe for Writer<'_> {
+impl SnapshotWriter for Writer<'_> {
     fn bucket(&mut self, hash: u64, entry: Entry) {
         let tag = usize::from(entry.tag());
         if !self.named[tag] {

@@ -17,7 +17,7 @@ use crate::limit::Limit;
 use crate::limit::options::LimitOptions;
 use crate::store::charge::Charge;
 use crate::store::outcome::Outcome;
-use crate::store::overrides::{Board, ChangeError, Notice};
+use crate::store::overrides::{ChangeError, SharedOverrides, StoredOverride};
 use crate::store::receipt::Receipt;
 
 /// What a call that has to be waited for returns.
@@ -106,14 +106,14 @@ pub trait StoreAdmin: Send + Sync {
         let _ = fingerprint;
     }
 
-    /// The notices of those who share the store.
-    fn board(&self) -> &Board;
+    /// The overrides that all instances share, as this one knows them.
+    fn overrides(&self) -> &SharedOverrides;
 
-    /// Puts up a notice for everybody who shares the store. It may be asked for again.
-    fn post(&self, notice: Notice) -> BoxFuture<'_, Result<(), ChangeError>>;
+    /// Sets an override on every instance that shares the store. It may be asked for again.
+    fn set_override(&self, stored: StoredOverride) -> BoxFuture<'_, Result<(), ChangeError>>;
 
-    /// Takes a notice down for everybody who shares the store. It may be asked for again.
-    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ChangeError>>;
+    /// Removes an override on every instance that shares the store. It may be asked for again.
+    fn remove_override<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ChangeError>>;
 }
 
 /// Several owners may share a store.

@@ -3,12 +3,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many notices may stand at once. They are put up by people, by hand.
-pub const MOST_NOTICES: usize = 1_000;
+/// How many overrides may be in force at once. Operators set them by hand.
+pub const MAX_OVERRIDES: usize = 1_000;
 
-/// A text that holds for a time, known to everybody who shares a store.
+/// An override as a store keeps it: a text that is in force for a time, on every instance that shares the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct StoredOverride {
     /// What it is about. Another one of the same name takes its place.
     pub name: Arc<str>,
     /// What it says.
@@ -17,14 +17,14 @@ pub struct Notice {
     pub until_ns: u64,
 }
 
-/// The notices that stand at present, as this instance knows them.
+/// The overrides in force, as this instance knows them.
 ///
-/// Whoever acts on them compares [`version`](Board::version), which is one
+/// Whoever acts on them compares [`version`](SharedOverrides::version), which is one
 /// relaxed load, and reads them again only when it is another.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct SharedOverrides {
     version: AtomicU64,
-    notices: Mutex<Arc<[Notice]>>,
+    list: Mutex<Arc<[StoredOverride]>>,
 }
 
 /// Why an operator's change was not made.
@@ -33,65 +33,65 @@ pub struct Board {
 pub enum ChangeError {
     /// This store does not offer it.
     NotOffered,
-    /// There are [`MOST_NOTICES`] already.
+    /// There are [`MAX_OVERRIDES`] already.
     TooMany,
     /// The store gave no answer in time. Perhaps it was done: it may be asked for again.
     NoAnswer,
 }
 
-impl Board {
-    /// Another one whenever the notices are others.
+impl SharedOverrides {
+    /// It changes whenever the overrides do.
     #[inline]
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The notices, and the version that they are of.
+    /// The overrides, and their version.
     #[must_use]
-    pub fn read(&self) -> (u64, Arc<[Notice]>) {
-        let notices = self.notices();
+    pub fn read(&self) -> (u64, Arc<[StoredOverride]>) {
+        let list = self.list();
         // It changes under the lock only, so it belongs to these.
-        (self.version(), Arc::clone(&notices))
+        (self.version(), Arc::clone(&list))
     }
 
-    /// Puts up a notice, less what has ended.
-    pub fn post(&self, notice: Notice, now_ns: u64) -> Result<(), ChangeError> {
-        let mut notices = self.notices();
-        let stays = |known: &&Notice| known.until_ns > now_ns && known.name != notice.name;
-        let mut others: Vec<Notice> = notices.iter().filter(stays).cloned().collect();
-        if others.len() >= MOST_NOTICES {
+    /// Sets an override, and removes those that have ended.
+    pub fn set(&self, stored: StoredOverride, now_ns: u64) -> Result<(), ChangeError> {
+        let mut list = self.list();
+        let stays = |known: &&StoredOverride| known.until_ns > now_ns && known.name != stored.name;
+        let mut others: Vec<StoredOverride> = list.iter().filter(stays).cloned().collect();
+        if others.len() >= MAX_OVERRIDES {
             return Err(ChangeError::TooMany);
         }
-        others.push(notice);
-        self.set(&mut notices, others);
+        others.push(stored);
+        self.put(&mut list, others);
         Ok(())
     }
 
-    /// Takes a notice down, if it stands.
+    /// Removes an override, if it is there.
     pub fn remove(&self, name: &str) {
-        let mut notices = self.notices();
-        if notices.iter().any(|known| &*known.name == name) {
-            let others = notices.iter().filter(|known| &*known.name != name).cloned().collect();
-            self.set(&mut notices, others);
+        let mut list = self.list();
+        if list.iter().any(|known| &*known.name == name) {
+            let others = list.iter().filter(|known| &*known.name != name).cloned().collect();
+            self.put(&mut list, others);
         }
     }
 
-    /// Takes over what a shared board says. The version stays where that is nothing new.
-    pub fn replace(&self, new: Vec<Notice>) {
-        let mut notices = self.notices();
-        if **notices != *new {
-            self.set(&mut notices, new);
+    /// Takes over what a shared store says. The version stays where that is nothing new.
+    pub fn replace(&self, new: Vec<StoredOverride>) {
+        let mut list = self.list();
+        if **list != *new {
+            self.put(&mut list, new);
         }
     }
 
-    fn set(&self, notices: &mut MutexGuard<'_, Arc<[Notice]>>, new: Vec<Notice>) {
-        **notices = new.into();
+    fn put(&self, list: &mut MutexGuard<'_, Arc<[StoredOverride]>>, new: Vec<StoredOverride>) {
+        **list = new.into();
         self.version.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn notices(&self) -> MutexGuard<'_, Arc<[Notice]>> {
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
+    fn list(&self) -> MutexGuard<'_, Arc<[StoredOverride]>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for ChangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ChangeError::NotOffered => f.write_str("this store does not offer that"),
-            ChangeError::TooMany => write!(f, "there are {MOST_NOTICES} already: remove some"),
+            ChangeError::TooMany => write!(f, "there are {MAX_OVERRIDES} already: remove some"),
             ChangeError::NoAnswer => f.write_str("the store did not answer in time: try it again"),
         }
     }
@@ -111,54 +111,54 @@ impl Error for ChangeError {}
 mod tests {
     use super::*;
 
-    fn notice(name: &str, until_ns: u64) -> Notice {
-        Notice { name: name.into(), text: "text".into(), until_ns }
+    fn stored(name: &str, until_ns: u64) -> StoredOverride {
+        StoredOverride { name: name.into(), text: "text".into(), until_ns }
     }
 
-    fn names(board: &Board) -> Vec<String> {
-        board.read().1.iter().map(|notice| notice.name.to_string()).collect()
+    fn names(overrides: &SharedOverrides) -> Vec<String> {
+        overrides.read().1.iter().map(|stored| stored.name.to_string()).collect()
     }
 
     #[test]
     fn one_of_the_same_name_takes_its_place_and_what_has_ended_goes() {
-        let board = Board::default();
-        assert_eq!(board.post(notice("a", 10), 0), Ok(()));
-        assert_eq!(board.post(notice("b", 20), 0), Ok(()));
-        assert_eq!(board.post(notice("a", 30), 0), Ok(()));
-        assert_eq!(names(&board), ["b", "a"]);
-        assert_eq!(board.post(notice("c", 40), 20), Ok(()));
-        assert_eq!(names(&board), ["a", "c"]);
-        board.remove("a");
-        assert_eq!(names(&board), ["c"]);
+        let overrides = SharedOverrides::default();
+        assert_eq!(overrides.set(stored("a", 10), 0), Ok(()));
+        assert_eq!(overrides.set(stored("b", 20), 0), Ok(()));
+        assert_eq!(overrides.set(stored("a", 30), 0), Ok(()));
+        assert_eq!(names(&overrides), ["b", "a"]);
+        assert_eq!(overrides.set(stored("c", 40), 20), Ok(()));
+        assert_eq!(names(&overrides), ["a", "c"]);
+        overrides.remove("a");
+        assert_eq!(names(&overrides), ["c"]);
     }
 
     #[test]
-    fn the_version_changes_with_the_notices_and_only_then() {
-        let board = Board::default();
-        let mut versions = vec![board.version()];
+    fn the_version_changes_with_the_overrides_and_only_then() {
+        let overrides = SharedOverrides::default();
+        let mut versions = vec![overrides.version()];
         let mut changes = |change: &dyn Fn()| {
             change();
-            let is_new = versions.last() != Some(&board.version());
-            versions.push(board.version());
+            let is_new = versions.last() != Some(&overrides.version());
+            versions.push(overrides.version());
             is_new
         };
-        assert!(changes(&|| board.post(notice("a", 10), 0).unwrap_or_default()));
-        assert!(!changes(&|| board.remove("b")));
-        assert!(!changes(&|| board.replace(vec![notice("a", 10)])));
-        assert!(changes(&|| board.replace(vec![notice("a", 11)])));
-        assert!(changes(&|| board.remove("a")));
-        assert_eq!(board.read().0, board.version());
+        assert!(changes(&|| overrides.set(stored("a", 10), 0).unwrap_or_default()));
+        assert!(!changes(&|| overrides.remove("b")));
+        assert!(!changes(&|| overrides.replace(vec![stored("a", 10)])));
+        assert!(changes(&|| overrides.replace(vec![stored("a", 11)])));
+        assert!(changes(&|| overrides.remove("a")));
+        assert_eq!(overrides.read().0, overrides.version());
     }
 
     #[test]
     fn there_are_not_more_than_so_many() {
-        let board = Board::default();
-        for number in 0..MOST_NOTICES {
-            assert_eq!(board.post(notice(&number.to_string(), 10), 0), Ok(()));
+        let overrides = SharedOverrides::default();
+        for number in 0..MAX_OVERRIDES {
+            assert_eq!(overrides.set(stored(&number.to_string(), 10), 0), Ok(()));
         }
-        assert_eq!(board.post(notice("one more", 10), 0), Err(ChangeError::TooMany));
-        assert_eq!(board.post(notice("0", 20), 0), Ok(()));
-        assert_eq!(board.post(notice("one more", 20), 10), Ok(()));
-        assert_eq!(names(&board), ["0", "one more"]);
+        assert_eq!(overrides.set(stored("one more", 10), 0), Err(ChangeError::TooMany));
+        assert_eq!(overrides.set(stored("0", 20), 0), Ok(()));
+        assert_eq!(overrides.set(stored("one more", 20), 10), Ok(()));
+        assert_eq!(names(&overrides), ["0", "one more"]);
     }
 }

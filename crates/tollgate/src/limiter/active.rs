@@ -9,12 +9,12 @@ use tollgate_policy::model::{self, StoreSettings};
 use tollgate_policy::{
     Access, AdvertisedQuota, CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota,
 };
-use tollgate_store::{Board, Limit, LimitOptions, Notice, OnFailure, Refusals};
+use tollgate_store::{Limit, LimitOptions, OnFailure, Refusals, SharedOverrides, StoredOverride};
 
 use super::LimiterError;
 use super::backend::Backend;
 use super::decision::escalation::Escalation;
-use super::keys::overrides::Overrides;
+use super::keys::overrides::ActiveOverrides;
 use crate::fields::PolicyLists;
 use crate::holding::HoldingTime;
 
@@ -37,7 +37,7 @@ pub(crate) struct ActivePolicy {
     pub(super) is_plain: bool,
     /// Whether any rule can block.
     pub(super) blocks: bool,
-    pub(super) overrides: Overrides,
+    pub(super) overrides: ActiveOverrides,
     /// The version of the store's overrides that they are from.
     pub(super) overrides_version: u64,
     /// What is legal in the policy and likely wrong.
@@ -131,7 +131,7 @@ impl ActivePolicy {
             override_quotas: Vec::new(),
             limits,
             own_limits,
-            overrides: Overrides::default(),
+            overrides: ActiveOverrides::default(),
             overrides_version: 0,
             warnings: policy.warnings().into(),
             policy_lists: PolicyLists::new(),
@@ -141,12 +141,12 @@ impl ActivePolicy {
 
     /// The same policy with the overrides that the store knows now.
     pub(super) fn with_overrides(&self, backend: &Backend) -> ActivePolicy {
-        let (overrides_version, notices): (u64, Arc<[Notice]>) =
-            backend.board().map_or_else(|| (0, Arc::default()), Board::read);
+        let (overrides_version, stored): (u64, Arc<[StoredOverride]>) =
+            backend.overrides().map_or_else(|| (0, Arc::default()), SharedOverrides::read);
         let compiled = &self.compiled;
         let mut limits = self.limits.clone();
         limits.truncate(self.own_limits);
-        let (overrides, override_quotas) = Overrides::read(compiled, &notices, backend.now_ns(), |planned| {
+        let (overrides, override_quotas) = ActiveOverrides::read(compiled, &stored, backend.now_ns(), |planned| {
             // A limit that the store does not take was reported to the operator who set it.
             self.override_limit(planned, backend).map(|limit| push(&mut limits, limit)).is_ok()
         });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tollgate_core::{Decision, Quota, Settled, Verdict as CoreVerdict};
 use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, MatchedCharge, Problem, Request};
-use tollgate_store::{Board, Charge, KeyHash, Limit, LimitOptions, MemoryStore, Store, Timer};
+use tollgate_store::{Charge, KeyHash, Limit, LimitOptions, MemoryStore, SharedOverrides, Store, Timer};
 
 use super::LimiterError;
 use super::active::ActivePolicy;
@@ -451,7 +451,7 @@ impl AsyncLimiter {
 
     #[inline]
     fn overrides_version(&self) -> u64 {
-        self.shared.backend.board().map_or(0, Board::version)
+        self.shared.backend.overrides().map_or(0, SharedOverrides::version)
     }
 
     fn changing(&self) -> MutexGuard<'_, ()> {

@@ -1,6 +1,6 @@
 //! Where the counters of a limiter are: in this process, or behind any other [`Store`].
 
-use tollgate_store::{Board, ChangeError, Charge, MemoryStore, Outcome, Store, StoreAdmin};
+use tollgate_store::{ChangeError, Charge, MemoryStore, Outcome, SharedOverrides, Store, StoreAdmin};
 
 /// The store behind a limiter. One in this process is called directly, and answers at once.
 #[allow(clippy::large_enum_variant, reason = "a limiter has one")]
@@ -36,10 +36,10 @@ impl Backend {
     }
 
     #[inline]
-    pub(in crate::limiter) fn board(&self) -> Option<&Board> {
+    pub(in crate::limiter) fn overrides(&self) -> Option<&SharedOverrides> {
         match self {
-            Backend::Memory(store) => Some(StoreAdmin::board(store)),
-            Backend::Other(store) => store.admin().map(StoreAdmin::board),
+            Backend::Memory(store) => Some(StoreAdmin::overrides(store)),
+            Backend::Other(store) => store.admin().map(StoreAdmin::overrides),
         }
     }
 

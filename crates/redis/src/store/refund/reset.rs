@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tollgate_store::{ChangeError, Limit};
 
-use crate::board::ResetKey;
 use crate::call::{Line, Target};
+use crate::overrides::ResetKey;
 use crate::store::key_names::KeyName;
 use crate::store::limit::SharedLimit;
 use crate::store::{Inner, SharedStore};

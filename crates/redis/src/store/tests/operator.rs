@@ -3,7 +3,7 @@
 use tollgate_store::ChangeError;
 
 use super::*;
-use crate::board::ResetKey;
+use crate::overrides::ResetKey;
 use crate::store::limit::SharedLimit;
 
 /// Asks once, and has the server answer.

@@ -104,7 +104,7 @@ impl AsyncLimiter {
         }
         let until_ns = self.now_ns().saturating_add(lasts_ns);
         let set = KeyOverride { rule: rule.to_owned(), key: key.to_owned(), limit: limit.trim().to_owned(), until_ns };
-        self.backend().admin()?.post(set.notice()).await?;
+        self.backend().admin()?.set_override(set.stored()).await?;
         Ok(set)
     }
 
@@ -114,17 +114,17 @@ impl AsyncLimiter {
         // The rule may be gone by now, and the key is then what the list of overrides calls it.
         let meant = named(&self.active_policy(), rule, key).map_or_else(|_| key.to_owned(), |(_, key)| key);
         let is_known = self.key_overrides().iter().any(|set| set.rule == rule && set.key == meant);
-        self.backend().admin()?.remove(&KeyOverride::name_of(rule, &meant)).await?;
+        self.backend().admin()?.remove_override(&KeyOverride::name_of(rule, &meant)).await?;
         Ok(is_known)
     }
 
     /// The limits that stand at present by hand, those of rules that are gone included.
     #[must_use]
     pub fn key_overrides(&self) -> Vec<KeyOverride> {
-        let Some(board) = self.backend().board() else { return Vec::new() };
+        let Some(overrides) = self.backend().overrides() else { return Vec::new() };
         let now_ns = self.now_ns();
-        let (_, notices) = board.read();
-        notices.iter().filter(|notice| notice.until_ns > now_ns).filter_map(KeyOverride::read).collect()
+        let (_, stored) = overrides.read();
+        stored.iter().filter(|stored| stored.until_ns > now_ns).filter_map(KeyOverride::read).collect()
     }
 
     async fn standing(&self, limit: Option<&Limit>, key: &str) -> Result<Option<Decision>, KeyError> {

@@ -5,38 +5,38 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::agreement;
-use crate::board;
 use crate::call::Call;
+use crate::overrides;
 use crate::resp_value::Value;
 use crate::script::{self, Encoded};
 use crate::transport::{Cause, Done, Executed, Servers, ShardId, Slot, Transport, Trouble};
 use crate::wire::{Client, OptionsError, RedisOptions, Script, ScriptCall, Timing};
 
 /// Carries calls to real servers, as calls of the script.
-pub(crate) struct Carrier {
+pub(crate) struct RedisTransport {
     client: Client,
     script: Arc<Script>,
-    board: Arc<Script>,
+    overrides: Arc<Script>,
     agreement: Arc<Script>,
 }
 
-impl Carrier {
+impl RedisTransport {
     /// Begins to connect. It must be called within a runtime, which carries all connections.
-    pub(crate) fn start(options: &RedisOptions) -> Result<Carrier, OptionsError> {
-        let [script, board, agreement] =
-            [script::SOURCE, board::SOURCE, agreement::SOURCE].map(|source| Arc::new(Script::new(source)));
-        Ok(Carrier { client: Client::start(options)?, script, board, agreement })
+    pub(crate) fn start(options: &RedisOptions) -> Result<RedisTransport, OptionsError> {
+        let [script, overrides, agreement] =
+            [script::SOURCE, overrides::SOURCE, agreement::SOURCE].map(|source| Arc::new(Script::new(source)));
+        Ok(RedisTransport { client: Client::start(options)?, script, overrides, agreement })
     }
 
-    /// Asks the board that is kept under this name.
-    pub(crate) fn ask_board(
+    /// Asks about the overrides that are kept under this name.
+    pub(crate) fn ask_overrides(
         &self,
         name: &Arc<[u8]>,
         args: Vec<Vec<u8>>,
         deadline: Instant,
         hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
     ) {
-        self.ask(&self.board, name, args, deadline, hear);
+        self.ask(&self.overrides, name, args, deadline, hear);
     }
 
     /// Asks what all instances have in common, which is kept under this name.
@@ -63,7 +63,7 @@ impl Carrier {
         self.client.call(self.client.slot(name), call, deadline, hear);
     }
 
-    /// Listens to changes of the board that is kept under this name, until the task is ended.
+    /// Listens to changes of the overrides that are kept under this name, until the task is ended.
     pub(crate) fn listen(&self, name: &Arc<[u8]>, changed: &Arc<Notify>) -> JoinHandle<()> {
         self.client.listen(self.client.slot(name), name, changed)
     }
@@ -74,7 +74,7 @@ impl Carrier {
     }
 }
 
-impl Transport for Carrier {
+impl Transport for RedisTransport {
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done) {
         let Encoded { keys, args } = script::encode(&call, None);
         let timing = if call.expires() { Timing::Expires { stamp: script::stamp } } else { Timing::Tells };

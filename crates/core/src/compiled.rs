@@ -21,6 +21,22 @@ pub enum CompiledQuota {
     Concurrency(Concurrency),
 }
 
+/// The families of algorithms, a bit each. Within a family each quota reads what another wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Family {
+    /// Token buckets, leaky buckets and queues.
+    Bucket = 1,
+    /// Fixed windows.
+    FixedWindow = 2,
+    /// Sliding window counters.
+    SlidingCounter = 4,
+    /// Sliding window logs.
+    SlidingLog = 8,
+    /// Permits.
+    Concurrency = 16,
+}
+
 impl CompiledQuota {
     /// Compiles a quota.
     #[must_use]
@@ -35,5 +51,17 @@ impl CompiledQuota {
             AlgorithmKind::Concurrency => Concurrency::new(quota, tick).map(CompiledQuota::Concurrency),
         };
         compiled.unwrap_or_else(|| unreachable!("every kind compiles by its own constructor"))
+    }
+
+    /// The family of its algorithm.
+    #[must_use]
+    pub const fn family(&self) -> Family {
+        match self {
+            CompiledQuota::Bucket(_) => Family::Bucket,
+            CompiledQuota::FixedWindow(_) => Family::FixedWindow,
+            CompiledQuota::SlidingCounter(_) => Family::SlidingCounter,
+            CompiledQuota::SlidingLog(_) => Family::SlidingLog,
+            CompiledQuota::Concurrency(_) => Family::Concurrency,
+        }
     }
 }

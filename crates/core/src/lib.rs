@@ -49,7 +49,7 @@ mod tick;
 pub use algorithm::{Algorithm, Charged, Settled};
 pub use bound::{most_admitted, most_admitted_unheld};
 pub use bucket::{AnySteps, Bucket, BucketShape, BucketState, CheckSteps, FractionSteps, Span, WholeSteps};
-pub use compiled::CompiledQuota;
+pub use compiled::{CompiledQuota, Family};
 pub use concurrency::{Concurrency, Leases};
 pub use decision::{Decision, Verdict};
 pub use fixed_window::{FixedWindow, WindowState};

@@ -12,27 +12,25 @@ mod protocol;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify, oneshot};
+use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 use tollgate_store::{ChangeError, SharedOverrides, StoredOverride};
 
 use self::protocol::{News, Request, Said, read_change, read_news};
 use crate::resp_value::Value;
 use crate::store::SharedStore;
-use crate::transport::Trouble;
 use crate::transport::redis::RedisTransport;
+use crate::wire::Script;
 
 pub(crate) use protocol::ResetKey;
 
 /// The script's text.
-pub(crate) const SOURCE: &str = include_str!("overrides.lua");
+const SOURCE: &str = include_str!("overrides.lua");
 
 /// How often they are read by an instance that hears nothing. Two attempts fit
 /// into the second for which a refusal is believed without it.
 const READ_EVERY: Duration = Duration::from_millis(400);
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What their key is called. No scope begins like this.
 const NAME: &str = "\\.board";
@@ -50,6 +48,7 @@ struct Reader {
     /// The epoch that is known. Whoever holds it reads.
     known: Mutex<Option<u64>>,
     changed: Arc<Notify>,
+    script: Arc<Script>,
     name: Arc<[u8]>,
 }
 
@@ -60,8 +59,8 @@ impl OverrideSync {
         let changed = Arc::new(Notify::new());
         store.hears_of_resets();
         let subscription = store.transport().listen(&name, &changed);
-        let reader =
-            Arc::new(Reader { store, overrides: SharedOverrides::default(), known: Mutex::new(None), changed, name });
+        let (overrides, script) = (SharedOverrides::default(), Arc::new(Script::new(SOURCE)));
+        let reader = Arc::new(Reader { store, overrides, known: Mutex::new(None), changed, script, name });
         let reading = tokio::spawn(Arc::clone(&reader).run());
         OverrideSync { reader, listening: [subscription, reading] }
     }
@@ -140,13 +139,6 @@ impl Reader {
     }
 
     async fn ask(&self, request: &Request<'_>) -> Option<Value> {
-        let deadline = Instant::now() + PATIENCE;
-        let (heard, answer) = oneshot::channel();
-        let hear = move |answer: Result<Value, Trouble>| {
-            // Who does not wait any more does not want to know.
-            let _ = heard.send(answer);
-        };
-        self.store.transport().ask_overrides(&self.name, request.arguments(), deadline, hear);
-        timeout_at(deadline, answer).await.ok()?.ok()?.ok()
+        self.store.transport().run(&self.script, &self.name, request.arguments()).await
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{Charged, CompiledQuota, Span};
+use tollgate_core::{Charged, CompiledQuota, Family, Span};
 use tollgate_store::{Limit, Mode};
 
-use super::prefix::{Family, digits, prefix};
+use super::prefix::{digits, prefix};
 use crate::call::{Call, Line, SlotCharge, Target};
 
 /// What a call is on the wire: keys and arguments of the script.
@@ -71,7 +71,7 @@ fn is_plain(call: &Call) -> bool {
     };
     charges.iter().enumerate().all(|(at, charge)| {
         let is_same = |other: &SlotCharge| other.target.key == charge.target.key;
-        let is_bucket = Family::of(&charge.target.limit) == Family::Bucket;
+        let is_bucket = charge.target.limit.compiled().family() == Family::Bucket;
         is_bucket && charge.mode == Mode::Enforce && charge.cost > 0 && !charges[..at].iter().any(is_same)
     })
 }
@@ -97,7 +97,7 @@ impl Writer {
                 _ => self.give_back(target, charged, charged.cost - true_cost),
             },
             // Only permits have leases to renew.
-            Line::Renew { target, charged } if Family::of(&target.limit) == Family::Leases => {
+            Line::Renew { target, charged } if target.limit.compiled().family() == Family::Concurrency => {
                 self.order(RENEW, target, 0);
                 self.number(charged.mark);
             }
@@ -154,7 +154,7 @@ impl Writer {
             return;
         }
         self.common(limit, charge.cost);
-        if Family::of(limit) == Family::Log {
+        if limit.compiled().family() == Family::SlidingLog {
             self.reach(charge, all);
         }
     }
@@ -176,7 +176,7 @@ impl Writer {
         self.bytes.push(kind);
         self.family(&target.limit);
         self.key(target);
-        if Family::of(&target.limit) == Family::Bucket {
+        if target.limit.compiled().family() == Family::Bucket {
             self.prefix(&target.limit);
             self.number(cost);
             self.number(target.limit.quota().max_debt());
@@ -187,7 +187,7 @@ impl Writer {
 
     fn give_back(&mut self, target: &Target, charged: &Charged, amount: u64) {
         self.order(GIVE_BACK, target, amount.min(charged.cost));
-        if Family::of(&target.limit) == Family::Bucket {
+        if target.limit.compiled().family() == Family::Bucket {
             self.number(charged.at);
             self.number(charged.mark);
             self.number(u64::from(charged.part));
@@ -217,7 +217,7 @@ impl Writer {
     }
 
     fn family(&mut self, limit: &Limit) {
-        let family = Family::of(limit) as u8;
+        let family = limit.compiled().family() as u8;
         self.families |= family;
         self.bytes.push(family);
     }

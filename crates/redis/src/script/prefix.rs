@@ -7,29 +7,6 @@ use tollgate_store::Limit;
 /// Short enough for most quotas to stay off the heap.
 pub(super) type Prefix = SmallVec<[u8; 24]>;
 
-/// The families of algorithms, as bits. States go from one quota to another only within a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Family {
-    Bucket = 1,
-    Window = 2,
-    Counter = 4,
-    Log = 8,
-    Leases = 16,
-}
-
-impl Family {
-    pub(super) fn of(limit: &Limit) -> Family {
-        match limit.compiled() {
-            CompiledQuota::Bucket(_) => Family::Bucket,
-            CompiledQuota::FixedWindow(_) => Family::Window,
-            CompiledQuota::SlidingCounter(_) => Family::Counter,
-            CompiledQuota::SlidingLog(_) => Family::Log,
-            CompiledQuota::Concurrency(_) => Family::Leases,
-        }
-    }
-}
-
 const BUCKET: u8 = 1;
 const QUEUE: u8 = 2;
 const WINDOW: u8 = 3;
@@ -77,10 +54,10 @@ const YEAR_2100_MS: u64 = 4_102_444_800_000;
 /// How a limit's quota writes in digits; not at all if a window is no small number of seconds, minutes,
 /// hours or days.
 pub(super) fn digits(limit: &Limit) -> Digits {
-    let first = match Family::of(limit) {
-        Family::Window => 1,
-        Family::Counter => 5,
-        Family::Bucket | Family::Log | Family::Leases => return Digits::default(),
+    let first = match limit.compiled() {
+        CompiledQuota::FixedWindow(_) => 1,
+        CompiledQuota::SlidingCounter(_) => 5,
+        _ => return Digits::default(),
     };
     let window_ms = limit.quota().period_ns() / 1_000_000;
     let fits = |(_, unit): &(u64, u64)| window_ms.is_multiple_of(*unit) && window_ms / unit < 100;

@@ -1,12 +1,11 @@
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use crate::agreement;
 use crate::call::Call;
-use crate::overrides;
 use crate::resp_value::Value;
 use crate::script::{self, Encoded};
 use crate::transport::{Cause, Done, Executed, Servers, ShardId, Slot, Transport, Trouble};
@@ -16,51 +15,28 @@ use crate::wire::{Client, OptionsError, RedisOptions, Script, ScriptCall, Timing
 pub(crate) struct RedisTransport {
     client: Client,
     script: Arc<Script>,
-    overrides: Arc<Script>,
-    agreement: Arc<Script>,
 }
+
+/// How long the answer to a script that decides nothing is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl RedisTransport {
     /// Begins to connect. It must be called within a runtime, which carries all connections.
     pub(crate) fn start(options: &RedisOptions) -> Result<RedisTransport, OptionsError> {
-        let [script, overrides, agreement] =
-            [script::SOURCE, overrides::SOURCE, agreement::SOURCE].map(|source| Arc::new(Script::new(source)));
-        Ok(RedisTransport { client: Client::start(options)?, script, overrides, agreement })
+        Ok(RedisTransport { client: Client::start(options)?, script: Arc::new(Script::new(script::SOURCE)) })
     }
 
-    /// Asks about the overrides that are kept under this name.
-    pub(crate) fn ask_overrides(
-        &self,
-        name: &Arc<[u8]>,
-        args: Vec<Vec<u8>>,
-        deadline: Instant,
-        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
-    ) {
-        self.ask(&self.overrides, name, args, deadline, hear);
-    }
-
-    /// Asks what all instances have in common, which is kept under this name.
-    pub(crate) fn ask_agreement(
-        &self,
-        name: &Arc<[u8]>,
-        args: Vec<Vec<u8>>,
-        deadline: Instant,
-        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
-    ) {
-        self.ask(&self.agreement, name, args, deadline, hear);
-    }
-
-    fn ask(
-        &self,
-        script: &Arc<Script>,
-        name: &Arc<[u8]>,
-        args: Vec<Vec<u8>>,
-        deadline: Instant,
-        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
-    ) {
+    /// Runs a script that decides nothing on the key of this name; `None` without an answer in time.
+    pub(crate) async fn run(&self, script: &Arc<Script>, name: &Arc<[u8]>, args: Vec<Vec<u8>>) -> Option<Value> {
+        let deadline = Instant::now() + PATIENCE;
+        let (heard, answer) = oneshot::channel();
         let call = ScriptCall { script: Arc::clone(script), keys: vec![Arc::clone(name)], args, timing: Timing::None };
         // It has no braces, so all of the name says where it lives.
-        self.client.call(self.client.slot(name), call, deadline, hear);
+        self.client.call(self.client.slot(name), call, deadline, move |answer| {
+            // A caller that does not wait any more does not want to know.
+            let _ = heard.send(answer);
+        });
+        timeout_at(deadline, answer).await.ok()?.ok()?.ok()
     }
 
     /// Listens to changes of the overrides that are kept under this name, until the task is ended.

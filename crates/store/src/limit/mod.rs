@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tollgate_core::{Bucket, CompiledQuota, Decision, Quota, Tick, Verdict};
 
 use crate::limit::caller_rule::CallerRule;
-use crate::limit::family::{Families, Family};
+use crate::limit::family::Families;
 use crate::limit::key::{HashSecret, Key, ScopeHasher};
 use crate::limit::options::LimitOptions;
 use crate::table::entry::{TAG_BITS, Tag};
@@ -130,16 +130,9 @@ impl Limit {
         Decision { verdict, limit, remaining: 0, next_after: 0, reset_after: 0 }
     }
 
-    pub(crate) fn family(&self) -> Family {
-        match self.0.rule {
-            Rule::Caller(_) => Family::Apart,
-            _ => Family::of(&self.0.compiled),
-        }
-    }
-
     /// The other families that may hold what a key of this limit has used.
     pub(crate) fn other_families(&self) -> u8 {
-        self.0.families.as_ref().map_or(0, |families| families.others(self.family()))
+        self.0.families.as_ref().map_or(0, |families| families.others(self.0.compiled.family()))
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use tollgate_core::{Charged, CompiledQuota, Decision, Quota, Settled, Tick, Verd
 
 use crate::clock::{ChosenClock, Clock, RealClock};
 use crate::limit::caller_rule::CallerRule;
-use crate::limit::family::{Families, Family};
+use crate::limit::family::{CARRIED, Families};
 use crate::limit::key::{HashSecret, Key, ScopeHasher};
 use crate::limit::options::LimitOptions;
 use crate::limit::{Limit, LimitError, Prepared, Rule};
@@ -148,7 +148,8 @@ impl MemoryStore {
     fn policy_limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, LimitError> {
         let compiled = CompiledQuota::new(&quota, Tick::Nanosecond);
         let (rule, tag_use) = self.tables.rule(&compiled, &quota, self.clock.now_ns())?;
-        let families = Some(self.tables.families.note(scope, Family::of(&compiled)));
+        let family = compiled.family();
+        let families = CARRIED.contains(&family).then(|| self.tables.families.note(scope, family));
         Ok(self.prepared(scope, quota, options, (compiled, rule, tag_use, families)))
     }
 
@@ -356,7 +357,8 @@ impl MemoryStore {
     #[inline(never)]
     fn check_any(&self, limit: &Limit, hash: u64, cost: u64) -> Decision {
         if cost == 0 {
-            return self.look_any(limit, hash, cost);
+            let peek = Charge { limit, key: KeyHash(hash), cost, mode: Mode::Enforce, receipt: false };
+            return self.look(&peek, self.clock.now_ns());
         }
         self.apply(limit, hash, &Check { cost }).unwrap_or_else(|Full| self.no_room(limit))
     }

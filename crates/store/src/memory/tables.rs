@@ -2,11 +2,13 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tollgate_core::{Algorithm, Bucket, CompiledQuota, Concurrency, CounterState, Leases, Log, Quota, WindowState};
+use tollgate_core::{
+    Algorithm, Bucket, CompiledQuota, Concurrency, CounterState, Family, Leases, Log, Quota, WindowState,
+};
 
 use crate::clock::Clock;
 use crate::limit::caller_rule::CallerRule;
-use crate::limit::family::{Family, ScopeFamilies};
+use crate::limit::family::{CARRIED, ScopeFamilies};
 use crate::limit::{BucketRule, Limit, LimitError, Rule};
 use crate::locked_table::caller_states::CallerState;
 use crate::locked_table::{Access, Held, LockedTable};
@@ -190,7 +192,7 @@ impl Tables {
         operation: &O,
     ) -> Result<O::Output, Full> {
         let others = limit.other_families();
-        if others == 0 || !operation.carries() || self.used(limit.family(), hash, clock).is_some() {
+        if others == 0 || !operation.carries() || self.used(limit.0.compiled.family(), hash, clock).is_some() {
             return self.apply_here(limit, hash, clock, operation);
         }
         self.apply_moved(limit, others, hash, clock, operation)
@@ -209,8 +211,8 @@ impl Tables {
         // Every operation on a key that has no state here comes through this lock, so it is moved once.
         let lock = &self.moving[(hash % MOVES_AT_ONCE) as usize];
         let _moving = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let others = || Family::ALL.into_iter().filter(move |family| others & *family as u8 != 0);
-        let is_here = self.used(limit.family(), hash, clock).is_some();
+        let others = || CARRIED.into_iter().filter(move |family| others & *family as u8 != 0);
+        let is_here = self.used(limit.0.compiled.family(), hash, clock).is_some();
         let used = if is_here { 0 } else { others().filter_map(|family| self.used(family, hash, clock)).sum() };
         if is_here {
             return self.apply_here(limit, hash, clock, operation);
@@ -237,7 +239,7 @@ impl Tables {
             Family::FixedWindow => self.windows.get()?.read(hash, clock, WindowState::used_at),
             Family::SlidingCounter => self.counters.get()?.read(hash, clock, CounterState::used_at),
             Family::SlidingLog => self.logs.get()?.read(hash, clock, |log, _| log.used()),
-            Family::Apart => None,
+            Family::Concurrency => None,
         }
     }
 
@@ -248,7 +250,7 @@ impl Tables {
             Family::FixedWindow => self.windows.get()?.forget(hash, clock, WindowState::used_at),
             Family::SlidingCounter => self.counters.get()?.forget(hash, clock, CounterState::used_at),
             Family::SlidingLog => self.logs.get()?.forget(hash, clock, |log, _| log.used()),
-            Family::Apart => None,
+            Family::Concurrency => None,
         }
     }
 

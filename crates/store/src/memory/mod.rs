@@ -15,7 +15,7 @@ use tollgate_core::{Charged, CompiledQuota, Decision, Quota, Settled, Tick, Verd
 
 use crate::clock::{ChosenClock, Clock, RealClock};
 use crate::limit::caller_rule::CallerRule;
-use crate::limit::family::{CARRIED, Families};
+use crate::limit::family::CARRIED;
 use crate::limit::key::{HashSecret, Key, ScopeHasher};
 use crate::limit::options::LimitOptions;
 use crate::limit::{Limit, LimitError, Prepared, Rule};
@@ -30,7 +30,6 @@ use crate::store::receipt::Receipt;
 use crate::table::Place;
 use crate::table::cell::Cell;
 use crate::table::full::Full;
-use crate::table::quotas::TagUse;
 use crate::wait::lists::WaitLists;
 
 /// State in memory, shared by all threads and tasks of a process.
@@ -150,7 +149,8 @@ impl MemoryStore {
         let (rule, tag_use) = self.tables.rule(&compiled, &quota, self.clock.now_ns())?;
         let family = compiled.family();
         let families = CARRIED.contains(&family).then(|| self.tables.families.note(scope, family));
-        Ok(self.prepared(scope, quota, options, (compiled, rule, tag_use, families)))
+        let prepared = self.prepared(scope, quota, compiled, rule);
+        Ok(self.finished(Prepared { options, families, _tag_use: tag_use, ..prepared }))
     }
 
     /// Prepares a quota that a caller chose. Its keys are counted apart from
@@ -163,20 +163,25 @@ impl MemoryStore {
     pub fn caller_limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
         let compiled = CompiledQuota::new(&quota, Tick::Nanosecond);
         let rule = Rule::Caller(CallerRule::new(&quota)?);
-        Ok(self.prepared(scope, quota, LimitOptions::default(), (compiled, rule, None, None)))
+        Ok(self.finished(self.prepared(scope, quota, compiled, rule)))
     }
 
-    fn prepared(
-        &self,
-        scope: &str,
-        quota: Quota,
-        options: LimitOptions,
-        (compiled, rule, _tag_use, families): (CompiledQuota, Rule, Option<TagUse>, Option<Arc<Families>>),
-    ) -> Limit {
-        let keys = ScopeHasher::new(scope, &self.secret);
-        let (store, scope) = (self.id, scope.into());
-        let limit =
-            Limit(Arc::new(Prepared { rule, store, keys, compiled, _tag_use, families, quota, scope, options }));
+    fn prepared(&self, scope: &str, quota: Quota, compiled: CompiledQuota, rule: Rule) -> Prepared {
+        Prepared {
+            rule,
+            store: self.id,
+            keys: ScopeHasher::new(scope, &self.secret),
+            compiled,
+            _tag_use: None,
+            families: None,
+            quota,
+            scope: scope.into(),
+            options: LimitOptions::default(),
+        }
+    }
+
+    fn finished(&self, prepared: Prepared) -> Limit {
+        let limit = Limit(Arc::new(prepared));
         self.tables.prepare(&limit);
         limit
     }

@@ -9,7 +9,7 @@ use dashmap::DashMap;
 use governor::RateLimiter;
 use governor::clock::DefaultClock;
 use governor::state::keyed::DashMapStateStore;
-use tollgate_store::{Capacity, Charge, Decision, Limit, MemoryOptions, MemoryStore, Quota, Rate, RealClock};
+use tollgate_store::{Capacity, Decision, Limit, MemoryOptions, MemoryStore, Quota, Rate, RealClock};
 
 use crate::keys::BenchKey;
 
@@ -103,7 +103,7 @@ impl<K: BenchKey> Contestant<K> for TollgateBatch {
     fn run(&self, keys: &[K], order: &[u32]) -> Tally {
         const BATCH: usize = 64;
         let mut tally = Tally::default();
-        let mut charges: Vec<Charge<'_>> = Vec::with_capacity(BATCH);
+        let mut charges = Vec::with_capacity(BATCH);
         let mut decisions = Vec::with_capacity(BATCH);
         for batch in order.chunks(BATCH) {
             charges.clear();

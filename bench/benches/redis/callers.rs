@@ -1,15 +1,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate_redis::{RedisLimit, RedisOptions, RedisStore, StoreSettings};
-use tollgate_store::{KeyedCharge, LimitOptions, Mode, Quota, Source, Store};
+use tollgate_redis::{RedisOptions, RedisStore, StoreSettings};
+use tollgate_store::{Charge, Limit, LimitOptions, Quota, Source, Store};
 use tollgate_testbed::RedisServer;
 
 /// Callers who each ask again as soon as they have their answer.
 pub(crate) struct Callers {
     pub(crate) store: Arc<RedisStore>,
     /// Each decision charges one key under all of these.
-    limits: Arc<[RedisLimit]>,
+    limits: Arc<[Limit]>,
     keys: Arc<[String]>,
     count: usize,
 }
@@ -58,8 +58,8 @@ impl Callers {
     }
 }
 
-pub(crate) fn charge<'a>(limit: &'a RedisLimit, key: &'a str) -> KeyedCharge<'a, RedisLimit> {
-    KeyedCharge { limit, key: key.as_bytes(), cost: 1, mode: Mode::Enforce, receipt: false }
+pub(crate) fn charge<'a>(limit: &'a Limit, key: &'a str) -> Charge<'a> {
+    Charge::new(limit, key.as_bytes(), 1)
 }
 
 pub(crate) fn key(number: usize) -> String {

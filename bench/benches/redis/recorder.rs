@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tollgate_core::Quota;
 use tollgate_redis::{RedisOptions, RedisStore, StoreSettings};
-use tollgate_store::{KeyedCharge, LimitOptions, Mode, Store};
+use tollgate_store::{Charge, LimitOptions, Store};
 
 /// A charge of 1 of one key, as the store sends it.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl Recorded {
         let settings = StoreSettings { deadline: Duration::from_secs(5), ..StoreSettings::default() };
         let store = RedisStore::connect(&RedisOptions::standalone(address.to_string()), settings, |_| {}).unwrap();
         let limit = store.limit("recorded", quota, LimitOptions::default()).unwrap();
-        let charge = KeyedCharge { limit: &limit, key: b"key", cost: 1, mode: Mode::Enforce, receipt: false };
+        let charge = Charge::new(&limit, b"key", 1);
         store.decide(&[charge]).await;
         recorded.recv_timeout(Duration::from_secs(5)).unwrap()
     }

@@ -10,7 +10,7 @@
 //!   cannot be built.
 //! - [`Bucket`], [`FixedWindow`], [`SlidingCounter`], [`SlidingLog`] and
 //!   [`Concurrency`] are quotas compiled for one unit of time, a [`Tick`]. They
-//!   implement [`Algorithm`].
+//!   implement [`Algorithm`]. [`CompiledQuota`] is any of them.
 //! - [`Decision`] is the answer.
 //!
 //! ```
@@ -33,6 +33,7 @@
 mod algorithm;
 mod bound;
 mod bucket;
+mod compiled;
 mod concurrency;
 mod decision;
 mod fixed_window;
@@ -48,6 +49,7 @@ mod tick;
 pub use algorithm::{Algorithm, Charged, Settled};
 pub use bound::{most_admitted, most_admitted_unheld};
 pub use bucket::{AnySteps, Bucket, BucketShape, BucketState, CheckSteps, FractionSteps, Span, WholeSteps};
+pub use compiled::{CompiledQuota, Family};
 pub use concurrency::{Concurrency, Leases};
 pub use decision::{Decision, Verdict};
 pub use fixed_window::{FixedWindow, WindowState};

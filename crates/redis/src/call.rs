@@ -4,11 +4,8 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    AlgorithmKind, Bucket, BucketState, Charged, Concurrency, CounterState, FixedWindow, MAX_SPAN_NS, Quota,
-    SlidingCounter, SlidingLog, Tick, WindowState,
-};
-use tollgate_store::Mode;
+use tollgate_core::{BucketState, Charged, CounterState, Tick, WindowState};
+use tollgate_store::{Limit, Mode};
 
 /// Lines that one script call carries out in order, atomically. All their keys live in one slot.
 ///
@@ -58,7 +55,7 @@ pub(crate) struct SlotCharge {
 impl SlotCharge {
     /// Whether it can refuse the whole.
     pub(crate) fn binds(&self) -> bool {
-        matches!(self.mode, Mode::Enforce | Mode::Guard)
+        self.mode.binds()
     }
 
     /// Whether it is made where the whole passes.
@@ -68,77 +65,20 @@ impl SlotCharge {
 
     /// Whether it may be made where the whole passes, and stands in no request's way.
     pub(crate) fn is_shadow(&self) -> bool {
-        self.cost > 0 && matches!(self.mode, Mode::Shadow | Mode::ShadowJoined)
+        self.cost > 0 && self.mode.is_shadow()
     }
 }
 
-/// A key, and the quota under which it is read and written.
+/// A key, and the limit under whose quota it is read and written.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// The whole key as the server knows it: prefix, scope, hash tag and all.
     pub(crate) key: Arc<[u8]>,
-    pub(crate) terms: Arc<Terms>,
+    pub(crate) limit: Limit,
 }
 
-/// A quota, compiled in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
-    pub(crate) quota: Quota,
-    pub(crate) algorithm: Compiled,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compiled {
-    Bucket(Bucket),
-    FixedWindow(FixedWindow),
-    SlidingCounter(SlidingCounter),
-    SlidingLog(SlidingLog),
-    Concurrency(Concurrency),
-}
-
-/// Why a shared store cannot keep a quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum TermsError {
-    /// Permits without a lease: nobody would take back those of an instance that died.
-    #[error(
-        "concurrency in a shared store needs a lease: without one, the permits of an instance that died would never come back"
-    )]
-    NoLease,
-    /// More tokens may be promised ahead than the server can count exactly.
-    #[error("a shared store can promise at most 2^52 tokens ahead: promise less, or lower the rate")]
-    TooManyTokens,
-}
-
-/// Counts and times stay below this, so that quotients of doubles are exact.
-const EXACT: u64 = 1 << 52;
-
-impl Terms {
-    /// The unit of all times that travel: a server computes in doubles.
-    pub(crate) const TICK: Tick = Tick::Microsecond;
-
-    /// Compiles a quota, if a server that counts in doubles can keep it exactly.
-    pub(crate) fn new(quota: Quota) -> Result<Terms, TermsError> {
-        let tick = Terms::TICK;
-        let compiled = match quota.kind() {
-            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
-                Bucket::new(&quota, tick).map(Compiled::Bucket)
-            }
-            AlgorithmKind::FixedWindow => FixedWindow::new(&quota, tick).map(Compiled::FixedWindow),
-            AlgorithmKind::SlidingWindowCounter => SlidingCounter::new(&quota, tick).map(Compiled::SlidingCounter),
-            AlgorithmKind::SlidingWindowLog => SlidingLog::new(&quota, tick).map(Compiled::SlidingLog),
-            AlgorithmKind::Concurrency if quota.period_ns() >= MAX_SPAN_NS => return Err(TermsError::NoLease),
-            AlgorithmKind::Concurrency => Concurrency::new(&quota, tick).map(Compiled::Concurrency),
-        };
-        let algorithm = compiled.unwrap_or_else(|| unreachable!("every kind compiles by its own constructor"));
-        if let Compiled::Bucket(bucket) = &algorithm
-            && bucket.shape().tokens_below_ceiling() + u128::from(quota.max_debt()) >= u128::from(EXACT)
-        {
-            return Err(TermsError::TooManyTokens);
-        }
-        Ok(Terms { quota, algorithm })
-    }
-}
+/// The unit of all times that travel: a server computes in doubles.
+pub(crate) const TICK: Tick = Tick::Microsecond;
 
 /// What came back: an answer for each line.
 #[derive(Clone, Debug, PartialEq, Eq)]

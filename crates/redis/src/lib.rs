@@ -6,15 +6,14 @@
 
 // The road of a check: `store` groups charges by slot and decides what is sent,
 // joined, remembered and given back; `script` turns a `Call` into one script
-// call and its answer back into decisions; `carrier` brings it to the servers,
+// call and its answer back into decisions; `transport` brings it to the servers,
 // over the client in `wire`. `sim` plays all of it in virtual time. Beside it,
-// `board` is where instances tell each other what an operator has done, and
+// `overrides` is where instances tell each other what an operator has done, and
 // `agreement` where they find out whether they count under the same keys.
 
 mod agreement;
-mod board;
 mod call;
-mod carrier;
+mod overrides;
 mod redis_store;
 mod resp_value;
 mod script;
@@ -25,7 +24,5 @@ mod transport;
 mod wire;
 
 pub use redis_store::RedisStore;
-pub use store::{
-    BreakerSettings, BreakerState, CallDurations, RedisLimit, RedisReceipt, StoreEvent, StoreSettings, StoreStats,
-};
+pub use store::{BreakerSettings, BreakerState, CallDurations, StoreEvent, StoreSettings, StoreStats};
 pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

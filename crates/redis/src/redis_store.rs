@@ -2,12 +2,15 @@ use std::error::Error;
 use std::fmt;
 
 use tokio::runtime::Handle;
-use tollgate_store::{Board, ChangeError, KeyedCharge, LimitOptions, Notice, Outcome, Quota, Settled, Store};
+use tollgate_store::{
+    BoxFuture, ChangeError, Charge, Limit, LimitOptions, Outcome, Quota, Receipt, Settled, SharedOverrides, Store,
+    StoreAdmin, StoredOverride,
+};
 
 use crate::agreement::Agreement;
-use crate::board::SharedBoard;
-use crate::carrier::Carrier;
-use crate::store::{RedisLimit, RedisReceipt, SharedStore, StoreEvent, StoreSettings, StoreStats};
+use crate::overrides::OverrideSync;
+use crate::store::{SharedStore, StoreEvent, StoreSettings, StoreStats};
+use crate::transport::redis::RedisTransport;
 use crate::wire::RedisOptions;
 
 /// Counters on Redis, Valkey or a cluster of them, shared by every instance
@@ -17,8 +20,8 @@ use crate::wire::RedisOptions;
 /// answers, each limit does what its [`OnFailure`](tollgate_store::OnFailure)
 /// says.
 pub struct RedisStore {
-    shared: SharedStore<Carrier>,
-    board: SharedBoard,
+    shared: SharedStore<RedisTransport>,
+    overrides: OverrideSync,
     agreement: Agreement,
     nodes: Vec<String>,
 }
@@ -35,12 +38,12 @@ impl RedisStore {
         if settings.prefix.contains(['{', '}']) {
             return Err("a brace in the prefix of the keys: it would put all of them into one slot".into());
         }
-        let carrier = Carrier::start(options)?;
-        let shared = SharedStore::new(carrier, settings, Handle::current(), Box::new(on_change))?;
+        let transport = RedisTransport::start(options)?;
+        let shared = SharedStore::new(transport, settings, Handle::current(), Box::new(on_change))?;
         shared.tell_beginning();
-        let board = SharedBoard::start(shared.clone());
+        let overrides = OverrideSync::start(shared.clone());
         let agreement = Agreement::start(shared.clone());
-        Ok(RedisStore { shared, board, agreement, nodes: options.nodes.clone() })
+        Ok(RedisStore { shared, overrides, agreement, nodes: options.nodes.clone() })
     }
 
     /// What it has done so far.
@@ -63,35 +66,36 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    type Limit = RedisLimit;
-    type Receipt = RedisReceipt;
+    fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        self.shared.limit(scope, quota, options)
+    }
 
-    fn limit(
+    fn caller_limit(
         &self,
         scope: &str,
         quota: Quota,
         options: LimitOptions,
-    ) -> Result<RedisLimit, Box<dyn Error + Send + Sync>> {
-        self.shared.limit(scope, quota, options)
+    ) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        self.shared.caller_limit(scope, quota, options)
     }
 
-    async fn decide(&self, charges: &[KeyedCharge<'_, RedisLimit>]) -> Outcome<RedisReceipt> {
-        self.shared.decide(charges).await
+    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+        self.shared.decide(charges)
     }
 
-    fn give_back(&self, receipt: RedisReceipt) {
+    fn give_back(&self, receipt: Receipt) {
         self.shared.give_back(receipt);
     }
 
-    fn credit(&self, limit: &RedisLimit, key: &[u8], cost: u64) {
+    fn credit(&self, limit: &Limit, key: &[u8], cost: u64) {
         self.shared.credit(limit, key, cost);
     }
 
-    async fn settle(&self, receipt: RedisReceipt, true_cost: u64) -> Settled {
-        self.shared.settle(receipt, true_cost).await
+    fn settle(&self, receipt: Receipt, true_cost: u64) -> BoxFuture<'_, Settled> {
+        self.shared.settle(receipt, true_cost)
     }
 
-    fn renew(&self, receipt: &RedisReceipt) -> bool {
+    fn renew(&self, receipt: &Receipt) -> bool {
         self.shared.renew(receipt)
     }
 
@@ -99,25 +103,33 @@ impl Store for RedisStore {
         self.shared.now_ns()
     }
 
-    async fn reset(&self, keys: &[(&RedisLimit, &[u8])]) -> Result<(), ChangeError> {
-        let reset = self.shared.reset_here(keys).await?;
-        self.board.tell(&reset).await
+    fn admin(&self) -> Option<&dyn StoreAdmin> {
+        Some(self)
+    }
+}
+
+impl StoreAdmin for RedisStore {
+    fn reset<'a>(&'a self, keys: &'a [(&'a Limit, &'a [u8])]) -> BoxFuture<'a, Result<(), ChangeError>> {
+        Box::pin(async move {
+            let reset = self.shared.reset_here(keys).await?;
+            self.overrides.tell(&reset).await
+        })
     }
 
     fn agree_on(&self, fingerprint: Option<&str>) {
         self.agreement.set(fingerprint);
     }
 
-    fn board(&self) -> Option<&Board> {
-        Some(self.board.known())
+    fn overrides(&self) -> &SharedOverrides {
+        self.overrides.known()
     }
 
-    async fn post(&self, notice: Notice) -> Result<(), ChangeError> {
-        self.board.post(&notice).await
+    fn set_override(&self, stored: StoredOverride) -> BoxFuture<'_, Result<(), ChangeError>> {
+        Box::pin(async move { self.overrides.set(&stored).await })
     }
 
-    async fn remove(&self, name: &str) -> Result<(), ChangeError> {
-        self.board.remove(name).await
+    fn remove_override<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ChangeError>> {
+        Box::pin(self.overrides.remove(name))
     }
 }
 

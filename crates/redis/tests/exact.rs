@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_redis::{RedisOptions, RedisStore, StoreSettings};
-use tollgate_store::{KeyedCharge, LimitOptions, Mode, OnFailure, Quota, Refusals, Source, Store};
+use tollgate_store::{Charge, LimitOptions, OnFailure, Quota, Refusals, Source, Store};
 use tollgate_testbed::RedisServer;
 
 const CLOSED: LimitOptions = LimitOptions { on_failure: OnFailure::Closed, refusals: Refusals::Brief };
@@ -38,8 +38,7 @@ async fn several_instances_admit_what_one_would() {
         for _ in 0..32 {
             let (store, limit) = (Arc::clone(&store), limit.clone());
             tasks.push(tokio::spawn(async move {
-                let charge =
-                    || KeyedCharge { limit: &limit, key: b"alice", cost: 1, mode: Mode::Enforce, receipt: false };
+                let charge = || Charge::new(&limit, b"alice", 1);
                 let mut admitted = 0;
                 for _ in 0..20 {
                     let outcome = store.decide(&[charge()]).await;

@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use support::{ChildProcess, connect, options, patient, standalone_options, used};
 use tokio::time::{Instant, sleep};
-use tollgate_redis::{RedisLimit, RedisOptions, RedisReceipt, RedisStore};
-use tollgate_store::{KeyedCharge, Mode, OnFailure, Quota, Store};
+use tollgate_redis::{RedisOptions, RedisStore};
+use tollgate_store::{Charge, Limit, OnFailure, Quota, Receipt, Store};
 use tollgate_testbed::RedisServer;
 
 const PERMITS: u64 = 2;
 const LEASE: Duration = Duration::from_secs(2);
 
-fn permits(store: &RedisStore) -> RedisLimit {
+fn permits(store: &RedisStore) -> Limit {
     let quota = Quota::concurrency(PERMITS, Some(LEASE)).unwrap();
     store.limit("reports", quota, options(OnFailure::Closed)).unwrap()
 }
 
-async fn take(store: &RedisStore, limit: &RedisLimit) -> Option<RedisReceipt> {
-    let charge = KeyedCharge { limit, key: b"alice", cost: 1, mode: Mode::Enforce, receipt: true };
+async fn take(store: &RedisStore, limit: &Limit) -> Option<Receipt> {
+    let charge = Charge { receipt: true, ..Charge::new(limit, b"alice", 1) };
     store.decide(&[charge]).await.receipts.pop().map(|(_, receipt)| receipt)
 }
 

@@ -7,8 +7,10 @@ mod support;
 
 use std::time::Duration;
 
-use tollgate_redis::{RedisLimit, RedisStore};
-use tollgate_store::{LimitOptions, MOST_NOTICES, Notice, OnFailure, Quota, Rate, Refusals, Source, Store};
+use tollgate_redis::RedisStore;
+use tollgate_store::{
+    Limit, LimitOptions, MAX_OVERRIDES, OnFailure, Quota, Rate, Refusals, Source, Store, StoreAdmin, StoredOverride,
+};
 use tollgate_testbed::{RedisCluster, RedisServer};
 
 use support::{check, cluster_options, connect, options, patient, standalone_options, until, used};
@@ -18,18 +20,18 @@ fn rate(text: &str) -> Rate {
 }
 
 /// A limit whose refusals are believed to their end, as those of a block are.
-fn lasting(store: &RedisStore, scope: &str) -> RedisLimit {
+fn lasting(store: &RedisStore, scope: &str) -> Limit {
     let quota = Quota::token_bucket(rate("1/day")).unwrap();
     let options = LimitOptions { on_failure: OnFailure::Open, refusals: Refusals::Final };
     store.limit(scope, quota, options).unwrap()
 }
 
-fn notice(store: &RedisStore, name: &str, text: &str) -> Notice {
-    Notice { name: name.into(), text: text.into(), until_ns: store.now_ns() + 3_600_000_000_000 }
+fn stored(store: &RedisStore, name: &str, text: &str) -> StoredOverride {
+    StoredOverride { name: name.into(), text: text.into(), until_ns: store.now_ns() + 3_600_000_000_000 }
 }
 
 /// Uses a key up, until the refusal is answered from memory.
-async fn until_remembered(store: &RedisStore, limit: &RedisLimit, key: &str) {
+async fn until_remembered(store: &RedisStore, limit: &Limit, key: &str) {
     for _ in 0..1_000 {
         if check(store, limit, key).await.source == Source::Cached {
             return;
@@ -39,7 +41,7 @@ async fn until_remembered(store: &RedisStore, limit: &RedisLimit, key: &str) {
 }
 
 /// Asks until it passes. What is remembered too long is a refusal for a day.
-async fn until_it_passes(store: &RedisStore, limit: &RedisLimit, key: &str) {
+async fn until_it_passes(store: &RedisStore, limit: &Limit, key: &str) {
     for _ in 0..5_000 {
         if check(store, limit, key).await.passed {
             return;
@@ -78,7 +80,7 @@ async fn a_credit_gives_back_what_was_used_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_cluster_all_instances_hear_of_a_reset_and_of_a_notice() {
+async fn in_a_cluster_all_instances_hear_of_a_reset_and_of_an_override() {
     let cluster = RedisCluster::start().unwrap();
     let redis = cluster_options(&cluster);
     let (one, other) = (connect(&redis, patient()).await, connect(&redis, patient()).await);
@@ -88,39 +90,39 @@ async fn in_a_cluster_all_instances_hear_of_a_reset_and_of_a_notice() {
         one.reset(&[(&of_one, key.as_bytes())]).await.unwrap();
         until_it_passes(&other, &of_other, key).await;
     }
-    one.post(notice(&one, "a", "text")).await.unwrap();
-    until("the other reads it", || other.board().unwrap().read().1.len() == 1).await;
-    other.remove("a").await.unwrap();
-    until("it is gone", || one.board().unwrap().read().1.is_empty()).await;
+    one.set_override(stored(&one, "a", "text")).await.unwrap();
+    until("the other reads it", || other.overrides().read().1.len() == 1).await;
+    other.remove_override("a").await.unwrap();
+    until("it is gone", || one.overrides().read().1.is_empty()).await;
 }
 
-/// The board goes with the server's data, and is then as empty as all counters are.
+/// Overrides go with the server's data, as all counters do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_lost_everything_is_believed_again() {
     let mut server = RedisServer::start(&[]).unwrap();
     let redis = standalone_options(server.address());
     let (one, other) = (connect(&redis, patient()).await, connect(&redis, patient()).await);
-    one.post(notice(&one, "a", "text")).await.unwrap();
-    until("the other reads it", || other.board().unwrap().read().1.len() == 1).await;
+    one.set_override(stored(&one, "a", "text")).await.unwrap();
+    until("the other reads it", || other.overrides().read().1.len() == 1).await;
     let limit = lasting(&other, "block");
     until_remembered(&other, &limit, "ann").await;
     server.kill().unwrap();
     server.restart().unwrap();
-    until("the board is empty", || other.board().unwrap().read().1.is_empty()).await;
+    until("there are no overrides", || other.overrides().read().1.is_empty()).await;
     until_it_passes(&other, &limit, "ann").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn there_are_not_more_notices_than_so_many() {
+async fn there_are_not_more_overrides_than_so_many() {
     let server = RedisServer::start(&[]).unwrap();
     let one = connect(&standalone_options(server.address()), patient()).await;
-    for number in 0..MOST_NOTICES {
-        one.post(notice(&one, &number.to_string(), "200/min")).await.unwrap();
+    for number in 0..MAX_OVERRIDES {
+        one.set_override(stored(&one, &number.to_string(), "200/min")).await.unwrap();
     }
-    assert!(one.post(notice(&one, "one more", "200/min")).await.is_err());
-    one.post(notice(&one, "7", "300/min")).await.unwrap();
-    let notices = one.board().unwrap().read().1;
-    assert_eq!((notices.len(), &*notices[MOST_NOTICES - 1].text), (MOST_NOTICES, "300/min"));
+    assert!(one.set_override(stored(&one, "one more", "200/min")).await.is_err());
+    one.set_override(stored(&one, "7", "300/min")).await.unwrap();
+    let overrides = one.overrides().read().1;
+    assert_eq!((overrides.len(), &*overrides[MAX_OVERRIDES - 1].text), (MAX_OVERRIDES, "300/min"));
 }
 
 /// For the figures in the report of a change, not for a machine that checks it.

@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 use support::{ChildProcess, cluster_options, connect, standalone_options, used};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tollgate_redis::{RedisLimit, RedisOptions, RedisStore, StoreSettings};
-use tollgate_store::{KeyedCharge, LimitOptions, Mode, OnFailure, Quota, Refusals, Source, Store};
+use tollgate_redis::{RedisOptions, RedisStore, StoreSettings};
+use tollgate_store::{Charge, Limit, LimitOptions, OnFailure, Quota, Refusals, Source, Store};
 use tollgate_testbed::{RedisCluster, RedisServer};
 
 const PROCESSES: usize = 4;
@@ -167,7 +167,7 @@ async fn hold_permits(store: &Arc<RedisStore>) {
         let (store, limit) = (Arc::clone(store), limit.clone());
         tasks.spawn(async move {
             for _ in 0..10_000 {
-                let charge = KeyedCharge { receipt: true, ..charge(&limit, b"alice") };
+                let charge = Charge { receipt: true, ..charge(&limit, b"alice") };
                 let mut outcome = store.decide(&[charge]).await;
                 assert_ne!(outcome.source, Source::Fallback, "{outcome:?}");
                 if let Some((_, permit)) = outcome.receipts.pop() {
@@ -222,9 +222,9 @@ async fn charge_across_slots(store: &Arc<RedisStore>) {
 
 /// Three rules whose keys live in different slots.
 struct Rules {
-    ip: RedisLimit,
-    user: RedisLimit,
-    tenant: RedisLimit,
+    ip: Limit,
+    user: Limit,
+    tenant: Limit,
 }
 
 impl Rules {
@@ -244,7 +244,7 @@ impl Rules {
     }
 
     /// Each with its scope, its size and how many keys there are.
-    fn all(&self) -> [(&'static str, &RedisLimit, u64, usize); 3] {
+    fn all(&self) -> [(&'static str, &Limit, u64, usize); 3] {
         [
             ("ip", &self.ip, Rules::IP, 8),
             ("user", &self.user, Rules::USER, 5),
@@ -253,8 +253,8 @@ impl Rules {
     }
 }
 
-fn charge<'a>(limit: &'a RedisLimit, key: &'a [u8]) -> KeyedCharge<'a, RedisLimit> {
-    KeyedCharge { limit, key, cost: 1, mode: Mode::Enforce, receipt: false }
+fn charge<'a>(limit: &'a Limit, key: &'a [u8]) -> Charge<'a> {
+    Charge::new(limit, key, 1)
 }
 
 /// When a permit was surely held, in microseconds since 1970: processes share no other clock.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use support::{connect, options, patient, standalone_options, until};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tollgate_redis::{RedisLimit, RedisReceipt, RedisStore};
-use tollgate_store::{KeyedCharge, Mode, OnFailure, Outcome, Queue, Quota, Source, Store};
+use tollgate_redis::RedisStore;
+use tollgate_store::{Charge, Limit, OnFailure, Outcome, Queue, Quota, Receipt, Source, Store};
 use tollgate_testbed::RedisServer;
 
 /// One departs each minute, so that what a test takes is nothing beside it.
@@ -20,20 +20,20 @@ const PLACES: u64 = 40;
 /// How far the measured time of a departure may be off: by the way of the answer.
 const INACCURACY: Duration = Duration::from_secs(10);
 
-fn line(store: &RedisStore) -> RedisLimit {
+fn line(store: &RedisStore) -> Limit {
     let quota = Quota::leaky_queue("1/min".parse().unwrap(), Queue { size: PLACES, max_wait: None }).unwrap();
     store.limit("queue", quota, options(OnFailure::Closed)).unwrap()
 }
 
-async fn enter(store: &RedisStore, limit: &RedisLimit) -> Outcome<RedisReceipt> {
-    let charge = KeyedCharge { limit, key: b"checkout", cost: 1, mode: Mode::Enforce, receipt: true };
+async fn enter(store: &RedisStore, limit: &Limit) -> Outcome {
+    let charge = Charge { receipt: true, ..Charge::new(limit, b"checkout", 1) };
     let outcome = store.decide(&[charge]).await;
     assert_eq!(outcome.source, Source::Exact, "{outcome:?}");
     outcome
 }
 
 /// Enters, and returns when it is to depart, with the receipt.
-async fn place(store: &RedisStore, limit: &RedisLimit) -> Option<(Instant, RedisReceipt)> {
+async fn place(store: &RedisStore, limit: &Limit) -> Option<(Instant, Receipt)> {
     let mut outcome = enter(store, limit).await;
     let (_, receipt) = outcome.receipts.pop()?;
     Some((Instant::now() + Duration::from_nanos(outcome.decisions[0].delay()), receipt))
@@ -100,12 +100,12 @@ async fn a_cancelled_place_comes_back_only_if_it_is_the_last() {
 }
 
 /// Gives a place back, and waits until the server has heard of it.
-async fn give_back(store: &RedisStore, receipt: RedisReceipt) {
+async fn give_back(store: &RedisStore, receipt: Receipt) {
     let before = store.stats().refunds;
     store.give_back(receipt);
     until("it is given back", || store.stats().refunds > before).await;
     // Calls of one instance arrive in order.
     let limit = line(store);
-    let look = KeyedCharge { limit: &limit, key: b"checkout", cost: 0, mode: Mode::Enforce, receipt: false };
+    let look = Charge::new(&limit, b"checkout", 0);
     assert_eq!(store.decide(&[look]).await.source, Source::Exact);
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
-use tollgate_redis::{RedisLimit, RedisOptions, RedisStore, StoreSettings};
-use tollgate_store::{LimitOptions, OnFailure, Quota, Refusals, Source, Store};
+use tollgate_redis::{RedisOptions, RedisStore, StoreSettings};
+use tollgate_store::{Limit, LimitOptions, OnFailure, Quota, Refusals, Source, Store};
 use tollgate_testbed::{Fault, FaultProxy, RedisServer};
 
 use support::{check, until, until_exact};
@@ -37,7 +37,7 @@ struct Stores {
     alone: Arc<RedisStore>,
 }
 
-async fn run(stores: &Stores, limit: &RedisLimit, key: &str, per_second: u32) -> Figures {
+async fn run(stores: &Stores, limit: &Limit, key: &str, per_second: u32) -> Figures {
     let began = Instant::now();
     let (mut tasks, mut lone) = (JoinSet::new(), JoinSet::new());
     let lone_limit = limit_of(&stores.alone, "alone", OnFailure::Closed);
@@ -61,7 +61,7 @@ async fn run(stores: &Stores, limit: &RedisLimit, key: &str, per_second: u32) ->
 }
 
 /// Runs until a turn is free of what the machine did, and holds that to `expect`.
-async fn hold(what: &str, stores: &Stores, limit: &RedisLimit, rate: u32, expect: impl Fn(&Figures) -> bool) {
+async fn hold(what: &str, stores: &Stores, limit: &Limit, rate: u32, expect: impl Fn(&Figures) -> bool) {
     for turn in 0..TURNS {
         let figures = run(stores, limit, &format!("{what}-{turn}"), rate).await;
         println!("{what}: {figures:?}");
@@ -77,7 +77,7 @@ async fn hold(what: &str, stores: &Stores, limit: &RedisLimit, rate: u32, expect
     panic!("{what}: the machine was too busy in every turn");
 }
 
-fn limit_of(store: &RedisStore, scope: &str, on_failure: OnFailure) -> RedisLimit {
+fn limit_of(store: &RedisStore, scope: &str, on_failure: OnFailure) -> Limit {
     let quota = Quota::token_bucket("100/s burst 100".parse().unwrap()).unwrap();
     store.limit(scope, quota, LimitOptions { on_failure, refusals: Refusals::Brief }).unwrap()
 }

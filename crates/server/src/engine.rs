@@ -10,8 +10,8 @@ use tollgate::policy::published::Published;
 use tollgate::policy::{CounterChange, Matched, counter_changes};
 use tollgate::redis::StoreEvent;
 use tollgate::{
-    AlgorithmKind, Ask, AskedTogether, AsyncLimiter, CallerLimit, CheckedPolicy, Clock, Decision, LimitOptions,
-    LimiterError, Permit, Quota, Receipt, RedisStore, Request, Settled, Together, Verdict,
+    AlgorithmKind, Ask, AskedTogether, AsyncLimiter, CheckedPolicy, Clock, Decision, Limit, LimitOptions, LimiterError,
+    Permit, Quota, Receipt, RedisStore, Request, Settled, Together, Verdict,
 };
 
 use crate::decided::Decided;
@@ -369,7 +369,7 @@ impl Engine {
     }
 
     /// Prepares a limit that is no rule's, for a caller who brings one. Its scope must be no rule's either.
-    pub(crate) fn caller_limit(&self, scope: &str, quota: Quota) -> Option<CallerLimit> {
+    pub(crate) fn caller_limit(&self, scope: &str, quota: Quota) -> Option<Limit> {
         self.limiter.caller_limit(scope, quota, LimitOptions::default()).ok()
     }
 

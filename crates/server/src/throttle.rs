@@ -6,8 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use foldhash::fast::RandomState;
 use tollgate::policy::model::{self, StoreSettings};
 use tollgate::{
-    AsyncLimiter, CallerCharge, CallerLimit, ChargeVerdict, CheckedPolicy, Decision, LimitOptions, OnFailure, Quota,
-    Refusals,
+    AsyncLimiter, Charge, ChargeVerdict, CheckedPolicy, Decision, Limit, LimitOptions, OnFailure, Quota, Refusals,
 };
 
 /// Where the keys of callers count, apart from those of every rule: no rule can
@@ -22,7 +21,7 @@ const MOST_KEPT: usize = 2_000;
 #[derive(Clone, Debug)]
 pub(crate) struct CallerQuota {
     quota: Quota,
-    limit: Option<CallerLimit>,
+    limit: Option<Limit>,
 }
 
 /// Prepares the quotas of callers. An entry carries the quota that wrote it: under
@@ -31,7 +30,7 @@ pub(crate) struct CallerQuota {
 pub(crate) struct CallerQuotas {
     on_failure: OnFailure,
     /// Those of a shared store, which connections have in common. In memory each connection prepares its own.
-    shared: Mutex<HashMap<Quota, CallerLimit, RandomState>>,
+    shared: Mutex<HashMap<Quota, Limit, RandomState>>,
 }
 
 /// Why a charge was not decided.
@@ -77,7 +76,7 @@ impl CallerQuotas {
             asked.limit = limiter.caller_limit(THROTTLE_SCOPE, asked.quota, self.options()).ok();
         }
         match &asked.limit {
-            Some(limit) => limiter.check_caller_now(CallerCharge { limit, key, cost }),
+            Some(limit) => limiter.check_caller_now(Charge::new(limit, key, cost)),
             None => Some(no_room(&asked.quota)),
         }
     }
@@ -94,11 +93,11 @@ impl CallerQuotas {
             asked.limit = self.prepared(limiter, asked.quota);
         }
         let limit = asked.limit.as_ref().ok_or(NotThrottled::NotTaken)?;
-        let decision = limiter.check_caller(CallerCharge { limit, key, cost }).await;
+        let decision = limiter.check_caller(Charge::new(limit, key, cost)).await;
         if decision.verdict == ChargeVerdict::NoRoom { Err(NotThrottled::NoAnswer) } else { Ok(decision) }
     }
 
-    fn prepared(&self, limiter: &AsyncLimiter, quota: Quota) -> Option<CallerLimit> {
+    fn prepared(&self, limiter: &AsyncLimiter, quota: Quota) -> Option<Limit> {
         let mut limits = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(limit) = limits.get(&quota) {
             return Some(limit.clone());

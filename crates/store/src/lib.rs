@@ -14,54 +14,34 @@
 
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
-mod callers;
-mod cell;
 mod clock;
-mod entry;
-mod family;
-mod full;
-mod key;
 mod limit;
-mod operation;
-mod options;
-mod quotas;
-mod sync;
-mod table;
-
-mod board;
-mod caller_states;
-mod charge;
 mod locked_table;
 mod memory;
-mod receipt;
-mod store;
-mod tables;
-mod timer;
-mod wait;
-mod wait_lists;
-
-// What is written down stands in memory that loom does not see.
-#[cfg(not(loom))]
-mod pages;
 #[cfg(not(loom))]
 mod snapshot;
+mod store;
+mod sync;
+mod table;
+mod wait;
 
 pub use clock::{Clock, ManualClock, RealClock};
-pub use key::{Key, KeyHasher};
+pub use limit::key::{Key, KeyHasher};
+pub use limit::options::{LimitOptions, OnFailure, Refusals};
 pub use limit::{Limit, LimitError};
-pub use options::{BuildError, Capacity, MemoryOptions, WhenFull};
+pub use memory::options::{BuildError, Capacity, MemoryOptions, WhenFull};
+pub use memory::{DecisionPlace, MemoryStore, Stats};
+#[cfg(not(loom))]
+pub use snapshot::{RestoreError, Restored, Written};
+pub use store::charge::{Charge, KeyHash, Mode, shadow_groups};
+pub use store::outcome::{Asked, Outcome, Source};
+pub use store::overrides::{ChangeError, MAX_OVERRIDES, SharedOverrides, StoredOverride};
+pub use store::receipt::Receipt;
+pub use store::{BoxFuture, Store, StoreAdmin};
 pub use tollgate_core::{
     AlgorithmKind, Decision, ParseRateError, Queue, Quota, QuotaError, Rate, RateError, Settled, Verdict,
 };
-
-pub use board::{Board, ChangeError, MOST_NOTICES, Notice};
-pub use charge::{Charge, Mode, shadow_groups};
-pub use memory::{DecisionPlace, MemoryStore, Stats};
-pub use receipt::Receipt;
-#[cfg(not(loom))]
-pub use snapshot::{RestoreError, Restored, Written};
-pub use store::{Asked, KeyedCharge, LimitOptions, OnFailure, Outcome, Refusals, Source, Store};
 #[cfg(feature = "tokio")]
-pub use timer::TokioTimer;
-pub use timer::{ManualSleep, Timer};
+pub use wait::timer::TokioTimer;
+pub use wait::timer::{ManualSleep, Timer};
 pub use wait::{Acquired, NotAcquired, Wait};

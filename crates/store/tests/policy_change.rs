@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tollgate_store::{
-    AlgorithmKind, Capacity, Charge, Decision, Limit, ManualClock, MemoryOptions, MemoryStore, Mode, Queue, Quota, Rate,
+    AlgorithmKind, Capacity, Decision, Limit, ManualClock, MemoryOptions, MemoryStore, Mode, Queue, Quota, Rate,
 };
 
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -107,7 +107,7 @@ fn guard_under_a_changed_quota_ends_when_it_told() {
     assert!(joint(&store, &old, 1).is_allowed());
     let mut decisions = Vec::new();
     let ask = || {
-        let charge: Charge<'_> = store.charge(&new, "ann", 1).with_mode(Mode::Guard);
+        let charge = store.charge(&new, "ann", 1).with_mode(Mode::Guard);
         store.check_all(&[charge], &mut decisions);
         decisions[0]
     };

@@ -76,14 +76,14 @@ mod verdict;
 pub use connect::{ConnectError, redis_store};
 pub use fields::{Field, INVALID_TOKEN, PROBLEM_JSON};
 pub use limiter::{
-    Ask, AskedTogether, AsyncLimiter, CallerCharge, CallerLimit, KeyCounter, KeyError, KeyOverride, KeyReport, Limiter,
-    LimiterBuilder, LimiterError, Part, Together, memory_options, memory_store,
+    Ask, AskedTogether, AsyncLimiter, KeyCounter, KeyError, KeyOverride, KeyReport, Limiter, LimiterBuilder,
+    LimiterError, Part, Together, memory_options, memory_store,
 };
 pub use permit::Permit;
 pub use receipt::Receipt;
 pub use tollgate_core::{
     AlgorithmKind, Decision, MAX_AMOUNT, MAX_SPAN_NS, ParseRateError, Queue, Quota, QuotaError, Rate, RateError,
-    Settled, Verdict as ChargeVerdict, most_admitted, most_admitted_unheld,
+    Settled, Tick, Verdict as ChargeVerdict, most_admitted, most_admitted_unheld,
 };
 pub use tollgate_policy::{
     self as policy, CheckedPolicy, Descriptor, Headers, Policy, PolicyBuilder, Request, RuleBuilder, rule,
@@ -93,9 +93,9 @@ pub use tollgate_redis::{self as redis, RedisStore};
 #[cfg(feature = "tokio")]
 pub use tollgate_store::TokioTimer;
 pub use tollgate_store::{
-    Acquired, Asked, Board, BuildError, Capacity, ChangeError, Charge, Clock, Key, KeyHasher, KeyedCharge, Limit,
-    LimitError, LimitOptions, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired, Notice,
-    OnFailure, Outcome, RealClock, Receipt as ChargeReceipt, Refusals, RestoreError, Restored, Source, Stats, Store,
-    Timer, Wait, WhenFull, Written,
+    Acquired, Asked, BoxFuture, BuildError, Capacity, ChangeError, Charge, Clock, Key, KeyHash, KeyHasher, Limit,
+    LimitError, LimitOptions, ManualClock, ManualSleep, MemoryOptions, MemoryStore, Mode, NotAcquired, OnFailure,
+    Outcome, RealClock, Receipt as ChargeReceipt, Refusals, RestoreError, Restored, SharedOverrides, Source, Stats,
+    Store, StoreAdmin, StoredOverride, Timer, Wait, WhenFull, Written,
 };
 pub use verdict::{Action, RuleState, Verdict};

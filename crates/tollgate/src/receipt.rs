@@ -1,7 +1,8 @@
 use std::fmt;
 
+use tollgate_store::Receipt as ChargeReceipt;
+
 use crate::holding::Measured;
-use crate::limiter::ChargeReceipt;
 
 /// Proof of the charges of one request, with which they can be refunded,
 /// settled or released: once, because that takes the receipt.

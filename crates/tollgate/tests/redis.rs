@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::redis::StoreEvent;
 use tollgate::{
-    Action, AsyncLimiter, Field, KeyedCharge, LimitOptions, LimiterError, Mode, Quota, RedisStore, Request, Source,
-    Store,
+    Action, AsyncLimiter, Charge, Field, LimitOptions, LimiterError, Quota, RedisStore, Request, Source, Store,
 };
 use tollgate_testbed::{RedisServer, Reply};
 
@@ -373,7 +372,7 @@ rules:
         limiter.store_as::<RedisStore>().unwrap().limit(scope, quota, LimitOptions::default()).unwrap()
     });
     let ask_before = async || {
-        let charge = |limit| KeyedCharge { limit, key: b"alice", cost: 1, mode: Mode::Enforce, receipt: false };
+        let charge = |limit| Charge::new(limit, b"alice", 1);
         let outcome = limiter.store_as::<RedisStore>().unwrap().decide(&[charge(&before[0]), charge(&before[1])]).await;
         (outcome.passed, outcome.decisions[0].remaining)
     };

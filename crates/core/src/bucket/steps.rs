@@ -16,7 +16,7 @@ pub trait CheckSteps: Copy {
     /// is not charged. `None` if the state lies further ahead than the quota allows.
     fn untouched(self, state: BucketState, now: u64) -> Option<Decision>;
 
-    /// The answer to a request that does not pass. `None` in the rare cases,
+    /// The answer to a request that [does not pass](CheckSteps::pass). `None` in the rare cases,
     /// which [`Algorithm::check`](crate::Algorithm::check) deals with: a queue, a cost that can never
     /// pass, and a state that lies further ahead than the quota allows.
     fn refused(self, state: BucketState, now: u64) -> Option<Decision>;
@@ -106,7 +106,13 @@ impl CheckSteps for FractionSteps<'_> {
 
     #[inline(always)]
     fn refused(self, state: BucketState, now: u64) -> Option<Decision> {
-        self.bucket.steps(1).refused(state, now)
+        let bucket = self.bucket;
+        let used = bucket.used(state, now);
+        if used > bucket.depth {
+            return None;
+        }
+        let missing = bucket.minus(bucket.plus(used, bucket.token), bucket.free);
+        Some(refused_one(bucket, missing.ceil(), used.ceil()))
     }
 }
 
@@ -116,29 +122,12 @@ pub struct WholeSteps<'a> {
     pub(super) bucket: &'a Bucket,
 }
 
-impl WholeSteps<'_> {
-    #[inline(always)]
-    fn answer(self, verdict: Verdict, used: u64) -> Decision {
-        self.answer_of(verdict, used, self.bucket.free.ticks.saturating_sub(used))
-    }
-
-    /// The same where the room that is left is known.
-    #[inline(always)]
-    fn answer_of(self, verdict: Verdict, used: u64, room: u64) -> Decision {
-        let bucket = self.bucket;
-        let remaining = bucket.whole_tokens(room);
-        // Where something is used, less than the burst remains, and the next token is one of it.
-        let next_after = if used == 0 { 0 } else { (remaining + 1) * bucket.token.ticks + used - bucket.free.ticks };
-        Decision { verdict, limit: bucket.limit, remaining, next_after, reset_after: used }
-    }
-}
-
 impl CheckSteps for WholeSteps<'_> {
     #[inline(always)]
     fn pass(self, state: BucketState, now: u64) -> Option<BucketState> {
         let used = state.tat.saturating_sub(now);
-        // Its burst is at least one token.
-        if used <= self.bucket.free.ticks - self.bucket.token.ticks {
+        // No state of it has a part, so its units are ticks.
+        if used <= self.bucket.last_units {
             Some(BucketState { tat: now.saturating_add(used + self.bucket.token.ticks), part: 0 })
         } else {
             None
@@ -149,25 +138,40 @@ impl CheckSteps for WholeSteps<'_> {
     fn passed(self, next: BucketState, now: u64) -> Decision {
         // What passed left no more used than the burst, and a time that is not before `now`.
         let (bucket, used) = (self.bucket, next.tat - now);
-        self.answer_of(Verdict::Allowed { delay: 0 }, used, bucket.free.ticks - used)
+        let room = bucket.free.ticks - used;
+        let remaining = bucket.whole_tokens(room);
+        // At the end of all time the state says less than was used.
+        let next_after = if used == 0 { 0 } else { (remaining + 1) * bucket.token.ticks - room };
+        let verdict = Verdict::Allowed { delay: 0 };
+        Decision { verdict, limit: bucket.limit, remaining, next_after, reset_after: used }
     }
 
     #[inline(always)]
     fn untouched(self, state: BucketState, now: u64) -> Option<Decision> {
-        let used = state.tat.saturating_sub(now);
-        if used > self.bucket.depth.ticks {
+        let (bucket, used) = (self.bucket, state.tat.saturating_sub(now));
+        if used > bucket.depth.ticks {
             return None;
         }
-        Some(self.answer(Verdict::Allowed { delay: 0 }, used))
+        // Where something is used, less than the burst remains, and the next token is one of it.
+        let remaining = bucket.whole_tokens(bucket.free.ticks.saturating_sub(used));
+        let next_after = if used == 0 { 0 } else { (remaining + 1) * bucket.token.ticks + used - bucket.free.ticks };
+        let verdict = Verdict::Allowed { delay: 0 };
+        Some(Decision { verdict, limit: bucket.limit, remaining, next_after, reset_after: used })
     }
 
     #[inline(always)]
     fn refused(self, state: BucketState, now: u64) -> Option<Decision> {
-        let used = state.tat.saturating_sub(now);
-        if used > self.bucket.depth.ticks {
+        let (bucket, used) = (self.bucket, state.tat.saturating_sub(now));
+        if used > bucket.depth.ticks {
             return None;
         }
-        let retry_after = Some(used + self.bucket.token.ticks - self.bucket.free.ticks);
-        Some(self.answer(Verdict::Refused { retry_after }, used))
+        Some(refused_one(bucket, used + bucket.token.ticks - bucket.free.ticks, used))
     }
+}
+
+/// The answer where one token does not pass: none remains, and the request passes with the next one.
+#[inline(always)]
+fn refused_one(bucket: &Bucket, retry_after: u64, reset_after: u64) -> Decision {
+    let verdict = Verdict::Refused { retry_after: Some(retry_after) };
+    Decision { verdict, limit: bucket.limit, remaining: 0, next_after: retry_after, reset_after }
 }

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::sleep;
 
-use crate::carrier::Carrier;
 use crate::resp_value::Value;
 use crate::store::{SharedStore, StoreEvent};
-use crate::transport::Trouble;
+use crate::transport::redis::RedisTransport;
+use crate::wire::Script;
 
 /// The script's text.
-pub(crate) const SOURCE: &str = include_str!("agreement.lua");
+const SOURCE: &str = include_str!("agreement.lua");
 
 /// What the key is called. No scope begins like this.
 const NAME: &str = "\\.secrets";
@@ -30,8 +30,6 @@ const KEPT: Duration = Duration::from_secs(30);
 const KEEP_EVERY: Duration = Duration::from_secs(10);
 /// How often where it was another, or no server answered.
 const ASK_EVERY: Duration = Duration::from_secs(2);
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// One instance's view of what all have in common.
 pub(crate) struct Agreement {
@@ -41,18 +39,19 @@ pub(crate) struct Agreement {
 }
 
 struct Comparing {
-    store: SharedStore<Carrier>,
+    store: SharedStore<RedisTransport>,
+    script: Arc<Script>,
     name: Arc<[u8]>,
     differs: Arc<AtomicBool>,
 }
 
 impl Agreement {
     /// Begins to compare, once there is something to be compared. It must be called within a runtime.
-    pub(crate) fn start(store: SharedStore<Carrier>) -> Agreement {
+    pub(crate) fn start(store: SharedStore<RedisTransport>) -> Agreement {
         let name = format!("{}{NAME}", store.prefix()).into_bytes().into();
         let (wanted, asked) = watch::channel(None);
         let differs = Arc::new(AtomicBool::new(false));
-        let comparing = Comparing { store, name, differs: Arc::clone(&differs) };
+        let comparing = Comparing { store, script: Arc::new(Script::new(SOURCE)), name, differs: Arc::clone(&differs) };
         Agreement { wanted, differs, comparing: tokio::spawn(comparing.run(asked)) }
     }
 
@@ -118,15 +117,8 @@ impl Comparing {
 
     /// What is written down; `None` if no server says so.
     async fn ask(&self, ours: &str) -> Option<String> {
-        let deadline = Instant::now() + PATIENCE;
-        let (heard, answer) = oneshot::channel();
-        let hear = move |answer: Result<Value, Trouble>| {
-            // Who does not wait any more does not want to know.
-            let _ = heard.send(answer);
-        };
         let arguments = vec![ours.as_bytes().to_vec(), KEPT.as_millis().to_string().into_bytes()];
-        self.store.transport().ask_agreement(&self.name, arguments, deadline, hear);
-        match timeout_at(deadline, answer).await.ok()?.ok()?.ok()? {
+        match self.store.transport().run(&self.script, &self.name, arguments).await? {
             Value::Bulk(Some(theirs)) => Some(String::from_utf8_lossy(&theirs).into_owned()),
             _ => None,
         }

@@ -1,9 +1,9 @@
 //! The script's reply as answers.
 
 use smallvec::SmallVec;
-use tollgate_core::{BucketState, CounterState, WindowState};
+use tollgate_core::{BucketState, CompiledQuota, CounterState, WindowState};
 
-use crate::call::{Answer, Call, Compiled, Line, Reply, Target, View};
+use crate::call::{Answer, Call, Line, Reply, Target, View};
 use crate::resp_value::Value;
 
 /// A reply that does not fit its call. What became of the call is unknown.
@@ -40,8 +40,8 @@ fn answer(line: &Line, numbers: &mut Numbers) -> Result<Answer, ProtocolError> {
             Some(more) if more > 0 => Answer::Settled { overrun: rest(more, numbers.next()?)? },
             _ => Answer::Settled { overrun: 0 },
         },
-        Line::Renew { target, .. } => match target.terms.algorithm {
-            Compiled::Concurrency(_) => Answer::Renewed { held: numbers.next()? == 1 },
+        Line::Renew { target, .. } => match target.limit.compiled() {
+            CompiledQuota::Concurrency(_) => Answer::Renewed { held: numbers.next()? == 1 },
             _ => Answer::Renewed { held: false },
         },
         Line::Reset { .. } => Answer::Reset,
@@ -53,28 +53,28 @@ fn rest(asked: u64, charged: u64) -> Result<u64, ProtocolError> {
 }
 
 fn view(target: &Target, numbers: &mut Numbers) -> Result<View, ProtocolError> {
-    let window = target.terms.quota.period_ns() / 1_000;
-    Ok(match target.terms.algorithm {
+    let window = target.limit.quota().period_ns() / 1_000;
+    Ok(match target.limit.compiled() {
         // Where a token takes whole microseconds, no state has a part.
-        Compiled::Bucket(bucket) if bucket.shape().denominator == 1 => {
+        CompiledQuota::Bucket(bucket) if bucket.shape().denominator == 1 => {
             View::Bucket(BucketState { tat: numbers.next()?, part: 0 })
         }
-        Compiled::Bucket(_) => View::Bucket(BucketState {
+        CompiledQuota::Bucket(_) => View::Bucket(BucketState {
             tat: numbers.next()?,
             part: u32::try_from(numbers.next()?).map_err(|_| ProtocolError("a part is too large"))?,
         }),
-        Compiled::FixedWindow(_) => {
+        CompiledQuota::FixedWindow(_) => {
             let (start, used, debt) = (numbers.next()?, numbers.next()?, numbers.next()?);
             View::Window(WindowState { start, window, used, debt })
         }
-        Compiled::SlidingCounter(_) => View::Counter(CounterState {
+        CompiledQuota::SlidingCounter(_) => View::Counter(CounterState {
             start: numbers.next()?,
             window,
             previous: numbers.next()?,
             current: numbers.next()?,
             debt: numbers.next()?,
         }),
-        Compiled::SlidingLog(_) => {
+        CompiledQuota::SlidingLog(_) => {
             let (used, newest, debt) = (numbers.next()?, numbers.next()?, numbers.next()?);
             let count = numbers.next()?;
             let mut front = SmallVec::new();
@@ -83,7 +83,7 @@ fn view(target: &Target, numbers: &mut Numbers) -> Result<View, ProtocolError> {
             }
             View::Log { used, newest, debt, front }
         }
-        Compiled::Concurrency(_) => {
+        CompiledQuota::Concurrency(_) => {
             View::Leases { used: numbers.next()?, until: numbers.next()?, last_id: numbers.next()? }
         }
     })

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{Charged, Span};
-use tollgate_store::Mode;
+use tollgate_core::{Charged, CompiledQuota, Family, Span};
+use tollgate_store::{Limit, Mode};
 
-use super::prefix::{Family, digits, prefix};
-use crate::call::{Call, Compiled, Line, SlotCharge, Target, Terms};
+use super::prefix::{digits, prefix};
+use crate::call::{Call, Line, SlotCharge, Target};
 
 /// What a call is on the wire: keys and arguments of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ fn is_plain(call: &Call) -> bool {
     };
     charges.iter().enumerate().all(|(at, charge)| {
         let is_same = |other: &SlotCharge| other.target.key == charge.target.key;
-        let is_bucket = Family::of(&charge.target.terms) == Family::Bucket;
+        let is_bucket = charge.target.limit.compiled().family() == Family::Bucket;
         is_bucket && charge.mode == Mode::Enforce && charge.cost > 0 && !charges[..at].iter().any(is_same)
     })
 }
@@ -97,7 +97,7 @@ impl Writer {
                 _ => self.give_back(target, charged, charged.cost - true_cost),
             },
             // Only permits have leases to renew.
-            Line::Renew { target, charged } if Family::of(&target.terms) == Family::Leases => {
+            Line::Renew { target, charged } if target.limit.compiled().family() == Family::Concurrency => {
                 self.order(RENEW, target, 0);
                 self.number(charged.mark);
             }
@@ -125,8 +125,8 @@ impl Writer {
     }
 
     fn charge(&mut self, charge: &SlotCharge, all: &[SlotCharge]) {
-        let terms = &*charge.target.terms;
-        self.family(terms);
+        let limit = &charge.target.limit;
+        self.family(limit);
         self.bytes.push(match charge.mode {
             // A cost of 0 is a look, whatever it is to the others.
             _ if charge.cost == 0 => 3,
@@ -137,11 +137,11 @@ impl Writer {
             Mode::ShadowJoined => 4,
         });
         self.key(&charge.target);
-        if let Compiled::Bucket(bucket) = &terms.algorithm {
+        if let CompiledQuota::Bucket(bucket) = limit.compiled() {
             let shape = bucket.shape();
             let never = Span { ticks: LARGEST, part: 0 };
             let (price, bound) = (bucket.span_of(charge.cost).unwrap_or(never), shape.bound());
-            self.prefix(terms);
+            self.prefix(limit);
             self.number(price.ticks);
             self.number(bound.ticks);
             self.number(shape.max_debt);
@@ -153,8 +153,8 @@ impl Writer {
             }
             return;
         }
-        self.common(terms, charge.cost);
-        if Family::of(terms) == Family::Log {
+        self.common(limit, charge.cost);
+        if limit.compiled().family() == Family::SlidingLog {
             self.reach(charge, all);
         }
     }
@@ -163,8 +163,8 @@ impl Writer {
     /// smallest limit, and the dearest possible charge, of all those on the key; and whether this is the only one.
     fn reach(&mut self, charge: &SlotCharge, all: &[SlotCharge]) {
         let same = || all.iter().filter(|other| other.target.key == charge.target.key);
-        let limits = || same().map(|other| other.target.terms.quota.amount());
-        let possible = same().filter(|other| other.cost <= other.target.terms.quota.amount());
+        let limits = || same().map(|other| other.target.limit.quota().amount());
+        let possible = same().filter(|other| other.cost <= other.target.limit.quota().amount());
         self.number(limits().max().unwrap_or(0));
         self.number(limits().min().unwrap_or(0));
         self.number(possible.map(|other| other.cost).max().unwrap_or(0).max(1));
@@ -174,20 +174,20 @@ impl Writer {
     fn order(&mut self, kind: u8, target: &Target, cost: u64) {
         self.families |= ORDERS;
         self.bytes.push(kind);
-        self.family(&target.terms);
+        self.family(&target.limit);
         self.key(target);
-        if Family::of(&target.terms) == Family::Bucket {
-            self.prefix(&target.terms);
+        if target.limit.compiled().family() == Family::Bucket {
+            self.prefix(&target.limit);
             self.number(cost);
-            self.number(target.terms.quota.max_debt());
+            self.number(target.limit.quota().max_debt());
         } else {
-            self.common(&target.terms, cost);
+            self.common(&target.limit, cost);
         }
     }
 
     fn give_back(&mut self, target: &Target, charged: &Charged, amount: u64) {
         self.order(GIVE_BACK, target, amount.min(charged.cost));
-        if Family::of(&target.terms) == Family::Bucket {
+        if target.limit.compiled().family() == Family::Bucket {
             self.number(charged.at);
             self.number(charged.mark);
             self.number(u64::from(charged.part));
@@ -197,27 +197,27 @@ impl Writer {
         }
     }
 
-    fn common(&mut self, terms: &Terms, cost: u64) {
-        self.prefix(terms);
-        let period_ns = terms.quota.period_ns();
+    fn common(&mut self, limit: &Limit, cost: u64) {
+        self.prefix(limit);
+        let period_ns = limit.quota().period_ns();
         // A window is whole in microseconds; a lease may not be, and is rounded up.
         self.number(period_ns.div_ceil(1_000));
-        self.number(terms.quota.amount());
-        self.number(terms.quota.max_debt());
+        self.number(limit.quota().amount());
+        self.number(limit.quota().max_debt());
         self.number(cost);
-        let digits = digits(terms);
+        let digits = digits(limit);
         self.bytes.extend_from_slice(&digits.code.to_le_bytes());
         self.bytes.push(digits.width);
     }
 
-    fn prefix(&mut self, terms: &Terms) {
-        let prefix = prefix(terms);
+    fn prefix(&mut self, limit: &Limit) {
+        let prefix = prefix(limit);
         self.bytes.push(prefix.len() as u8);
         self.bytes.extend_from_slice(&prefix);
     }
 
-    fn family(&mut self, terms: &Terms) {
-        let family = Family::of(terms) as u8;
+    fn family(&mut self, limit: &Limit) {
+        let family = limit.compiled().family() as u8;
         self.families |= family;
         self.bytes.push(family);
     }

@@ -16,8 +16,8 @@
 //! | call | now, or -1 for the server's clock, or the expiry by the server's clock, negated; families in use, a bit each, and whether there are lines that do not decide, or that it is plain (1 byte); lines |
 //! | line | its kind (1 byte), then the fields of that kind |
 //! | decide | times (4), how many charges (2), whether two that are made share a key (1), whether a refusal's end is asked for in any case (1); charges |
-//! | charge | family (1), mode (1), key (4), terms, cost |
-//! | others | family (1), key (4), terms, cost; what it was charged as |
+//! | charge | family (1), mode (1), key (4), compiled quota, cost |
+//! | others | family (1), key (4), compiled quota, cost; what it was charged as |
 //!
 //! # The values
 //!

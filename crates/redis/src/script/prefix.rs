@@ -1,35 +1,11 @@
 //! How a value begins: whose it is, and the quota it was written under.
 
 use smallvec::SmallVec;
-use tollgate_core::{BucketShape, Span};
-
-use crate::call::{Compiled, Terms};
+use tollgate_core::{BucketShape, CompiledQuota, Span};
+use tollgate_store::Limit;
 
 /// Short enough for most quotas to stay off the heap.
 pub(super) type Prefix = SmallVec<[u8; 24]>;
-
-/// The families of algorithms, as bits. States go from one quota to another only within a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Family {
-    Bucket = 1,
-    Window = 2,
-    Counter = 4,
-    Log = 8,
-    Leases = 16,
-}
-
-impl Family {
-    pub(super) fn of(terms: &Terms) -> Family {
-        match terms.algorithm {
-            Compiled::Bucket(_) => Family::Bucket,
-            Compiled::FixedWindow(_) => Family::Window,
-            Compiled::SlidingCounter(_) => Family::Counter,
-            Compiled::SlidingLog(_) => Family::Log,
-            Compiled::Concurrency(_) => Family::Leases,
-        }
-    }
-}
 
 const BUCKET: u8 = 1;
 const QUEUE: u8 = 2;
@@ -43,22 +19,22 @@ const BUCKET_OF_MILLISECONDS: u8 = 7;
 /// The same, in whole microseconds.
 const BUCKET_OF_MICROSECONDS: u8 = 8;
 
-/// The prefix of values that these terms write.
-pub(super) fn prefix(terms: &Terms) -> Prefix {
+/// The prefix of values that this limit's quota writes.
+pub(super) fn prefix(limit: &Limit) -> Prefix {
     let mut bytes = Prefix::new();
-    let window_ms = terms.quota.period_ns() / 1_000_000;
-    match &terms.algorithm {
-        Compiled::Bucket(bucket) => push_bucket(&mut bytes, &bucket.shape(), terms.quota.ahead_ns() / 1_000),
-        Compiled::FixedWindow(_) => {
+    let window_ms = limit.quota().period_ns() / 1_000_000;
+    match limit.compiled() {
+        CompiledQuota::Bucket(bucket) => push_bucket(&mut bytes, &bucket.shape(), limit.quota().ahead_ns() / 1_000),
+        CompiledQuota::FixedWindow(_) => {
             bytes.push(WINDOW);
             push_varint(&mut bytes, window_ms);
         }
-        Compiled::SlidingCounter(_) => {
+        CompiledQuota::SlidingCounter(_) => {
             bytes.push(COUNTER);
             push_varint(&mut bytes, window_ms);
         }
-        Compiled::SlidingLog(_) => bytes.push(LOG),
-        Compiled::Concurrency(_) => bytes.push(LEASES),
+        CompiledQuota::SlidingLog(_) => bytes.push(LOG),
+        CompiledQuota::Concurrency(_) => bytes.push(LEASES),
     }
     bytes
 }
@@ -75,15 +51,15 @@ pub(super) struct Digits {
 const UNITS_MS: [u64; 4] = [1_000, 60_000, 3_600_000, 86_400_000];
 const YEAR_2100_MS: u64 = 4_102_444_800_000;
 
-/// How these terms write in digits; not at all if a window is no small number of seconds, minutes,
+/// How a limit's quota writes in digits; not at all if a window is no small number of seconds, minutes,
 /// hours or days.
-pub(super) fn digits(terms: &Terms) -> Digits {
-    let first = match Family::of(terms) {
-        Family::Window => 1,
-        Family::Counter => 5,
-        Family::Bucket | Family::Log | Family::Leases => return Digits::default(),
+pub(super) fn digits(limit: &Limit) -> Digits {
+    let first = match limit.compiled() {
+        CompiledQuota::FixedWindow(_) => 1,
+        CompiledQuota::SlidingCounter(_) => 5,
+        _ => return Digits::default(),
     };
-    let window_ms = terms.quota.period_ns() / 1_000_000;
+    let window_ms = limit.quota().period_ns() / 1_000_000;
     let fits = |(_, unit): &(u64, u64)| window_ms.is_multiple_of(*unit) && window_ms / unit < 100;
     let digits = |(at, unit): (u64, u64)| Digits {
         code: ((first + at) * 100 + window_ms / unit) as u16,
@@ -137,6 +113,7 @@ mod tests {
     use tollgate_core::{Queue, Quota};
 
     use super::*;
+    use crate::store::limit_of;
 
     #[test]
     fn queue_values_begin_as_those_of_programs_that_gave_one_place_more() {
@@ -145,6 +122,6 @@ mod tests {
         // One token takes 200 ms, 11 of them 2.2 s. Requests take 10 of them.
         [200_000, 1, 11, 2_200_000].into_iter().for_each(|number| push_varint(&mut expected, number));
         let quota = Quota::leaky_queue("5/s".parse().unwrap(), Queue { size: 10, max_wait: None }).unwrap();
-        assert_eq!(prefix(&Terms::new(quota).unwrap()), expected);
+        assert_eq!(prefix(&limit_of(quota).unwrap()), expected);
     }
 }

@@ -6,11 +6,13 @@
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, Tick, Verdict, WindowState};
+use tollgate_core::{
+    Algorithm, BucketState, Charged, CompiledQuota, CounterState, Decision, Leases, Log, Tick, Verdict, WindowState,
+};
 use tollgate_store::shadow_groups;
 
 use super::decode::ProtocolError;
-use crate::call::{Compiled, SlotCharge, View};
+use crate::call::{SlotCharge, View};
 
 /// What became of one request of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,7 +133,7 @@ fn replay_alone(
     view: &View,
 ) -> Result<ReplayedBatch, ProtocolError> {
     let mut state = State::of(view);
-    let mut act = |act: Act| act_on(&charge.target.terms.algorithm, &mut state, now, charge.cost, act);
+    let mut act = |act: Act| act_on(charge.target.limit.compiled(), &mut state, now, charge.cost, act);
     let mut answers = ReplayedBatch::with_capacity(passed, times, 1);
     for _ in 0..passed {
         let (mut decision, note) = act(Act::Check);
@@ -294,7 +296,7 @@ impl<'a> Replay<'a> {
 
     fn act(&self, at: usize, state: &mut State, act: Act) -> (Decision, Charged) {
         let charge = &self.charges[at];
-        act_on(&charge.target.terms.algorithm, state, self.now, charge.cost, act)
+        act_on(charge.target.limit.compiled(), state, self.now, charge.cost, act)
     }
 
     /// The state of a charge's key as its own quota reads it.
@@ -302,9 +304,9 @@ impl<'a> Replay<'a> {
         let Some((by, state)) = &self.written[self.homes[at]] else {
             return self.views[at].clone();
         };
-        let (own, writer) = (&self.charges[at].target.terms.algorithm, &self.charges[*by].target.terms.algorithm);
+        let (own, writer) = (self.charges[at].target.limit.compiled(), self.charges[*by].target.limit.compiled());
         match (own, writer, state) {
-            (Compiled::Bucket(own), Compiled::Bucket(writer), State::Bucket(state)) if own != writer => {
+            (CompiledQuota::Bucket(own), CompiledQuota::Bucket(writer), State::Bucket(state)) if own != writer => {
                 State::Bucket(own.adopt(writer, *state, self.now))
             }
             _ => state.clone(),
@@ -312,13 +314,19 @@ impl<'a> Replay<'a> {
     }
 }
 
-pub(super) fn act_on(algorithm: &Compiled, state: &mut State, now: u64, cost: u64, act: Act) -> (Decision, Charged) {
+pub(super) fn act_on(
+    algorithm: &CompiledQuota,
+    state: &mut State,
+    now: u64,
+    cost: u64,
+    act: Act,
+) -> (Decision, Charged) {
     match (algorithm, state) {
-        (Compiled::Bucket(bucket), State::Bucket(state)) => run(bucket, state, now, cost, act),
-        (Compiled::FixedWindow(window), State::Window(state)) => run(window, state, now, cost, act),
-        (Compiled::SlidingCounter(counter), State::Counter(state)) => run(counter, state, now, cost, act),
-        (Compiled::SlidingLog(log), State::Log(state)) => run(log, state, now, cost, act),
-        (Compiled::Concurrency(permits), State::Leases(state)) => run(permits, state, now, cost, act),
+        (CompiledQuota::Bucket(bucket), State::Bucket(state)) => run(bucket, state, now, cost, act),
+        (CompiledQuota::FixedWindow(window), State::Window(state)) => run(window, state, now, cost, act),
+        (CompiledQuota::SlidingCounter(counter), State::Counter(state)) => run(counter, state, now, cost, act),
+        (CompiledQuota::SlidingLog(log), State::Log(state)) => run(log, state, now, cost, act),
+        (CompiledQuota::Concurrency(permits), State::Leases(state)) => run(permits, state, now, cost, act),
         // A key belongs to one family within a call.
         (algorithm, state) => {
             *state = blank(algorithm);
@@ -341,12 +349,12 @@ fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, cost: u64, a
     }
 }
 
-fn blank(algorithm: &Compiled) -> State {
+fn blank(algorithm: &CompiledQuota) -> State {
     match algorithm {
-        Compiled::Bucket(_) => State::Bucket(BucketState::default()),
-        Compiled::FixedWindow(_) => State::Window(WindowState::default()),
-        Compiled::SlidingCounter(_) => State::Counter(CounterState::default()),
-        Compiled::SlidingLog(_) => State::Log(Log::default()),
-        Compiled::Concurrency(_) => State::Leases(Leases::default()),
+        CompiledQuota::Bucket(_) => State::Bucket(BucketState::default()),
+        CompiledQuota::FixedWindow(_) => State::Window(WindowState::default()),
+        CompiledQuota::SlidingCounter(_) => State::Counter(CounterState::default()),
+        CompiledQuota::SlidingLog(_) => State::Log(Log::default()),
+        CompiledQuota::Concurrency(_) => State::Leases(Leases::default()),
     }
 }

@@ -2,9 +2,10 @@
 
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Verdict};
+use tollgate_store::Limit;
 
 use super::replay::{Act, Replay, State, act_on, in_nanoseconds};
-use crate::call::{SlotCharge, Terms, View};
+use crate::call::{SlotCharge, View};
 
 /// A log of more than this is not kept.
 const MOST_BYTES: usize = 512;
@@ -30,13 +31,13 @@ pub(crate) fn standings(
     }
     let standing = |at: usize| {
         let state = line.state(at);
-        let known_up_to = known_up_to(&charges[at].target.terms, &views[at], &state);
+        let known_up_to = known_up_to(&charges[at].target.limit, &views[at], &state);
         Standing { state, known_up_to }
     };
     Some((0..charges.len()).map(standing).collect())
 }
 
-fn known_up_to(terms: &Terms, view: &View, state: &State) -> u64 {
+fn known_up_to(limit: &Limit, view: &View, state: &State) -> u64 {
     let (View::Log { used, front, debt, .. }, State::Log(log)) = (view, state) else { return u64::MAX };
     // Of a log that owes, the front stands for sums that answer this charge at this moment, and nothing later.
     if *debt > 0 {
@@ -47,16 +48,16 @@ fn known_up_to(terms: &Terms, view: &View, state: &State) -> u64 {
         return u64::MAX;
     }
     let used_now: u64 = log.entries().map(|(_, cost)| cost).sum();
-    (terms.quota.amount() + in_front).saturating_sub(used_now)
+    (limit.quota().amount() + in_front).saturating_sub(used_now)
 }
 
 impl Standing {
     /// The answer to a charge at a later time in the server's microseconds, in nanoseconds. `None` if the state does
     /// not tell. It holds if nothing was charged or given back since.
-    pub(crate) fn look(&self, terms: &Terms, now: u64, cost: u64) -> Option<Decision> {
-        let is_known = cost <= self.known_up_to || cost > terms.quota.amount();
+    pub(crate) fn look(&self, limit: &Limit, now: u64, cost: u64) -> Option<Decision> {
+        let is_known = cost <= self.known_up_to || cost > limit.quota().amount();
         is_known.then(|| {
-            let mut decision = self.decision(terms, now, cost);
+            let mut decision = self.decision(limit, now, cost);
             in_nanoseconds(&mut decision);
             decision
         })
@@ -64,11 +65,11 @@ impl Standing {
 
     /// For how many microseconds nothing at all can be charged, because not even the smallest cost passes; `None` if
     /// something may pass at any time.
-    pub(crate) fn is_full_for(&self, terms: &Terms, now: u64) -> Option<u64> {
+    pub(crate) fn is_full_for(&self, limit: &Limit, now: u64) -> Option<u64> {
         if self.known_up_to == 0 {
             return None;
         }
-        match self.decision(terms, now, 1).verdict {
+        match self.decision(limit, now, 1).verdict {
             Verdict::Refused { retry_after } => retry_after,
             Verdict::Allowed { .. } | Verdict::NoRoom | Verdict::Impossible => None,
         }
@@ -79,53 +80,52 @@ impl Standing {
         matches!(&self.state, State::Log(log) if log.heap_bytes() > MOST_BYTES)
     }
 
-    fn decision(&self, terms: &Terms, now: u64, cost: u64) -> Decision {
-        act_on(&terms.algorithm, &mut self.state.clone(), now, cost, Act::Look).0
+    fn decision(&self, limit: &Limit, now: u64, cost: u64) -> Decision {
+        act_on(limit.compiled(), &mut self.state.clone(), now, cost, Act::Look).0
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use smallvec::smallvec;
     use tollgate_core::Quota;
     use tollgate_store::Mode;
 
     use super::*;
     use crate::call::Target;
+    use crate::store::limit_of;
 
     fn charge(quota: Quota) -> SlotCharge {
-        let terms = Arc::new(Terms::new(quota).unwrap());
-        SlotCharge { target: Target { key: b"bob".as_slice().into(), terms }, cost: 1, mode: Mode::Enforce }
+        let limit = limit_of(quota).unwrap();
+        SlotCharge { target: Target { key: b"bob".as_slice().into(), limit }, cost: 1, mode: Mode::Enforce }
     }
 
     #[test]
     fn standing_after_a_line_is_that_of_those_who_passed() {
         let charge = charge(Quota::fixed_window("3/s".parse().unwrap()).unwrap());
-        let terms = Arc::clone(&charge.target.terms);
+        let limit = charge.target.limit.clone();
         let now = 5_000_000;
         let views = [View::Window(tollgate_core::WindowState::default())];
         let after_two = standings(std::slice::from_ref(&charge), now, 2, &views).unwrap();
-        assert_eq!(after_two[0].is_full_for(&terms, now), None);
-        assert_eq!(after_two[0].look(&terms, now, 0).unwrap().remaining, 1);
+        assert_eq!(after_two[0].is_full_for(&limit, now), None);
+        assert_eq!(after_two[0].look(&limit, now, 0).unwrap().remaining, 1);
         let after_three = standings(&[charge], now, 3, &views).unwrap();
-        assert_eq!(after_three[0].is_full_for(&terms, now), Some(1_000_000));
-        assert_eq!(after_three[0].look(&terms, now + 250_000, 2).unwrap().retry_after(), Some(750_000_000));
+        assert_eq!(after_three[0].is_full_for(&limit, now), Some(1_000_000));
+        assert_eq!(after_three[0].look(&limit, now + 250_000, 2).unwrap().retry_after(), Some(750_000_000));
     }
 
     #[test]
     fn log_of_which_only_the_front_is_known_does_not_tell_of_larger_costs() {
         let charge = charge(Quota::sliding_window_log("5/s".parse().unwrap()).unwrap());
-        let terms = Arc::clone(&charge.target.terms);
+        let limit = charge.target.limit.clone();
         let view = |front| View::Log { used: 5, newest: 4_900_000, debt: 0, front };
         let known = |front| standings(std::slice::from_ref(&charge), 5_000_000, 0, &[view(front)]).unwrap().remove(0);
         let short = known(smallvec![(4_100_000, 1), (4_200_000, 1)]);
-        assert_eq!(short.look(&terms, 5_000_000, 2).unwrap().retry_after(), Some(200_000_000));
-        assert!(short.look(&terms, 5_000_000, 3).is_none());
-        assert_eq!(short.look(&terms, 5_000_000, 6).unwrap().verdict, Verdict::Impossible);
+        assert_eq!(short.look(&limit, 5_000_000, 2).unwrap().retry_after(), Some(200_000_000));
+        assert!(short.look(&limit, 5_000_000, 3).is_none());
+        assert_eq!(short.look(&limit, 5_000_000, 6).unwrap().verdict, Verdict::Impossible);
         let whole = known(smallvec![(4_100_000, 1), (4_200_000, 3), (4_900_000, 1)]);
-        assert_eq!(whole.look(&terms, 5_000_000, 5).unwrap().retry_after(), Some(900_000_000));
+        assert_eq!(whole.look(&limit, 5_000_000, 5).unwrap().retry_after(), Some(900_000_000));
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
         let charge = charge(Quota::sliding_window_log("5/s".parse().unwrap()).unwrap());
         let views = [View::Log { used: 5, newest: 4_900_000, debt: 2, front: smallvec![(4_900_000, 5)] }];
         let standing = standings(std::slice::from_ref(&charge), 5_000_000, 0, &views).unwrap().remove(0);
-        assert_eq!(standing.is_full_for(&charge.target.terms, 5_000_000), None);
+        assert_eq!(standing.is_full_for(&charge.target.limit, 5_000_000), None);
     }
 
     #[test]
@@ -142,6 +142,6 @@ mod tests {
         let charge = charge(Quota::concurrency(1, Some(second)).unwrap());
         let views = [View::Leases { used: 1, until: 5_500_000, last_id: 7 }];
         let standing = standings(std::slice::from_ref(&charge), 5_000_000, 0, &views).unwrap().remove(0);
-        assert_eq!(standing.is_full_for(&charge.target.terms, 5_000_000), None);
+        assert_eq!(standing.is_full_for(&charge.target.limit, 5_000_000), None);
     }
 }

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_store::Store;
+use tollgate_store::{Receipt, Store};
 
 use super::caller::Caller;
 use super::plan::{Afterwards, Plan};
 use super::world::locked;
-use crate::store::{RedisReceipt, SeenReceipt};
+use crate::store::{SeenReceipt, is_concurrency, key_name, seen_receipt};
 
 impl Caller {
-    pub(super) async fn afterwards(&self, plan: &Plan, receipts: Vec<(usize, RedisReceipt)>) {
+    pub(super) async fn afterwards(&self, plan: &Plan, receipts: Vec<(usize, Receipt)>) {
         let store = &self.stores[plan.instance];
         match plan.afterwards {
             Afterwards::Keep => {}
@@ -24,14 +24,14 @@ impl Caller {
             Afterwards::Settle(pause, true_cost) => {
                 sleep(pause).await;
                 for (_, receipt) in receipts {
-                    if receipt.limit_is_concurrency() {
+                    if is_concurrency(receipt.limit()) {
                         self.give_back(plan, receipt);
                         continue;
                     }
                     self.take_off(plan, &receipt, receipt.cost().saturating_sub(true_cost));
                     let more = true_cost.saturating_sub(receipt.cost());
-                    if more > 0 && !matches!(receipt.seen(), SeenReceipt::Server(_)) {
-                        let key = receipt.target().key.clone();
+                    if more > 0 && !matches!(seen_receipt(&receipt), SeenReceipt::Server(_)) {
+                        let key = key_name(&receipt);
                         locked(&self.world).books.passed_uncounted(plan.instance, &key, more);
                     }
                     let began = Instant::now();
@@ -52,22 +52,22 @@ impl Caller {
         }
     }
 
-    fn renew(&self, plan: &Plan, receipt: &RedisReceipt) {
+    fn renew(&self, plan: &Plan, receipt: &Receipt) {
         let renewed = self.stores[plan.instance].renew(receipt);
-        if let SeenReceipt::Server(charged) = receipt.seen() {
+        if let SeenReceipt::Server(charged) = seen_receipt(receipt) {
             let mut world = locked(&self.world);
             let now = world.now_us();
-            let (_, told_lost) = world.books.lease(plan.instance, &receipt.target().key, &charged, now);
-            let is_permit = receipt.limit_is_concurrency();
+            let (_, told_lost) = world.books.lease(plan.instance, &key_name(receipt), &charged, now);
+            let is_permit = is_concurrency(receipt.limit());
             if renewed != (is_permit && !told_lost) {
                 world.books.violate(format!("renewed {renewed}, told that it is lost {told_lost}"));
             }
         }
     }
 
-    fn give_back(&self, plan: &Plan, receipt: RedisReceipt) {
-        let key = receipt.target().key.clone();
-        match receipt.seen() {
+    fn give_back(&self, plan: &Plan, receipt: Receipt) {
+        let key = key_name(&receipt);
+        match seen_receipt(&receipt) {
             SeenReceipt::Server(charged) => {
                 locked(&self.world).books.returned(plan.instance, &key, &charged);
                 let mut seen = self.seen.lock().unwrap();
@@ -85,10 +85,10 @@ impl Caller {
     }
 
     /// Something is given back to this instance's own count.
-    fn take_off(&self, plan: &Plan, receipt: &RedisReceipt, amount: u64) {
+    fn take_off(&self, plan: &Plan, receipt: &Receipt, amount: u64) {
         let mut seen = self.seen.lock().unwrap();
-        let owner = (plan.instance, receipt.target().key.clone());
-        if let (SeenReceipt::Here, Some(counted)) = (receipt.seen(), seen.counted_here.get_mut(&owner)) {
+        let owner = (plan.instance, key_name(receipt));
+        if let (SeenReceipt::Here, Some(counted)) = (seen_receipt(receipt), seen.counted_here.get_mut(&owner)) {
             counted.1 -= amount as i64;
         }
     }

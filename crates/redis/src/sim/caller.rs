@@ -3,19 +3,19 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use tollgate_core::{AlgorithmKind, Decision};
-use tollgate_store::{KeyedCharge, Mode, Outcome, Refusals, Source, Store};
+use tollgate_store::{Charge, Limit, Mode, Outcome, Receipt, Refusals, Source, Store};
 
 use super::plan::{Plan, key_bytes};
 use super::rule::Rule;
 use super::seen::Seen;
 use super::world::{Link, SharedWorld, locked};
-use crate::store::{RedisLimit, RedisReceipt, SeenReceipt, SharedStore};
+use crate::store::{SeenReceipt, SharedStore, key_name, seen_receipt};
 
 /// Somebody who makes requests and checks what comes of them.
 pub(super) struct Caller {
     pub(super) world: SharedWorld,
     pub(super) stores: Arc<Vec<SharedStore<Link>>>,
-    pub(super) limits: Arc<Vec<Vec<RedisLimit>>>,
+    pub(super) limits: Arc<Vec<Vec<Limit>>>,
     pub(super) rules: Arc<Vec<Rule>>,
     pub(super) deadline: Duration,
     pub(super) is_quiet: bool,
@@ -26,13 +26,13 @@ impl Caller {
     pub(super) async fn request(self, plan: Plan) {
         let keys: Vec<Vec<u8>> = plan.charges.iter().map(|charge| key_bytes(charge.1)).collect();
         let limits = &self.limits[plan.instance];
-        let charges: Vec<KeyedCharge<'_, RedisLimit>> = plan
+        let charges: Vec<Charge<'_>> = plan
             .charges
             .iter()
             .zip(&keys)
-            .map(|((rule, _, cost, mode), key)| KeyedCharge {
+            .map(|((rule, _, cost, mode), key)| Charge {
                 limit: &limits[*rule],
-                key,
+                key: key.as_slice(),
                 cost: *cost,
                 mode: *mode,
                 receipt: true,
@@ -76,7 +76,7 @@ impl Caller {
         locked(&self.world).books.violate(what);
     }
 
-    fn count(&self, outcome: &Outcome<RedisReceipt>) {
+    fn count(&self, outcome: &Outcome) {
         let met = &mut self.seen.lock().unwrap().met;
         met.passed += u64::from(outcome.passed);
         met.refused += u64::from(!outcome.passed);
@@ -84,11 +84,11 @@ impl Caller {
         met.fallbacks += u64::from(outcome.source == Source::Fallback);
     }
 
-    fn check_refusal(&self, plan: &Plan, charges: &[KeyedCharge<'_, RedisLimit>], outcome: &Outcome<RedisReceipt>) {
+    fn check_refusal(&self, plan: &Plan, charges: &[Charge<'_>], outcome: &Outcome) {
         if !outcome.receipts.is_empty() {
             self.violate("a refused request has receipts".into());
         }
-        let binding = |asked: &KeyedCharge<'_, RedisLimit>| matches!(asked.mode, Mode::Enforce | Mode::Guard);
+        let binding = |asked: &Charge<'_>| matches!(asked.mode, Mode::Enforce | Mode::Guard);
         let refuses =
             |at: &usize| outcome.asked.contains(*at) && binding(&charges[*at]) && !outcome.decisions[*at].is_allowed();
         let refusing: Vec<usize> = (0..charges.len()).filter(refuses).collect();
@@ -107,7 +107,7 @@ impl Caller {
     }
 
     /// A remembered refusal says of each charge what the server would say, and no time that is too short.
-    fn check_remembered(&self, plan: &Plan, charges: &[KeyedCharge<'_, RedisLimit>], outcome: &Outcome<RedisReceipt>) {
+    fn check_remembered(&self, plan: &Plan, charges: &[Charge<'_>], outcome: &Outcome) {
         for (at, asked) in charges.iter().enumerate() {
             let (slot, target) = self.stores[plan.instance].target(asked.limit, asked.key);
             let within = match self.rules[plan.charges[at].0].options.refusals {
@@ -125,7 +125,7 @@ impl Caller {
         }
     }
 
-    fn check_passed(&self, plan: &Plan, charges: &[KeyedCharge<'_, RedisLimit>], outcome: &Outcome<RedisReceipt>) {
+    fn check_passed(&self, plan: &Plan, charges: &[Charge<'_>], outcome: &Outcome) {
         for (at, asked) in charges.iter().enumerate() {
             let receipt = outcome.receipts.iter().find(|(position, _)| *position == at);
             if asked.mode == Mode::Enforce && asked.cost > 0 && receipt.is_none() {
@@ -137,12 +137,12 @@ impl Caller {
         }
     }
 
-    fn check_receipt(&self, plan: &Plan, at: usize, receipt: &RedisReceipt, decision: &Decision) {
+    fn check_receipt(&self, plan: &Plan, at: usize, receipt: &Receipt, decision: &Decision) {
         let (rule, _, cost, mode) = plan.charges[at];
-        let key = receipt.target().key.clone();
+        let key = key_name(receipt);
         let mut world = locked(&self.world);
         let mut seen = self.seen.lock().unwrap();
-        match receipt.seen() {
+        match seen_receipt(receipt) {
             SeenReceipt::Server(charged) => {
                 world.books.claimed(plan.instance, &key, &charged, &in_microseconds(*decision));
                 let admitted = seen.admitted.entry(key.clone()).or_insert((rule, Vec::new()));

@@ -51,7 +51,7 @@ impl Transport for Server {
             match client.get(&charge.target.key).as_deref() {
                 Some([LOG_TAG, newest @ ..]) if charge.cost > 0 => {
                     let newest_us = newest[..7].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-                    let window_us = charge.target.terms.quota.period_ns() / 1_000;
+                    let window_us = charge.target.limit.quota().period_ns() / 1_000;
                     ends.insert(Arc::clone(&charge.target.key), newest_us + window_us);
                 }
                 Some([LOG_TAG, ..]) => {}

@@ -1,14 +1,13 @@
 //! What is replayed, held to a store in memory.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Quota, Rate, Verdict};
-use tollgate_store::{KeyedCharge, LimitOptions, ManualClock, MemoryOptions, MemoryStore, Mode, Store};
+use tollgate_store::{Charge, LimitOptions, ManualClock, MemoryOptions, MemoryStore, Mode, Store};
 
 use super::shard::Shard;
-use crate::call::{Answer, Call, Line, SlotCharge, Target, Terms};
+use crate::call::{Answer, Call, Line, SlotCharge, Target};
 use crate::script::replay;
+use crate::store::limit_of;
 use crate::store::random::Random;
 
 const NOW_US: u64 = 1_700_000_000_000_000;
@@ -46,7 +45,7 @@ fn what_is_replayed_is_what_a_store_in_memory_says() {
         let quotas: Vec<Quota> = (0..3).map(|_| quota(&mut random)).collect();
         let target = |(at, quota): (usize, &Quota)| Target {
             key: format!("key-{at}").into_bytes().into(),
-            terms: Arc::new(Terms::new(*quota).unwrap()),
+            limit: limit_of(*quota).unwrap(),
         };
         let targets: Vec<Target> = quotas.iter().enumerate().map(target).collect();
         let limits: Vec<_> =
@@ -69,16 +68,16 @@ fn what_is_replayed_is_what_a_store_in_memory_says() {
             let reply = shard.execute(&call, now, &mut Vec::new());
             let [Answer::Decided { passed, views }] = &reply.answers[..] else { panic!("{reply:?}") };
             let replayed = replay(&charges, times, now, *passed, views).unwrap().requests(times);
-            let keyed: Vec<KeyedCharge<'_, _>> = charges
+            let keyed: Vec<Charge<'_>> = charges
                 .iter()
                 .map(|charge| {
                     let at = targets.iter().position(|target| target.key == charge.target.key).unwrap();
                     let SlotCharge { target, cost, mode } = charge;
-                    KeyedCharge { limit: &limits[at], key: &target.key, cost: *cost, mode: *mode, receipt: true }
+                    Charge { limit: &limits[at], key: &*target.key, cost: *cost, mode: *mode, receipt: true }
                 })
                 .collect();
             for (nth, replayed) in (0..times).zip(replayed) {
-                let outcome = ready(memory.decide(&keyed));
+                let outcome = memory.decide_now(&keyed);
                 assert_eq!(outcome.passed, nth < *passed, "seed {seed}");
                 let decisions: Vec<Decision> = replayed.decisions.to_vec();
                 let expected: Vec<Decision> = outcome.decisions.iter().map(rounded_up).collect();
@@ -101,13 +100,4 @@ fn rounded_up(decision: &Decision) -> Decision {
         other => other,
     };
     Decision { verdict, next_after: us(decision.next_after), reset_after: us(decision.reset_after), ..*decision }
-}
-
-/// A store in memory has its answer at once.
-fn ready<F: Future>(future: F) -> F::Output {
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::pin!(future).poll(&mut context) {
-        std::task::Poll::Ready(output) => output,
-        std::task::Poll::Pending => panic!("a store in memory waits for nothing"),
-    }
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_core::{Quota, Verdict, most_admitted};
-use tollgate_store::{KeyedCharge, LimitOptions, Mode, OnFailure, Refusals, Source, Store};
+use tollgate_store::{Charge, Limit, LimitOptions, OnFailure, Refusals, Source, Store};
 
 use super::shard::Shard;
 use super::world::BEGAN_US;
 use crate::call::Call;
-use crate::store::{RedisLimit, SharedStore, StoreSettings};
+use crate::store::{SharedStore, StoreSettings};
 use crate::transport::{Done, ShardId, Slot, Transport};
 
 const SPAN: Duration = Duration::from_secs(4);
@@ -89,8 +89,8 @@ fn run(round_trip_ms: u64, on_failure: OnFailure, per_second: u64, together: u64
     })
 }
 
-async fn check(store: Arc<SharedStore<Distant>>, limit: RedisLimit) -> (bool, Source, Verdict) {
-    let charge = KeyedCharge { limit: &limit, key: b"hot", cost: 1, mode: Mode::Enforce, receipt: false };
+async fn check(store: Arc<SharedStore<Distant>>, limit: Limit) -> (bool, Source, Verdict) {
+    let charge = Charge::new(&limit, b"hot", 1);
     let outcome = store.decide(&[charge]).await;
     (outcome.passed, outcome.source, outcome.decisions[0].verdict)
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate_store::{Capacity, KeyedCharge, MemoryOptions, Mode, Source, Store, WhenFull};
+use tollgate_store::{Capacity, Charge, Limit, MemoryOptions, Source, Store, WhenFull};
 
 use super::caller::Caller;
 use super::met::Met;
@@ -14,7 +14,7 @@ use super::seen::Seen;
 use super::world::{BEGAN_US, Link, SharedWorld, World, locked};
 use super::{InjectedFault, faulty};
 use crate::store::random::Random;
-use crate::store::{BreakerSettings, BreakerState, RedisLimit, SharedStore, StoreSettings};
+use crate::store::{BreakerSettings, BreakerState, SharedStore, StoreSettings};
 
 /// Runs one seed. The error says what must not have happened.
 pub(super) fn run(seed: u64, fault: Option<InjectedFault>) -> Result<Met, String> {
@@ -27,7 +27,7 @@ struct Scenario {
     random: Random,
     stores: Arc<Vec<SharedStore<Link>>>,
     /// The same limits for each instance.
-    limits: Arc<Vec<Vec<RedisLimit>>>,
+    limits: Arc<Vec<Vec<Limit>>>,
     rules: Arc<Vec<Rule>>,
     keys: u32,
     settings: StoreSettings,
@@ -74,7 +74,7 @@ impl Scenario {
         let limit = |store: &SharedStore<Link>, rule: &Rule| {
             store.limit(&rule.scope, rule.quota, faulty::options(fault, rule.options)).unwrap()
         };
-        let limits: Vec<Vec<RedisLimit>> =
+        let limits: Vec<Vec<Limit>> =
             stores.iter().map(|store| rules.iter().map(|rule| limit(store, rule)).collect()).collect();
         let (limits, stores) = (Arc::new(limits), Arc::new(stores));
         let keys = 1 + random.below(4);
@@ -149,7 +149,7 @@ impl Scenario {
             for turn in 0..8 {
                 for key in 0..self.keys {
                     let (limit, key) = (&self.limits[instance][0], key_bytes(key));
-                    let asked = KeyedCharge { limit, key: &key, cost: 0, mode: Mode::Enforce, receipt: false };
+                    let asked = Charge::new(limit, &key, 0);
                     let source = store.decide(&[asked]).await.source;
                     if turn == 7 && source != Source::Exact {
                         locked(&self.world).books.violate(format!("{instance} still answers {source:?} for {key:?}"));

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, BucketState, Charged, CounterState, Decision, Leases, Log, WindowState};
-use tollgate_store::shadow_groups;
+use tollgate_core::{Algorithm, BucketState, Charged, CompiledQuota, CounterState, Decision, Leases, Log, WindowState};
+use tollgate_store::{Limit, shadow_groups};
 
-use crate::call::{Answer, Call, Compiled, Line, Reply, SlotCharge, Target, Terms, View};
+use crate::call::{Answer, Call, Line, Reply, SlotCharge, TICK, Target, View};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shard {
@@ -33,13 +33,13 @@ pub(crate) enum Deed {
 }
 
 macro_rules! on {
-    ($terms:expr, $state:expr, $algorithm:ident, $inner:ident, $work:expr) => {
-        match (&$terms.algorithm, $state) {
-            (Compiled::Bucket($algorithm), KeyState::Bucket($inner)) => $work,
-            (Compiled::FixedWindow($algorithm), KeyState::Window($inner)) => $work,
-            (Compiled::SlidingCounter($algorithm), KeyState::Counter($inner)) => $work,
-            (Compiled::SlidingLog($algorithm), KeyState::Log($inner)) => $work,
-            (Compiled::Concurrency($algorithm), KeyState::Leases($inner)) => $work,
+    ($limit:expr, $state:expr, $algorithm:ident, $inner:ident, $work:expr) => {
+        match ($limit.compiled(), $state) {
+            (CompiledQuota::Bucket($algorithm), KeyState::Bucket($inner)) => $work,
+            (CompiledQuota::FixedWindow($algorithm), KeyState::Window($inner)) => $work,
+            (CompiledQuota::SlidingCounter($algorithm), KeyState::Counter($inner)) => $work,
+            (CompiledQuota::SlidingLog($algorithm), KeyState::Log($inner)) => $work,
+            (CompiledQuota::Concurrency($algorithm), KeyState::Leases($inner)) => $work,
             _ => panic!("a key is used under one algorithm only"),
         }
     };
@@ -63,32 +63,34 @@ impl Shard {
             Line::Force { target, cost } => {
                 deeds.push(Deed::Forced { key: target.key.clone() });
                 let unpaid =
-                    on!(target.terms, self.state(target), algorithm, state, algorithm.force(state, now, *cost));
+                    on!(target.limit, self.state(target), algorithm, state, algorithm.force(state, now, *cost));
                 Answer::Forced { unpaid }
             }
             Line::GiveBack { target, charged, amount } => {
-                on!(target.terms, self.state(target), rule, state, rule.give_back(state, now, charged, *amount));
+                on!(target.limit, self.state(target), rule, state, rule.give_back(state, now, charged, *amount));
                 deeds.push(Deed::Loosened { key: target.key.clone() });
                 Answer::GivenBack
             }
             Line::Credit { target, cost } => {
                 deeds.push(Deed::Loosened { key: target.key.clone() });
                 let state = self.state(target);
-                on!(target.terms, state, rule, state, rule.credit(state, now, *cost));
+                on!(target.limit, state, rule, state, rule.credit(state, now, *cost));
                 Answer::Credited
             }
             Line::Settle { target, charged, true_cost } => {
                 deeds.push(Deed::Loosened { key: target.key.clone() });
                 let state = self.state(target);
-                let settled = on!(target.terms, state, rule, state, rule.settle(state, now, charged, *true_cost));
+                let settled = on!(target.limit, state, rule, state, rule.settle(state, now, charged, *true_cost));
                 Answer::Settled { overrun: settled.overrun }
             }
             Line::Renew { target, charged } => {
-                let held = match (&target.terms.algorithm, self.state(target)) {
-                    (Compiled::Concurrency(permits), KeyState::Leases(leases)) => permits.renew(leases, now, charged),
+                let held = match (target.limit.compiled(), self.state(target)) {
+                    (CompiledQuota::Concurrency(permits), KeyState::Leases(leases)) => {
+                        permits.renew(leases, now, charged)
+                    }
                     _ => false,
                 };
-                let (key, until) = (target.key.clone(), now + ticks(&target.terms));
+                let (key, until) = (target.key.clone(), now + ticks(&target.limit));
                 deeds.push(Deed::Renewed { key, charged: *charged, held, until });
                 Answer::Renewed { held }
             }
@@ -141,23 +143,23 @@ impl Shard {
     }
 
     fn check(&mut self, charge: &SlotCharge, now: u64) -> (Decision, Charged) {
-        on!(charge.target.terms, self.state(&charge.target), rule, state, {
+        on!(charge.target.limit, self.state(&charge.target), rule, state, {
             let decision = rule.check(state, now, charge.cost);
             (decision, rule.charged(state, now, charge.cost))
         })
     }
 
     fn look(&mut self, target: &Target, now: u64, cost: u64) -> Decision {
-        on!(target.terms, self.state(target), rule, state, rule.look(state, now, cost))
+        on!(target.limit, self.state(target), rule, state, rule.look(state, now, cost))
     }
 
     fn view(&mut self, target: &Target, now: u64) -> View {
-        let terms = Arc::clone(&target.terms);
-        match (&terms.algorithm, self.state(target)) {
+        let limit = target.limit.clone();
+        match (limit.compiled(), self.state(target)) {
             (_, KeyState::Bucket(state)) => View::Bucket(*state),
             (_, KeyState::Window(state)) => View::Window(*state),
             (_, KeyState::Counter(state)) => View::Counter(*state),
-            (Compiled::SlidingLog(rule), KeyState::Log(log)) => {
+            (CompiledQuota::SlidingLog(rule), KeyState::Log(log)) => {
                 // Giving nothing back forgets what has left, and pays what is owed.
                 let mut log = log.clone();
                 rule.give_back(&mut log, now, &Charged::default(), 0);
@@ -169,10 +171,10 @@ impl Shard {
                     front: in_force.into_iter().collect(),
                 }
             }
-            (Compiled::Concurrency(permits), KeyState::Leases(leases)) => {
+            (CompiledQuota::Concurrency(permits), KeyState::Leases(leases)) => {
                 let untouched_at = permits.untouched_at(leases);
                 View::Leases {
-                    used: terms.quota.amount() - permits.look(leases, now, 0).remaining,
+                    used: limit.quota().amount() - permits.look(leases, now, 0).remaining,
                     until: if untouched_at > now { untouched_at } else { 0 },
                     last_id: permits.charged(leases, now, 0).mark,
                 }
@@ -182,21 +184,21 @@ impl Shard {
     }
 
     fn state(&mut self, target: &Target) -> &mut KeyState {
-        self.keys.entry(target.key.clone()).or_insert_with(|| match target.terms.algorithm {
-            Compiled::Bucket(_) => KeyState::Bucket(BucketState::default()),
-            Compiled::FixedWindow(_) => KeyState::Window(WindowState::default()),
-            Compiled::SlidingCounter(_) => KeyState::Counter(CounterState::default()),
-            Compiled::SlidingLog(_) => KeyState::Log(Log::default()),
-            Compiled::Concurrency(_) => KeyState::Leases(Leases::default()),
+        self.keys.entry(target.key.clone()).or_insert_with(|| match target.limit.compiled() {
+            CompiledQuota::Bucket(_) => KeyState::Bucket(BucketState::default()),
+            CompiledQuota::FixedWindow(_) => KeyState::Window(WindowState::default()),
+            CompiledQuota::SlidingCounter(_) => KeyState::Counter(CounterState::default()),
+            CompiledQuota::SlidingLog(_) => KeyState::Log(Log::default()),
+            CompiledQuota::Concurrency(_) => KeyState::Leases(Leases::default()),
         })
     }
 }
 
 fn deed(charge: &SlotCharge, charged: Charged, decision: Decision, now: u64) -> Deed {
-    let until = now + ticks(&charge.target.terms);
+    let until = now + ticks(&charge.target.limit);
     Deed::Charged { key: charge.target.key.clone(), charged, decision, until }
 }
 
-pub(super) fn ticks(terms: &Terms) -> u64 {
-    terms.quota.period_ns().div_ceil(Terms::TICK.ns())
+pub(super) fn ticks(limit: &Limit) -> u64 {
+    limit.quota().period_ns().div_ceil(TICK.ns())
 }

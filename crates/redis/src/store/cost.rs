@@ -16,12 +16,12 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use tollgate_core::Quota;
-use tollgate_store::{KeyedCharge, LimitOptions, Mode, Store};
+use tollgate_store::{Charge, Limit, LimitOptions, Store};
 
 use crate::call::{Call, Line};
 use crate::resp_value::Value;
 use crate::script::{decode, encode};
-use crate::store::{RedisLimit, SharedStore, StoreSettings};
+use crate::store::{SharedStore, StoreSettings};
 use crate::transport::{Done, ShardId, Slot, Transport};
 
 const CALLERS: usize = 64;
@@ -74,7 +74,7 @@ async fn run(rules: usize, keys: usize, callers: usize, joins: bool) {
     let store = SharedStore::for_test(tray.clone(), settings, Box::new(|_| {}), 1, None);
     let quota = Quota::token_bucket("1000000/s burst 1000000".parse().unwrap()).unwrap();
     let limit = |at: usize| store.limit(&format!("rule-{at}"), quota, LimitOptions::default()).unwrap();
-    let limits: Arc<[RedisLimit]> = (0..rules).map(limit).collect();
+    let limits: Arc<[Limit]> = (0..rules).map(limit).collect();
     let store = Arc::new(store);
     let each = decisions() / callers;
     let ask = |caller: usize| {
@@ -82,8 +82,7 @@ async fn run(rules: usize, keys: usize, callers: usize, joins: bool) {
         tokio::spawn(async move {
             for at in 0..each {
                 let key = format!("user-{:07}", (at * callers + caller) % keys);
-                let charge =
-                    |limit| KeyedCharge { limit, key: key.as_bytes(), cost: 1, mode: Mode::Enforce, receipt: false };
+                let charge = |limit| Charge::new(limit, key.as_bytes(), 1);
                 let charges: smallvec::SmallVec<[_; 4]> = limits.iter().map(charge).collect();
                 let outcome = store.decide(&charges).await;
                 assert!(outcome.passed);

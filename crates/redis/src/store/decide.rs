@@ -5,17 +5,17 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 use tollgate_core::{Charged, Decision, Verdict};
-use tollgate_store::{Asked, KeyedCharge, Mode, OnFailure, Outcome, Refusals, Source};
+use tollgate_store::{Asked, Charge, OnFailure, Outcome, Receipt, Refusals, Source};
 
 use crate::store::Inner;
-use crate::store::batch::{Charges, Origin, SlotPart, SlotParts, SlotRequest, Waiter, Waiters};
-use crate::store::limit::RedisLimit;
-use crate::store::refund::receipt::{MadeWhere, RedisReceipt};
+use crate::store::batch::{Charges, SlotPart, SlotParts, SlotRequest, Waiter, Waiters};
+use crate::store::limit::SharedLimit;
+use crate::store::refund::receipt::{MadeWhere, SharedReceipt};
 use crate::store::seam::Seam;
 use crate::transport::Transport;
 
 impl<T: Transport> Inner<T> {
-    pub(super) async fn decide(self: &Arc<Self>, charges: &Charges<'_>) -> Outcome<RedisReceipt> {
+    pub(super) async fn decide(self: &Arc<Self>, charges: &Charges<'_>) -> Outcome {
         let now = Instant::now();
         self.counters.decisions.add(1);
         if let Some(refused) = self.known_refusal(charges, now) {
@@ -53,7 +53,7 @@ impl<T: Transport> Inner<T> {
 
     /// Refused without asking, where all keys are known to be full: then the whole answer is known. If one of them has
     /// room, others may have used some of it since.
-    fn known_refusal(&self, charges: &Charges<'_>, now: Instant) -> Option<Outcome<RedisReceipt>> {
+    fn known_refusal(&self, charges: &Charges<'_>, now: Instant) -> Option<Outcome> {
         if !self.settings.remembers_refusals {
             return None;
         }
@@ -62,17 +62,16 @@ impl<T: Transport> Inner<T> {
             let cost = self.seam.cached_cost(asked.cost);
             decisions.push(self.refusals.find(asked.limit, asked.key, cost, now)?);
         }
-        let refuses = |(asked, decision): (&KeyedCharge<'_, RedisLimit>, &Decision)| {
-            (binds(asked) && !decision.is_allowed()).then_some(asked.limit.0.options.refusals)
+        let refuses = |(asked, decision): (&Charge<'_>, &Decision)| {
+            (binds(asked) && !decision.is_allowed()).then_some(asked.limit.options().refusals)
         };
         let refusing: SmallVec<[Refusals; 4]> = charges.iter().zip(&decisions).filter_map(refuses).collect();
         if refusing.is_empty() || is_any_charged_twice(charges) {
             return None;
         }
         // Where violations are counted, the server must hear of it; except behind a block, where nothing is counted.
-        let is_counted = |asked: &KeyedCharge<'_, RedisLimit>| {
-            matches!(asked.limit.0.options.refusals, Refusals::Counted | Refusals::Guarded)
-        };
+        let is_counted =
+            |asked: &Charge<'_>| matches!(asked.limit.options().refusals, Refusals::Counted | Refusals::Guarded);
         let must_ask = !refusing.contains(&Refusals::Final) && charges.iter().any(is_counted);
         if must_ask {
             return None;
@@ -83,7 +82,7 @@ impl<T: Transport> Inner<T> {
 
     /// Refused without asking, where a shard is known to fail and one of its
     /// limits is closed then: what the others charged would only be given back.
-    fn refused_by_open_breaker(&self, charges: &Charges<'_>, parts: &[SlotPart]) -> Option<Outcome<RedisReceipt>> {
+    fn refused_by_open_breaker(&self, charges: &Charges<'_>, parts: &[SlotPart]) -> Option<Outcome> {
         let mut closed: SmallVec<[usize; 4]> = SmallVec::new();
         for part in parts.iter().filter(|part| self.breakers.is_open(self.transport.shard(part.slot))) {
             closed.extend(part.positions.iter().copied().filter(|at| is_closed(&charges[*at])));
@@ -95,9 +94,9 @@ impl<T: Transport> Inner<T> {
     pub(super) fn refuse_closed(
         &self,
         charges: &Charges<'_>,
-        mut outcome: Outcome<RedisReceipt>,
+        mut outcome: Outcome,
         closed: SmallVec<[usize; 4]>,
-    ) -> Outcome<RedisReceipt> {
+    ) -> Outcome {
         for at in &closed {
             self.counters.fell_back(OnFailure::Closed);
             outcome.decisions[*at] = charges[*at].limit.uncounted(Verdict::NoRoom);
@@ -116,7 +115,7 @@ fn conclude<'a, T: Transport>(
     charges: &Charges<'_>,
     waiters: Waiters<'a, T>,
     seam: &Seam,
-) -> Result<Outcome<RedisReceipt>, Waiters<'a, T>> {
+) -> Result<Outcome, Waiters<'a, T>> {
     let is_answered = |answer: bool| waiters.iter().any(|waiter| waiter.passed() == Some(answer));
     if seam.is_refused(is_answered(false), is_answered(true)) {
         return Ok(refuse(charges, waiters, Source::Exact));
@@ -130,7 +129,7 @@ fn conclude<'a, T: Transport>(
 }
 
 /// All charges are of one slot, which let them pass.
-fn passed_in_one_slot<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>) -> Outcome<RedisReceipt> {
+fn passed_in_one_slot<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>) -> Outcome {
     let mut outcome = Outcome {
         passed: true,
         decisions: SmallVec::from_slice(waiter.decisions()),
@@ -147,11 +146,7 @@ fn passed_in_one_slot<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>
 }
 
 /// The whole is refused: each slot that answered says how it stands without it, and gets back what it charged.
-pub(super) fn refuse<T: Transport>(
-    charges: &Charges<'_>,
-    waiters: Waiters<'_, T>,
-    source: Source,
-) -> Outcome<RedisReceipt> {
+pub(super) fn refuse<T: Transport>(charges: &Charges<'_>, waiters: Waiters<'_, T>, source: Source) -> Outcome {
     let mut outcome = refused(charges, source);
     let mut asked: SmallVec<[usize; 4]> = SmallVec::new();
     for waiter in waiters.into_iter().filter(|waiter| waiter.passed().is_some()) {
@@ -164,7 +159,7 @@ pub(super) fn refuse<T: Transport>(
 }
 
 /// The whole passed: what was charged is kept.
-pub(super) fn keep<T: Transport>(charges: &Charges<'_>, waiters: Waiters<'_, T>, outcome: &mut Outcome<RedisReceipt>) {
+pub(super) fn keep<T: Transport>(charges: &Charges<'_>, waiters: Waiters<'_, T>, outcome: &mut Outcome) {
     for waiter in waiters {
         place(&waiter.part, waiter.decisions(), outcome);
         keep_charges(charges, waiter, outcome);
@@ -172,7 +167,7 @@ pub(super) fn keep<T: Transport>(charges: &Charges<'_>, waiters: Waiters<'_, T>,
     outcome.receipts.sort_unstable_by_key(|(at, _)| *at);
 }
 
-fn keep_charges<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>, outcome: &mut Outcome<RedisReceipt>) {
+fn keep_charges<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>, outcome: &mut Outcome) {
     waiter.keep(|waiter, at, charged| {
         let position = waiter.part.positions[at];
         if charges[position].receipt {
@@ -181,26 +176,24 @@ fn keep_charges<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>, outc
     });
 }
 
-fn place(part: &SlotPart, decisions: &[Decision], outcome: &mut Outcome<RedisReceipt>) {
+fn place(part: &SlotPart, decisions: &[Decision], outcome: &mut Outcome) {
     for (at, decision) in part.positions.iter().zip(decisions) {
         outcome.decisions[*at] = *decision;
     }
 }
 
-fn receipt(request: &SlotRequest, at: usize, charged: Charged) -> RedisReceipt {
-    let Origin { limit, key } = request.origins[at].clone();
-    let target = request.charges[at].target.clone();
-    let made = MadeWhere::Server { slot: request.slot, charged, lease_lost: Arc::default() };
-    RedisReceipt { limit, key, target, made }
+fn receipt(request: &SlotRequest, at: usize, charged: Charged) -> Receipt {
+    let made = MadeWhere::Server { slot: request.slot, lease_lost: Arc::default() };
+    SharedReceipt::receipt(&request.charges[at].target, &request.keys[at], charged, made)
 }
 
-pub(super) fn passed(charges: &Charges<'_>, source: Source) -> Outcome<RedisReceipt> {
+pub(super) fn passed(charges: &Charges<'_>, source: Source) -> Outcome {
     Outcome { passed: true, ..refused(charges, source) }
 }
 
 /// An outcome in which nothing is answered yet.
-fn refused(charges: &Charges<'_>, source: Source) -> Outcome<RedisReceipt> {
-    let unasked = |asked: &KeyedCharge<'_, RedisLimit>| asked.limit.uncounted(Verdict::Allowed { delay: 0 });
+fn refused(charges: &Charges<'_>, source: Source) -> Outcome {
+    let unasked = |asked: &Charge<'_>| asked.limit.uncounted(Verdict::Allowed { delay: 0 });
     let decisions = charges.iter().map(unasked).collect();
     Outcome { passed: false, decisions, receipts: Vec::new(), source, asked: Asked::All }
 }
@@ -223,18 +216,20 @@ pub(super) fn asked_with(asked: Asked, more: impl Iterator<Item = usize>, charge
 
 /// Whether two charges are to one counter: each stands in the other's way.
 fn is_any_charged_twice(charges: &Charges<'_>) -> bool {
-    let is_same = |one: &KeyedCharge<'_, RedisLimit>, other: &KeyedCharge<'_, RedisLimit>| {
-        one.key == other.key && one.limit.0.prefix_and_scope == other.limit.0.prefix_and_scope
+    let is_same = |one: &Charge<'_>, other: &Charge<'_>| {
+        let is_same_scope =
+            SharedLimit::of(one.limit).prefix_and_scope == SharedLimit::of(other.limit).prefix_and_scope;
+        one.key == other.key && is_same_scope
     };
     charges.iter().enumerate().any(|(at, asked)| charges[..at].iter().any(|other| is_same(other, asked)))
 }
 
 /// Whether a charge can refuse the whole.
-fn binds(asked: &KeyedCharge<'_, RedisLimit>) -> bool {
-    asked.cost > 0 && matches!(asked.mode, Mode::Enforce | Mode::Guard)
+fn binds(asked: &Charge<'_>) -> bool {
+    asked.cost > 0 && asked.mode.binds()
 }
 
 /// Whether a charge refuses the whole when the store fails.
-pub(super) fn is_closed(asked: &KeyedCharge<'_, RedisLimit>) -> bool {
-    binds(asked) && asked.limit.0.options.on_failure == OnFailure::Closed
+pub(super) fn is_closed(asked: &Charge<'_>) -> bool {
+    binds(asked) && asked.limit.options().on_failure == OnFailure::Closed
 }

@@ -30,21 +30,21 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Quota, Settled};
-use tollgate_store::{KeyedCharge, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Store};
+use tollgate_store::{BoxFuture, Charge, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Receipt, Store};
 
 use self::batch::{Coalescer, Deadlines};
 use self::breaker::shards::Breakers;
 use self::fallback::debts::Debts;
 use self::fallback::payments::Payments;
 use self::key_names::prefix_and_scope;
-use self::limit::{Origin, Prepared};
-use self::refund::receipt::MadeWhere;
+use self::limit::{Origin, SharedLimit};
+use self::refund::receipt::{MadeWhere, SharedReceipt};
 use self::refusals::KnownRefusals;
 use self::report::bad_values::BadValues;
 use self::report::stats::Counters;
 use self::seam::Seam;
 use self::server_clock::ServerClock;
-use crate::call::{Answer, Line, Reply, Terms};
+use crate::call::{Answer, Line, Reply};
 use crate::transport::{Slot, Transport};
 
 pub use breaker::state::{BreakerSettings, BreakerState};
@@ -52,10 +52,11 @@ pub use report::durations::CallDurations;
 pub use report::stats::{StoreEvent, StoreStats};
 pub use settings::StoreSettings;
 
-pub use limit::RedisLimit;
-pub use refund::receipt::RedisReceipt;
+pub(crate) use limit::is_concurrency;
 #[cfg(test)]
-pub(crate) use refund::receipt::SeenReceipt;
+pub(crate) use limit::{LimitError, limit_of};
+#[cfg(test)]
+pub(crate) use refund::receipt::{SeenReceipt, key_name, seen_receipt};
 
 /// Counters that several instances share, behind the interface that all stores share.
 pub(crate) struct SharedStore<T: Transport> {
@@ -177,9 +178,8 @@ impl<T: Transport> SharedStore<T> {
         quota: Quota,
         options: LimitOptions,
         origin: Origin,
-    ) -> Result<RedisLimit, Box<dyn Error + Send + Sync>> {
+    ) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         let quota = with_lease(quota, self.inner.settings.default_lease)?;
-        let terms = Terms::new(quota)?;
         let fallback = |quota: Quota| match origin {
             Origin::Policy => self.inner.fallback.limit(scope, quota),
             // What callers bring counts apart here too, and pushes out nothing of the policy's.
@@ -190,30 +190,15 @@ impl<T: Transport> SharedStore<T> {
             OnFailure::Local { share } => Some(fallback(quota.share(share))?),
         };
         let prefix_and_scope = prefix_and_scope(&self.inner.settings.prefix, scope);
-        if let Some(limit) = &fallback {
-            self.inner.note_fallback(&prefix_and_scope, limit);
-        }
-        Ok(RedisLimit(Arc::new(Prepared {
-            id: Prepared::next_id(),
-            prefix_and_scope,
-            terms: Arc::new(terms),
-            options,
-            origin,
-            fallback,
-        })))
+        let shared = SharedLimit { prefix_and_scope, origin, fallback };
+        let limit = limit::prepare(scope, quota, options, shared)?;
+        self.inner.note_fallback(SharedLimit::of(&limit));
+        Ok(limit)
     }
 }
 
 impl<T: Transport> Store for SharedStore<T> {
-    type Limit = RedisLimit;
-    type Receipt = RedisReceipt;
-
-    fn limit(
-        &self,
-        scope: &str,
-        quota: Quota,
-        options: LimitOptions,
-    ) -> Result<RedisLimit, Box<dyn Error + Send + Sync>> {
+    fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         self.prepare(scope, quota, options, Origin::Policy)
     }
 
@@ -222,40 +207,40 @@ impl<T: Transport> Store for SharedStore<T> {
         scope: &str,
         quota: Quota,
         options: LimitOptions,
-    ) -> Result<RedisLimit, Box<dyn Error + Send + Sync>> {
+    ) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         self.prepare(scope, quota, options, Origin::Caller)
     }
 
-    async fn decide(&self, charges: &[KeyedCharge<'_, RedisLimit>]) -> Outcome<RedisReceipt> {
-        self.inner.decide(charges).await
+    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.inner.decide(charges))
     }
 
-    fn give_back(&self, receipt: RedisReceipt) {
-        let RedisReceipt { key, target, made, .. } = receipt;
-        match made {
-            MadeWhere::Server { slot, charged, .. } => {
+    fn give_back(&self, receipt: Receipt) {
+        let (target, charged, shared) = SharedReceipt::take(receipt);
+        match shared.made {
+            MadeWhere::Server { slot, .. } => {
                 self.inner.counters.refunds.add(1);
                 let line = Line::GiveBack { target, charged, amount: charged.cost };
-                self.inner.send_refund(slot, vec![line], vec![key], |_, _| {});
+                self.inner.send_refund(slot, vec![line], vec![shared.key], |_, _| {});
             }
             MadeWhere::Here { receipt } => {
-                let _ = self.inner.debts.reduce(&target.key, receipt.cost());
+                let _ = self.inner.debts.reduce(&target.key, charged.cost);
                 self.inner.fallback.refund(receipt);
             }
-            MadeWhere::Nowhere { cost } => {
-                let _ = self.inner.debts.reduce(&target.key, cost);
+            MadeWhere::Nowhere => {
+                let _ = self.inner.debts.reduce(&target.key, charged.cost);
             }
         }
     }
 
     /// What passed uncounted while the store failed is given back first: it is not known to the server yet.
-    fn credit(&self, limit: &RedisLimit, key: &[u8], cost: u64) {
-        if cost == 0 || limit.is_concurrency() {
+    fn credit(&self, limit: &Limit, key: &[u8], cost: u64) {
+        if cost == 0 || is_concurrency(limit) {
             return;
         }
         let (slot, target) = self.target(limit, key);
         let owed = self.inner.debts.reduce(&target.key, cost);
-        if let Some(fallback) = limit.0.fallback.as_ref().filter(|_| owed > 0) {
+        if let Some(fallback) = SharedLimit::of(limit).fallback.as_ref().filter(|_| owed > 0) {
             self.inner.fallback.credit(fallback, key, owed);
         }
         if cost > owed {
@@ -265,35 +250,38 @@ impl<T: Transport> Store for SharedStore<T> {
         }
     }
 
-    async fn settle(&self, receipt: RedisReceipt, true_cost: u64) -> Settled {
-        let RedisReceipt { key, target, made, limit } = receipt;
-        match made {
-            MadeWhere::Server { slot, charged, .. } => {
-                let line = Line::Settle { target, charged, true_cost };
-                self.inner.settle_there(slot, line, key).await
+    fn settle(&self, receipt: Receipt, true_cost: u64) -> BoxFuture<'_, Settled> {
+        Box::pin(async move {
+            let (target, charged, shared) = SharedReceipt::take(receipt);
+            match shared.made {
+                MadeWhere::Server { slot, .. } => {
+                    let line = Line::Settle { target, charged, true_cost };
+                    self.inner.settle_there(slot, line, shared.key).await
+                }
+                MadeWhere::Here { receipt } => {
+                    self.inner.settle_debt(&target, charged.cost, true_cost);
+                    self.inner.fallback.settle(receipt, true_cost)
+                }
+                MadeWhere::Nowhere => {
+                    self.inner.settle_debt(&target, charged.cost, true_cost);
+                    Settled { overrun: 0 }
+                }
             }
-            MadeWhere::Here { receipt } => {
-                self.inner.settle_debt(&limit, &target, receipt.cost(), true_cost);
-                self.inner.fallback.settle(receipt, true_cost)
-            }
-            MadeWhere::Nowhere { cost } => {
-                self.inner.settle_debt(&limit, &target, cost, true_cost);
-                Settled { overrun: 0 }
-            }
-        }
+        })
     }
 
-    fn renew(&self, receipt: &RedisReceipt) -> bool {
-        if !receipt.limit.is_concurrency() {
+    fn renew(&self, receipt: &Receipt) -> bool {
+        if !is_concurrency(receipt.limit()) {
             return false;
         }
-        match &receipt.made {
+        let shared = SharedReceipt::of(receipt);
+        match &shared.made {
             MadeWhere::Here { receipt } => self.inner.fallback.renew(receipt),
-            // Nobody holds it, so nobody can lose it.
-            MadeWhere::Nowhere { .. } => true,
-            MadeWhere::Server { slot, charged, lease_lost } => {
+            // Nothing holds it, so it cannot be lost.
+            MadeWhere::Nowhere => true,
+            MadeWhere::Server { slot, lease_lost } => {
                 let lost = Arc::clone(lease_lost);
-                let line = Line::Renew { target: receipt.target.clone(), charged: *charged };
+                let line = Line::Renew { target: shared.target(receipt.limit()), charged: *receipt.charged() };
                 let heard = move |_: &Arc<Inner<T>>, answered: crate::transport::Answered| {
                     let held = answered.map_or(true, |reply| reply.answers != [Answer::Renewed { held: false }]);
                     if !held {

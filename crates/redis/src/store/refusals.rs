@@ -12,11 +12,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::Decision;
-use tollgate_store::Refusals;
+use tollgate_store::{Limit, Refusals};
 
-use crate::call::Terms;
+use crate::call::TICK;
 use crate::script::Standing;
-use crate::store::limit::RedisLimit;
+use crate::store::limit::SharedLimit;
 use crate::store::shard_index::shard_index;
 
 /// What is given back elsewhere turns a refusal around. Where that can happen, it is believed for so long.
@@ -46,7 +46,7 @@ struct Part {
 
 #[derive(Clone)]
 struct Known {
-    limit: RedisLimit,
+    limit: Limit,
     seen: Full,
     until: Instant,
 }
@@ -66,8 +66,8 @@ pub(crate) struct Full {
 }
 
 impl Known {
-    fn is_of_counter(&self, limit: &RedisLimit) -> bool {
-        self.limit.0.prefix_and_scope == limit.0.prefix_and_scope
+    fn is_of_counter(&self, limit: &Limit) -> bool {
+        SharedLimit::of(&self.limit).prefix_and_scope == SharedLimit::of(limit).prefix_and_scope
     }
 }
 
@@ -96,27 +96,27 @@ impl KnownRefusals {
 
     /// The answer to a charge, if its key is known to be full. Its times are never too short, and too long by no more
     /// than the answer took that told of the key.
-    pub(crate) fn find(&self, limit: &RedisLimit, key: &[u8], cost: u64, now: Instant) -> Option<Decision> {
+    pub(crate) fn find(&self, limit: &Limit, key: &[u8], cost: u64, now: Instant) -> Option<Decision> {
         if self.keys.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let part = self.part(key);
         let is_believed = |known: &Known| now < known.until && (now < known.seen.sent_at + BRIEF || self.hears(now));
-        let is_known = |known: &&Known| known.limit.id() == limit.id() && is_believed(known);
+        let is_known = |known: &&Known| known.limit == *limit && is_believed(known);
         let Full { standing, at_us, heard_at, .. } = &part.by_key.get(key)?.iter().find(is_known)?.seen;
-        let elapsed_us = nanoseconds(now.saturating_duration_since(*heard_at)) / Terms::TICK.ns();
-        standing.look(&limit.0.terms, at_us.saturating_add(elapsed_us), cost)
+        let elapsed_us = nanoseconds(now.saturating_duration_since(*heard_at)) / TICK.ns();
+        standing.look(limit, at_us.saturating_add(elapsed_us), cost)
     }
 
     /// What is known of a key's counter from now on: that it is full, or nothing.
-    pub(crate) fn replace(&self, limit: &RedisLimit, key: &[u8], full: Option<Full>, now: Instant) {
+    pub(crate) fn replace(&self, limit: &Limit, key: &[u8], full: Option<Full>, now: Instant) {
         let mut part = self.part(key);
         let before = part.by_key.len();
         self.replace_in(&mut part, limit, key, full, now);
         self.recount(before, part.by_key.len());
     }
 
-    fn replace_in(&self, part: &mut Part, limit: &RedisLimit, key: &[u8], full: Option<Full>, now: Instant) {
+    fn replace_in(&self, part: &mut Part, limit: &Limit, key: &[u8], full: Option<Full>, now: Instant) {
         if let Some(known) = part.by_key.get_mut(key) {
             // Limits that share a counter change it for each other.
             known.retain(|known| now < known.until && !known.is_of_counter(limit));
@@ -125,7 +125,7 @@ impl KnownRefusals {
             }
         }
         let Some(seen) = full else { return };
-        let lasts = match limit.0.options.refusals {
+        let lasts = match limit.options().refusals {
             Refusals::Brief | Refusals::Counted | Refusals::Guarded => seen.lasts.min(BRIEF),
             Refusals::Final => seen.lasts,
         };
@@ -193,8 +193,6 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use smallvec::smallvec;
     use tollgate_core::{Quota, Verdict};
     use tollgate_store::{LimitOptions, Mode, OnFailure};
@@ -202,34 +200,29 @@ mod tests {
     use super::*;
     use crate::call::{SlotCharge, Target, View};
     use crate::script::standings;
-    use crate::store::limit::{Origin, Prepared};
+    use crate::store::limit::{Origin, prepare};
 
     /// Long ago, and a whole number of seconds.
     const AT_US: u64 = 1_700_000_000_000_000;
 
-    fn limit(scope: &str, refusals: Refusals) -> RedisLimit {
+    fn limit(scope: &str, refusals: Refusals) -> Limit {
         let quota = Quota::sliding_window_log("5 per 2s".parse().unwrap()).unwrap();
-        RedisLimit(Arc::new(Prepared {
-            id: Prepared::next_id(),
-            prefix_and_scope: scope.as_bytes().into(),
-            terms: Arc::new(Terms::new(quota).unwrap()),
-            options: LimitOptions { on_failure: OnFailure::Open, refusals },
-            origin: Origin::Policy,
-            fallback: None,
-        }))
+        let options = LimitOptions { on_failure: OnFailure::Open, refusals };
+        let shared = SharedLimit { prefix_and_scope: scope.as_bytes().into(), origin: Origin::Policy, fallback: None };
+        prepare(scope, quota, options, shared).unwrap()
     }
 
     /// All of the limit was used at once.
-    fn full(limit: &RedisLimit, sent_at: Instant, heard_at: Instant) -> Option<Full> {
-        let target = Target { key: b"alice".as_slice().into(), terms: Arc::clone(&limit.0.terms) };
+    fn full(limit: &Limit, sent_at: Instant, heard_at: Instant) -> Option<Full> {
+        let target = Target { key: b"alice".as_slice().into(), limit: limit.clone() };
         let charge = SlotCharge { target, cost: 1, mode: Mode::Enforce };
         let view = View::Log { used: 5, newest: AT_US, debt: 0, front: smallvec![(AT_US, 5)] };
         let standing = standings(&[charge], AT_US, 0, &[view]).unwrap().remove(0);
-        let lasts = Duration::from_micros(standing.is_full_for(&limit.0.terms, AT_US).unwrap());
+        let lasts = Duration::from_micros(standing.is_full_for(limit, AT_US).unwrap());
         Some(Full { standing, at_us: AT_US, sent_at, heard_at, lasts })
     }
 
-    fn known(refusals: Refusals, now: Instant) -> (KnownRefusals, RedisLimit) {
+    fn known(refusals: Refusals, now: Instant) -> (KnownRefusals, Limit) {
         let (known, limit) = (KnownRefusals::new(100), limit("a", refusals));
         known.replace(&limit, b"alice", full(&limit, now, now), now);
         (known, limit)

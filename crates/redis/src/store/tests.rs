@@ -18,11 +18,10 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 use tollgate_core::{Decision, Quota, Verdict};
 use tollgate_store::{
-    Asked, Capacity, KeyedCharge, LimitOptions, MemoryOptions, Mode, OnFailure, Outcome, Refusals, Source, Store,
-    WhenFull,
+    Asked, Capacity, Charge, Limit, LimitOptions, MemoryOptions, OnFailure, Outcome, Refusals, Source, Store, WhenFull,
 };
 
-use super::{BreakerState, RedisLimit, RedisReceipt, SharedStore, StoreEvent, StoreSettings};
+use super::{BreakerState, SharedStore, StoreEvent, StoreSettings};
 use crate::call::{Call, Line};
 use crate::sim::shard::Shard;
 use crate::transport::{Cause, Done, Executed, Servers, ShardId, Slot, Transport, Trouble};
@@ -123,28 +122,22 @@ impl Fixture {
         panic!("nothing was sent");
     }
 
-    fn limit(&self, scope: &str, rate: &str, on_failure: OnFailure) -> RedisLimit {
+    fn limit(&self, scope: &str, rate: &str, on_failure: OnFailure) -> Limit {
         let quota = Quota::fixed_window(rate.parse().unwrap()).unwrap();
         self.store.limit(scope, quota, LimitOptions { on_failure, refusals: Refusals::Final }).unwrap()
     }
 
     /// Asks in the background, and lets it come as far as it can.
-    async fn ask(&self, charges: &[(&RedisLimit, &'static str, u64)]) -> JoinHandle<Outcome<RedisReceipt>> {
+    async fn ask(&self, charges: &[(&Limit, &'static str, u64)]) -> JoinHandle<Outcome> {
         let store = Arc::clone(&self.store);
-        let charges: Vec<(RedisLimit, &'static str, u64)> =
+        let charges: Vec<(Limit, &'static str, u64)> =
             charges.iter().map(|(limit, key, cost)| ((*limit).clone(), *key, *cost)).collect();
         let asking = tokio::spawn(async move {
-            let keyed = |(limit, key, cost): &'_ (RedisLimit, &'static str, u64)| (limit.clone(), *key, *cost);
+            let keyed = |(limit, key, cost): &'_ (Limit, &'static str, u64)| (limit.clone(), *key, *cost);
             let owned: Vec<_> = charges.iter().map(keyed).collect();
-            let charges: Vec<KeyedCharge<'_, RedisLimit>> = owned
+            let charges: Vec<Charge<'_>> = owned
                 .iter()
-                .map(|(limit, key, cost)| KeyedCharge {
-                    limit,
-                    key: key.as_bytes(),
-                    cost: *cost,
-                    mode: Mode::Enforce,
-                    receipt: true,
-                })
+                .map(|(limit, key, cost)| Charge { receipt: true, ..Charge::new(limit, key.as_bytes(), *cost) })
                 .collect();
             store.decide(&charges).await
         });
@@ -153,7 +146,7 @@ impl Fixture {
     }
 }
 
-fn remaining(outcome: &Outcome<RedisReceipt>) -> Vec<u64> {
+fn remaining(outcome: &Outcome) -> Vec<u64> {
     outcome.decisions.iter().map(|decision| decision.remaining).collect()
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_redis::{RedisLimit, RedisOptions, RedisStore, StoreSettings};
-use tollgate_store::{OnFailure, Store};
+use tollgate_redis::{RedisOptions, RedisStore, StoreSettings};
+use tollgate_store::{Limit, OnFailure, Store};
 use tollgate_testbed::RedisServer;
 
 use crate::support::{
@@ -18,7 +18,7 @@ const INSTANCES: u64 = 2;
 
 struct Instance {
     store: Arc<RedisStore>,
-    limit: RedisLimit,
+    limit: Limit,
 }
 
 impl Instance {

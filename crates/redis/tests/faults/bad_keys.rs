@@ -1,6 +1,6 @@
 //! Keys whose values are nothing that tollgate has written.
 
-use tollgate_store::{OnFailure, Source, Store};
+use tollgate_store::{OnFailure, Source, Store, StoreAdmin};
 use tollgate_testbed::RedisServer;
 
 use crate::support::{check, connect, endless_bucket, options, patient, standalone_options};

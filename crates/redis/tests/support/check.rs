@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tollgate_core::{Decision, Verdict};
-use tollgate_redis::{RedisLimit, RedisStore};
-use tollgate_store::{KeyedCharge, Mode, Source, Store};
+use tollgate_redis::RedisStore;
+use tollgate_store::{Charge, Limit, Source, Store};
 
 /// Whatever happens to the servers, a check has its answer by then.
 pub(crate) const PROMPTLY: Duration = Duration::from_secs(1);
@@ -26,25 +26,25 @@ impl Checked {
 }
 
 /// Charges one.
-pub(crate) async fn check(store: &RedisStore, limit: &RedisLimit, key: &str) -> Checked {
+pub(crate) async fn check(store: &RedisStore, limit: &Limit, key: &str) -> Checked {
     charge(store, limit, key, 1).await
 }
 
 /// Asks how a key stands, whoever answers.
-pub(crate) async fn look(store: &RedisStore, limit: &RedisLimit, key: &str) -> Checked {
+pub(crate) async fn look(store: &RedisStore, limit: &Limit, key: &str) -> Checked {
     charge(store, limit, key, 0).await
 }
 
-async fn charge(store: &RedisStore, limit: &RedisLimit, key: &str, cost: u64) -> Checked {
+async fn charge(store: &RedisStore, limit: &Limit, key: &str, cost: u64) -> Checked {
     let asked_at = Instant::now();
-    let charge = KeyedCharge { limit, key: key.as_bytes(), cost, mode: Mode::Enforce, receipt: false };
+    let charge = Charge::new(limit, key.as_bytes(), cost);
     let outcome = store.decide(&[charge]).await;
     let took = asked_at.elapsed();
     Checked { passed: outcome.passed, source: outcome.source, decision: outcome.decisions[0], asked_at, took }
 }
 
 /// How much of a key's limit is used by the server's own account.
-pub(crate) async fn used(store: &RedisStore, limit: &RedisLimit, key: &str) -> u64 {
+pub(crate) async fn used(store: &RedisStore, limit: &Limit, key: &str) -> u64 {
     // A busy machine may miss a deadline now and then.
     for _ in 0..5_000 {
         let looked = look(store, limit, key).await;

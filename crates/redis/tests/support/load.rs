@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tollgate_redis::{RedisLimit, RedisStore};
+use tollgate_redis::RedisStore;
+use tollgate_store::Limit;
 use tollgate_store::Source;
 
 use super::check::{Checked, check};
@@ -30,7 +31,7 @@ struct Shared {
 
 impl Load {
     /// Each task checks the keys in turn.
-    pub(crate) fn start(store: &Arc<RedisStore>, limit: &RedisLimit, keys: &[&str], tasks: usize) -> Load {
+    pub(crate) fn start(store: &Arc<RedisStore>, limit: &Limit, keys: &[&str], tasks: usize) -> Load {
         let shared = Arc::new(Shared::default());
         let keys: Arc<[String]> = keys.iter().map(|&key| key.to_owned()).collect();
         let mut running = JoinSet::new();

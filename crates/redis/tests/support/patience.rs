@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_redis::{RedisLimit, RedisStore};
+use tollgate_redis::RedisStore;
+use tollgate_store::Limit;
 use tollgate_store::Source;
 
 use super::check::{PROMPTLY, look};
@@ -23,7 +24,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) -> Durati
 
 /// Waits until the counters themselves answer again, and says how long it took until the first of these answers.
 /// It charges nothing.
-pub(crate) async fn until_exact(store: &RedisStore, limit: &RedisLimit, key: &str) -> Duration {
+pub(crate) async fn until_exact(store: &RedisStore, limit: &Limit, key: &str) -> Duration {
     let begun = Instant::now();
     let (mut first, mut in_a_row) = (None, 0);
     while in_a_row < IN_A_ROW {

@@ -3,8 +3,8 @@
 use std::io;
 
 use super::{Held, LockedTable, SLOTS_PER_KEY, Slot};
-use crate::full::Full;
 use crate::sync::lock;
+use crate::table::full::Full;
 
 impl<S: Default + Held> LockedTable<S> {
     /// Shows every live state to `visit`, which is called under a lock; `pause`

@@ -7,29 +7,28 @@ use tollgate_core::{Quota, Settled};
 
 use super::MemoryStore;
 use super::joint::UNANSWERED;
-use crate::board::{Board, ChangeError, Notice};
-use crate::charge::Charge;
 use crate::clock::Clock;
 use crate::limit::Limit;
-use crate::receipt::Receipt;
-use crate::store::{Asked, KeyedCharge, LimitOptions, Outcome, Source, Store};
+use crate::limit::options::LimitOptions;
+use crate::store::charge::{Charge, KeyHash};
+use crate::store::outcome::{Asked, Outcome, Source};
+use crate::store::overrides::{ChangeError, SharedOverrides, StoredOverride};
+use crate::store::receipt::Receipt;
+use crate::store::{BoxFuture, Store, StoreAdmin};
 
 impl Store for MemoryStore {
-    type Limit = Limit;
-    type Receipt = Receipt;
-
-    fn limit(&self, scope: &str, quota: Quota, _: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
-        let limit = MemoryStore::limit(self, scope, quota)?;
+    fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        let limit = self.policy_limit(scope, quota, options)?;
         // What would be refused before its limit is not promised.
-        self.tables.too_large(&limit.0.rule).map_or(Ok(limit), |error| Err(error.into()))
+        self.tables.too_large(&limit.0.compiled).map_or(Ok(limit), |error| Err(error.into()))
     }
 
     fn caller_limit(&self, scope: &str, quota: Quota, _: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         Ok(MemoryStore::caller_limit(self, scope, quota)?)
     }
 
-    async fn decide(&self, charges: &[KeyedCharge<'_, Limit>]) -> Outcome<Receipt> {
-        self.decide_as(charges, |limit| limit, |receipt| receipt)
+    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move { self.decide_now(charges) })
     }
 
     fn give_back(&self, receipt: Receipt) {
@@ -40,59 +39,66 @@ impl Store for MemoryStore {
         MemoryStore::credit(self, limit, key, cost);
     }
 
-    async fn settle(&self, receipt: Receipt, true_cost: u64) -> Settled {
-        MemoryStore::settle(self, receipt, true_cost)
+    fn settle(&self, receipt: Receipt, true_cost: u64) -> BoxFuture<'_, Settled> {
+        Box::pin(async move { MemoryStore::settle(self, receipt, true_cost) })
     }
 
     fn renew(&self, receipt: &Receipt) -> bool {
         MemoryStore::renew(self, receipt)
     }
 
+    #[inline]
     fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
 
-    async fn reset(&self, keys: &[(&Limit, &[u8])]) -> Result<(), ChangeError> {
-        keys.iter().for_each(|(limit, key)| MemoryStore::reset(self, limit, *key));
-        Ok(())
+    fn admin(&self) -> Option<&dyn StoreAdmin> {
+        Some(self)
+    }
+}
+
+impl StoreAdmin for MemoryStore {
+    fn reset<'a>(&'a self, keys: &'a [(&'a Limit, &'a [u8])]) -> BoxFuture<'a, Result<(), ChangeError>> {
+        Box::pin(async move {
+            keys.iter().for_each(|(limit, key)| MemoryStore::reset(self, limit, *key));
+            Ok(())
+        })
     }
 
     #[inline]
-    fn board(&self) -> Option<&Board> {
-        Some(&self.board)
+    fn overrides(&self) -> &SharedOverrides {
+        &self.overrides
     }
 
-    async fn post(&self, notice: Notice) -> Result<(), ChangeError> {
-        self.board.post(notice, self.clock.now_ns())
+    fn set_override(&self, stored: StoredOverride) -> BoxFuture<'_, Result<(), ChangeError>> {
+        Box::pin(async move { self.overrides.set(stored, self.clock.now_ns()) })
     }
 
-    async fn remove(&self, name: &str) -> Result<(), ChangeError> {
-        self.board.remove(name);
-        Ok(())
+    fn remove_override<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), ChangeError>> {
+        Box::pin(async move {
+            self.overrides.remove(name);
+            Ok(())
+        })
     }
 }
 
 impl MemoryStore {
-    /// Like [`Store::decide`], for a store that wraps this one: its limits have
-    /// one of ours in them, and its receipts are made of ours.
-    #[inline]
-    pub fn decide_as<L, R>(
-        &self,
-        charges: &[KeyedCharge<'_, L>],
-        limit: impl Fn(&L) -> &Limit,
-        wrap: impl Fn(Receipt) -> R,
-    ) -> Outcome<R> {
-        let prepared: SmallVec<[Charge<'_>; 4]> = charges
+    /// Like [`Store::decide`], without a future: it answers at once.
+    ///
+    /// # Panics
+    /// If a limit was made by another store.
+    pub fn decide_now(&self, charges: &[Charge<'_>]) -> Outcome {
+        let hashed: SmallVec<[Charge<'_, KeyHash>; 4]> = charges
             .iter()
-            .map(|asked| self.charge(limit(asked.limit), asked.key, asked.cost).with_mode(asked.mode))
+            .map(|charge| self.charge(charge.limit, charge.key, charge.cost).with_mode(charge.mode))
             .collect();
         let mut decisions = smallvec![UNANSWERED; charges.len()];
         let mut receipts = Vec::new();
-        let passed = if charges.iter().any(|asked| asked.receipt) {
-            let made = self.decide_charges_with_receipts(&prepared, &mut decisions, |at| charges[at].receipt);
-            made.map(|made| receipts.extend(made.into_iter().map(|(at, receipt)| (at, wrap(receipt))))).is_some()
+        let passed = if charges.iter().any(|charge| charge.receipt) {
+            let made = self.decide_charges_with_receipts(&hashed, &mut decisions, |at| charges[at].receipt);
+            made.map(|made| receipts.extend(made)).is_some()
         } else {
-            self.decide_charges(&prepared, &mut decisions)
+            self.decide_charges(&hashed, &mut decisions)
         };
         Outcome { passed, decisions, receipts, source: Source::Exact, asked: Asked::All }
     }

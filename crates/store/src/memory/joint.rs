@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 use tollgate_core::{BucketState, Charged, Decision, Verdict};
 
 use super::MemoryStore;
-use crate::charge::{Charge, Mode, shadow_groups};
 use crate::clock::Clock;
-use crate::full::Full;
 use crate::limit::{Limit, Rule};
-use crate::operation::ChargeNoted;
-use crate::receipt::Receipt;
+use crate::memory::operation::ChargeNoted;
+use crate::store::charge::{Charge, KeyHash, Mode, shadow_groups};
+use crate::store::receipt::Receipt;
+use crate::table::full::Full;
 use crate::table::{Found, Look, Place};
 
 /// Stands where an answer will be. No answer to a known charge is this one.
@@ -57,7 +57,7 @@ impl MemoryStore {
     /// Makes several charges, all or none. `decisions` receives the answer to
     /// each; where the whole is refused, an allowed one was not charged, and
     /// says what remains.
-    pub fn check_all(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>) -> bool {
+    pub fn check_all(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut Vec<Decision>) -> bool {
         decisions.resize(charges.len(), UNANSWERED);
         self.decide_charges(charges, decisions)
     }
@@ -65,7 +65,7 @@ impl MemoryStore {
     /// Like [`check_all`](MemoryStore::check_all), with a receipt for each charge if all were made.
     pub fn check_all_with_receipts(
         &self,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         decisions: &mut Vec<Decision>,
     ) -> Option<Vec<Receipt>> {
         decisions.resize(charges.len(), UNANSWERED);
@@ -80,14 +80,19 @@ impl MemoryStore {
     /// # Panics
     /// If there are not as many decisions as charges.
     #[inline]
-    pub fn decide_charges(&self, charges: &[Charge<'_>], decisions: &mut [impl DecisionPlace]) -> bool {
+    pub fn decide_charges(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut [impl DecisionPlace]) -> bool {
         self.decide_charges_at(self.clock.now_ns(), charges, decisions)
     }
 
     /// The same for a caller that has read the store's clock a moment ago: for a known key an older time only charges
     /// more, and every other case reads its own.
     #[inline]
-    pub fn decide_charges_at(&self, now_ns: u64, charges: &[Charge<'_>], decisions: &mut [impl DecisionPlace]) -> bool {
+    pub fn decide_charges_at(
+        &self,
+        now_ns: u64,
+        charges: &[Charge<'_, KeyHash>],
+        decisions: &mut [impl DecisionPlace],
+    ) -> bool {
         if let ([charge], [decision]) = (charges, &mut *decisions)
             && charge.is_made()
         {
@@ -110,7 +115,7 @@ impl MemoryStore {
     /// each charge that was made and whose position `keep` wants.
     pub fn decide_charges_with_receipts(
         &self,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         decisions: &mut [impl DecisionPlace],
         keep: impl Fn(usize) -> bool,
     ) -> Option<SmallVec<[(usize, Receipt); 2]>> {
@@ -134,20 +139,20 @@ impl MemoryStore {
     #[inline(never)]
     fn decide_few<const N: usize, P: DecisionPlace>(
         &self,
-        charges: &[Charge<'_>; N],
+        charges: &[Charge<'_, KeyHash>; N],
         decisions: &mut [P; N],
         now: u64,
     ) -> bool {
         let Some(buckets) = self.tables.known_buckets() else { return self.decide_any(charges, decisions, now) };
         if buckets.is_large() {
-            charges.iter().for_each(|charge| buckets.prefetch(charge.hash));
+            charges.iter().for_each(|charge| buckets.prefetch(charge.key.0));
         }
         let mut found = [None; N];
         for at in 0..N {
             let charge = &charges[at];
             let look = match &charge.limit.0.rule {
                 Rule::Bucket(rule) if charge.mode == Mode::Enforce => {
-                    let place = Place { hash: charge.hash, rule };
+                    let place = Place { hash: charge.key.0, rule };
                     buckets.find_passing(place, now, charge.cost, &mut found[at], decisions[at].decision())
                 }
                 _ => Look::Unknown,
@@ -168,14 +173,14 @@ impl MemoryStore {
     }
 
     #[inline(never)]
-    fn decide_any(&self, charges: &[Charge<'_>], decisions: &mut [impl DecisionPlace], now: u64) -> bool {
+    fn decide_any(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut [impl DecisionPlace], now: u64) -> bool {
         with_attempts(charges.len(), |attempts| self.decide_into(charges, decisions, attempts, now))
     }
 
     /// The two passes for any charges.
     fn decide_into<'t>(
         &'t self,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         decisions: &mut [impl DecisionPlace],
         attempts: &mut [Attempt<'t>],
         now: u64,
@@ -185,7 +190,7 @@ impl MemoryStore {
             let mut found = None;
             let look = match &charge.limit.0.rule {
                 Rule::Bucket(rule) if charge.mode == Mode::Enforce => {
-                    let place = Place { hash: charge.hash, rule };
+                    let place = Place { hash: charge.key.0, rule };
                     self.tables.buckets().find_passing(place, now, charge.cost, &mut found, decisions[at].decision())
                 }
                 _ => Look::Unknown,
@@ -211,7 +216,7 @@ impl MemoryStore {
     fn make_from(
         &self,
         first: usize,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         decisions: &mut [impl DecisionPlace],
         attempts: &mut [Attempt<'_>],
         now: u64,
@@ -237,7 +242,7 @@ impl MemoryStore {
 
     /// What is said of each charge when a look has found one that does not fit.
     #[inline(never)]
-    fn refuse_all(&self, charges: &[Charge<'_>], decisions: &mut [impl DecisionPlace], now: u64) -> bool {
+    fn refuse_all(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut [impl DecisionPlace], now: u64) -> bool {
         // Peeks first: they say what remained before anything was written.
         for (charge, decision) in charges.iter().zip(&mut *decisions).filter(|(charge, _)| charge.cost == 0) {
             *decision.decision() = self.look(charge, now);
@@ -249,19 +254,25 @@ impl MemoryStore {
     }
 
     #[cold]
-    fn undo(&self, charges: &[Charge<'_>], attempts: &[Attempt<'_>], now: u64) {
+    fn undo(&self, charges: &[Charge<'_, KeyHash>], attempts: &[Attempt<'_>], now: u64) {
         // Last first: of the places in a queue only the last can be taken back.
         for (charge, attempt) in charges.iter().zip(attempts).rev() {
             let charged = attempt.charged(charge.cost, now);
             if charged.cost > 0 {
-                self.give_back(charge.limit, charge.hash, &charged);
+                self.give_back(charge.limit, charge.key.0, &charged);
             }
         }
     }
 
     /// What is said of each charge when the one at `refused` turned out not to fit after all.
     #[cold]
-    fn answer_undone(&self, charges: &[Charge<'_>], decisions: &mut [impl DecisionPlace], refused: usize, now: u64) {
+    fn answer_undone(
+        &self,
+        charges: &[Charge<'_, KeyHash>],
+        decisions: &mut [impl DecisionPlace],
+        refused: usize,
+        now: u64,
+    ) {
         let others = charges.iter().zip(decisions).enumerate();
         for (at, (charge, decision)) in others.filter(|(at, (charge, _))| *at != refused && charge.is_made()) {
             let decision = decision.decision();
@@ -279,7 +290,7 @@ impl MemoryStore {
     /// Each group on its own, once the others are made.
     fn charge_shadows(
         &self,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         decisions: &mut [impl DecisionPlace],
         attempts: &mut [Attempt<'_>],
         now: u64,
@@ -309,7 +320,7 @@ impl MemoryStore {
     /// Takes back what was made of a group that did not fit as a whole after all.
     fn undo_shadows(
         &self,
-        charges: &[Charge<'_>],
+        charges: &[Charge<'_, KeyHash>],
         group: Range<usize>,
         decisions: &mut [impl DecisionPlace],
         attempts: &mut [Attempt<'_>],
@@ -317,7 +328,7 @@ impl MemoryStore {
     ) {
         for at in group.rev() {
             if let Attempt::Made(charged) = attempts[at] {
-                self.give_back(charges[at].limit, charges[at].hash, &charged);
+                self.give_back(charges[at].limit, charges[at].key.0, &charged);
                 attempts[at] = Attempt::NotMade;
                 *decisions[at].decision() = self.look(&charges[at], now);
             }
@@ -327,30 +338,30 @@ impl MemoryStore {
     /// Makes a charge, and answers it. (Written in place: moving a decision that
     /// was just put together costs more than putting it together.)
     #[inline(always)]
-    fn charge_into(&self, decision: &mut Decision, charge: &Charge<'_>, now: u64) -> Charged {
+    fn charge_into(&self, decision: &mut Decision, charge: &Charge<'_, KeyHash>, now: u64) -> Charged {
         if let Rule::Bucket(rule) = &charge.limit.0.rule {
-            let place = Place { hash: charge.hash, rule };
+            let place = Place { hash: charge.key.0, rule };
             let note = |after: BucketState| Charged { at: now, cost: charge.cost, mark: after.tat, part: after.part };
             if let Some(checked) = self.tables.buckets().check_common(place, now, charge.cost) {
                 *decision = checked.decision;
                 return note(checked.after);
             }
         }
-        let (answer, charged) = self.charge_any(charge.limit, charge.hash, charge.cost);
+        let (answer, charged) = self.charge_any(charge.limit, charge.key.0, charge.cost);
         *decision = answer;
         charged
     }
 
     /// Whether a charge would pass.
     #[inline(always)]
-    fn passes(&self, charge: &Charge<'_>, now: u64) -> bool {
+    fn passes(&self, charge: &Charge<'_, KeyHash>, now: u64) -> bool {
         if let Rule::Bucket(rule) = &charge.limit.0.rule {
-            let place = Place { hash: charge.hash, rule };
+            let place = Place { hash: charge.key.0, rule };
             if let Some(passes) = self.tables.buckets().passes_common(place, now, charge.cost) {
                 return passes;
             }
         }
-        self.look_any(charge.limit, charge.hash, charge.cost).is_allowed()
+        self.look_any(charge.limit, charge.key.0, charge.cost).is_allowed()
     }
 
     #[inline(never)]
@@ -371,6 +382,6 @@ fn with_attempts<'t, R>(charges: usize, decide: impl FnOnce(&mut [Attempt<'t>]) 
     }
 }
 
-pub(super) fn receipt(charge: &Charge<'_>, charged: Charged) -> Receipt {
-    Receipt { limit: charge.limit.clone(), hash: charge.hash, charged }
+pub(super) fn receipt(charge: &Charge<'_, KeyHash>, charged: Charged) -> Receipt {
+    Receipt::in_memory(charge.limit.clone(), charge.key, charged)
 }

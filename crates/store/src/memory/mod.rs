@@ -1,33 +1,38 @@
 mod as_store;
 mod joint;
-#[cfg(not(loom))]
-mod kept;
 #[cfg(all(test, loom))]
 mod models;
+pub(crate) mod operation;
+pub(crate) mod options;
+#[cfg(not(loom))]
+mod snapshots;
+pub(crate) mod tables;
 
 pub use joint::DecisionPlace;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::{Algorithm, Bucket, BucketState, Charged, Decision, Quota, Settled, Tick, Verdict};
+use tollgate_core::{Charged, CompiledQuota, Decision, Quota, Settled, Tick, Verdict};
 
-use crate::board::Board;
-use crate::callers::CallerRule;
-use crate::cell::Cell;
-use crate::charge::{Charge, Mode};
 use crate::clock::{ChosenClock, Clock, RealClock};
-use crate::family::{Families, Family, ScopeFamilies};
-use crate::full::Full;
-use crate::key::{HashSecret, Key, ScopeHasher};
+use crate::limit::caller_rule::CallerRule;
+use crate::limit::family::CARRIED;
+use crate::limit::key::{HashSecret, Key, ScopeHasher};
+use crate::limit::options::LimitOptions;
 use crate::limit::{Limit, LimitError, Prepared, Rule};
-use crate::operation::{ChargeNoted, Check, Credit, Force, GiveBack, Look, Operation, Refuse, Reserve, Reset, Settle};
-use crate::options::{BuildError, Capacity, MemoryOptions};
-use crate::quotas::TagUse;
-use crate::receipt::Receipt;
+use crate::memory::operation::{
+    ChargeNoted, Check, Credit, Force, GiveBack, Look, Operation, Refuse, Reserve, Reset, Settle,
+};
+use crate::memory::options::{BuildError, Capacity, MemoryOptions};
+use crate::memory::tables::Tables;
+use crate::store::charge::{Charge, KeyHash, Mode};
+use crate::store::overrides::SharedOverrides;
+use crate::store::receipt::Receipt;
 use crate::table::Place;
-use crate::tables::Tables;
-use crate::wait_lists::WaitLists;
+use crate::table::cell::Cell;
+use crate::table::full::Full;
+use crate::wait::lists::WaitLists;
 
 /// State in memory, shared by all threads and tasks of a process.
 ///
@@ -49,7 +54,7 @@ pub struct MemoryStore {
     id: u64,
     secret: HashSecret,
     refused_full: AtomicU64,
-    board: Board,
+    overrides: SharedOverrides,
 }
 
 /// What a store holds and had to do.
@@ -123,7 +128,7 @@ impl MemoryStore {
             id: STORES.fetch_add(1, Ordering::Relaxed),
             secret,
             refused_full: AtomicU64::new(0),
-            board: Board::default(),
+            overrides: SharedOverrides::default(),
         })
     }
 
@@ -138,9 +143,16 @@ impl MemoryStore {
     /// One key's log, or its permits, take at most a shard's share of the store ([`LimitError::TooLarge`]): a larger
     /// one is refused before its limit. [`Store::limit`](crate::Store::limit) does not prepare such a quota.
     pub fn limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
-        let (rule, tag_use) = self.tables.rule(&quota, self.clock.now_ns())?;
-        let families = self.tables.families.note(scope, Family::of(&rule));
-        Ok(self.prepared(scope, quota, rule, tag_use, families))
+        self.policy_limit(scope, quota, LimitOptions::default())
+    }
+
+    fn policy_limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, LimitError> {
+        let compiled = CompiledQuota::new(&quota, Tick::Nanosecond);
+        let (rule, tag_use) = self.tables.rule(&compiled, &quota, self.clock.now_ns())?;
+        let family = compiled.family();
+        let families = CARRIED.contains(&family).then(|| self.tables.families.note(scope, family));
+        let prepared = self.prepared(scope, quota, compiled, rule);
+        Ok(self.finished(Prepared { options, families, _tag_use: tag_use, ..prepared }))
     }
 
     /// Prepares a quota that a caller chose. Its keys are counted apart from
@@ -151,22 +163,29 @@ impl MemoryStore {
     /// Among these keys the one that was asked about longest ago makes room.
     /// Token buckets without debts and fixed windows can be had.
     pub fn caller_limit(&self, scope: &str, quota: Quota) -> Result<Limit, LimitError> {
+        let compiled = CompiledQuota::new(&quota, Tick::Nanosecond);
         let rule = Rule::Caller(CallerRule::new(&quota)?);
-        Ok(self.prepared(scope, quota, rule, None, ScopeFamilies::of_caller()))
+        Ok(self.finished(self.prepared(scope, quota, compiled, rule)))
     }
 
-    fn prepared(
-        &self,
-        scope: &str,
-        quota: Quota,
-        rule: Rule,
-        tag_use: Option<TagUse>,
-        families: Arc<Families>,
-    ) -> Limit {
-        self.tables.prepare(&rule);
-        let keys = ScopeHasher::new(scope, &self.secret);
-        let store = self.id;
-        Limit(Arc::new(Prepared { rule, _tag_use: tag_use, keys, families, store, quota, scope: scope.into() }))
+    fn prepared(&self, scope: &str, quota: Quota, compiled: CompiledQuota, rule: Rule) -> Prepared {
+        Prepared {
+            rule,
+            store: self.id,
+            keys: ScopeHasher::new(scope, &self.secret),
+            compiled,
+            _tag_use: None,
+            families: None,
+            quota,
+            scope: scope.into(),
+            options: LimitOptions::default(),
+        }
+    }
+
+    fn finished(&self, prepared: Prepared) -> Limit {
+        let limit = Limit(Arc::new(prepared));
+        self.tables.prepare(&limit);
+        limit
     }
 
     /// The clock of this store.
@@ -225,15 +244,20 @@ impl MemoryStore {
     /// # Panics
     /// If `limit` was made by another store.
     #[inline(always)]
-    pub fn charge<'a, K: Key + ?Sized>(&self, limit: &'a Limit, key: &K, cost: u64) -> Charge<'a> {
+    pub fn charge<'a, K: Key + ?Sized>(&self, limit: &'a Limit, key: &K, cost: u64) -> Charge<'a, KeyHash> {
+        self.assert_own(limit);
+        Charge { limit, key: KeyHash(limit.hash(key)), cost, mode: Mode::Enforce, receipt: false }
+    }
+
+    #[inline(always)]
+    fn assert_own(&self, limit: &Limit) {
         assert!(limit.0.store == self.id, "a limit can only be used in the store that made it");
-        Charge { limit, hash: limit.hash(key), cost, mode: Mode::Enforce }
     }
 
     /// Decides many charges, each on its own, in order. Fetches what they need
     /// from memory at the same time, which for large tables is several times
     /// faster than one after the other.
-    pub fn check_batch(&self, charges: &[Charge<'_>], decisions: &mut Vec<Decision>) {
+    pub fn check_batch(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut Vec<Decision>) {
         /// As many lines as a core can have under way, with some to spare.
         const AHEAD: usize = 16;
         decisions.clear();
@@ -253,22 +277,27 @@ impl MemoryStore {
     /// Releases a permit.
     #[allow(clippy::needless_pass_by_value, reason = "what takes the receipt can be done once")]
     pub fn refund(&self, receipt: Receipt) {
-        self.give_back(&receipt.limit, receipt.hash, &receipt.charged);
+        self.assert_own(&receipt.limit);
+        self.give_back(&receipt.limit, receipt.key.0, &receipt.charged);
     }
 
     /// Replaces an estimated cost by the true one. What does not fit is owed; what cannot be owed is returned as overrun.
     #[allow(clippy::needless_pass_by_value, reason = "what takes the receipt can be done once")]
     pub fn settle(&self, receipt: Receipt, true_cost: u64) -> Settled {
+        self.assert_own(&receipt.limit);
         let operation = Settle { charged: &receipt.charged, true_cost };
-        let settled = self.apply(&receipt.limit, receipt.hash, &operation);
+        let settled = self.apply(&receipt.limit, receipt.key.0, &operation);
         settled.unwrap_or(Settled { overrun: true_cost.saturating_sub(receipt.charged.cost) })
     }
 
     /// Extends the lease of a permit to its full length from now. `false` if it was lost, or is none.
     #[must_use]
     pub fn renew(&self, receipt: &Receipt) -> bool {
-        match &receipt.limit.0.rule {
-            Rule::Concurrency(permits) => self.tables.renew(permits, receipt.hash, &self.clock, &receipt.charged),
+        self.assert_own(&receipt.limit);
+        match &receipt.limit.0.compiled {
+            CompiledQuota::Concurrency(permits) => {
+                self.tables.renew(permits, receipt.key.0, &self.clock, &receipt.charged)
+            }
             _ => false,
         }
     }
@@ -277,7 +306,7 @@ impl MemoryStore {
     /// make a refused request pay. Returns what was not there.
     pub fn penalise<K: Key + ?Sized>(&self, limit: &Limit, key: &K, cost: u64) -> u64 {
         let charge = self.charge(limit, key, cost);
-        self.apply(limit, charge.hash, &Force { cost }).unwrap_or(cost)
+        self.apply(limit, charge.key.0, &Force { cost }).unwrap_or(cost)
     }
 
     /// Gives back so much of what was used, for a caller who has no receipt:
@@ -285,9 +314,9 @@ impl MemoryStore {
     /// holders, and are not given back so.
     pub fn credit<K: Key + ?Sized>(&self, limit: &Limit, key: &K, cost: u64) {
         let charge = self.charge(limit, key, cost);
-        if !matches!(limit.0.rule, Rule::Concurrency(_)) {
+        if !matches!(limit.0.compiled, CompiledQuota::Concurrency(_)) {
             // For a key never seen there is nothing to give back, so there is always room for that.
-            let _ = self.apply(limit, charge.hash, &Credit { cost });
+            let _ = self.apply(limit, charge.key.0, &Credit { cost });
         }
     }
 
@@ -295,7 +324,7 @@ impl MemoryStore {
     pub fn reset<K: Key + ?Sized>(&self, limit: &Limit, key: &K) {
         let charge = self.charge(limit, key, 0);
         // Nothing is stored for a key never seen, so there is always room for that.
-        let _ = self.apply(limit, charge.hash, &Reset);
+        let _ = self.apply(limit, charge.key.0, &Reset);
     }
 
     /// What the store holds. Reads a sample of it: cheap enough to ask every second.
@@ -314,41 +343,42 @@ impl MemoryStore {
 
     /// Decides one prepared charge.
     #[inline(always)]
-    pub fn check_charge(&self, charge: &Charge<'_>) -> Decision {
+    pub fn check_charge(&self, charge: &Charge<'_, KeyHash>) -> Decision {
         self.check_charge_at(charge, self.clock.now_ns())
     }
 
     #[inline(always)]
-    pub(super) fn check_charge_at(&self, charge: &Charge<'_>, now: u64) -> Decision {
+    pub(super) fn check_charge_at(&self, charge: &Charge<'_, KeyHash>, now: u64) -> Decision {
         if charge.cost > 0
             && let Rule::Bucket(rule) = &charge.limit.0.rule
         {
-            let place = Place { hash: charge.hash, rule };
+            let place = Place { hash: charge.key.0, rule };
             if let Some(checked) = self.tables.buckets().check_common(place, now, charge.cost) {
                 return checked.decision;
             }
         }
-        self.check_any(charge.limit, charge.hash, charge.cost)
+        self.check_any(charge.limit, charge.key.0, charge.cost)
     }
 
     /// Every case that is not a known key's in its usual place.
     #[inline(never)]
     fn check_any(&self, limit: &Limit, hash: u64, cost: u64) -> Decision {
         if cost == 0 {
-            return self.look(&Charge { limit, hash, cost, mode: Mode::Enforce }, self.clock.now_ns());
+            let peek = Charge { limit, key: KeyHash(hash), cost, mode: Mode::Enforce, receipt: false };
+            return self.look(&peek, self.clock.now_ns());
         }
         self.apply(limit, hash, &Check { cost }).unwrap_or_else(|Full| self.no_room(limit))
     }
 
     #[inline(always)]
-    fn look(&self, charge: &Charge<'_>, now: u64) -> Decision {
+    fn look(&self, charge: &Charge<'_, KeyHash>, now: u64) -> Decision {
         if let Rule::Bucket(rule) = &charge.limit.0.rule {
-            let place = Place { hash: charge.hash, rule };
+            let place = Place { hash: charge.key.0, rule };
             if let Some(decision) = self.tables.buckets().look_common(place, now, charge.cost) {
                 return decision;
             }
         }
-        self.look_any(charge.limit, charge.hash, charge.cost)
+        self.look_any(charge.limit, charge.key.0, charge.cost)
     }
 
     #[inline(never)]
@@ -357,26 +387,26 @@ impl MemoryStore {
     }
 
     /// What is said of a charge of more than 0 where the whole is refused.
-    fn refuse(&self, charge: &Charge<'_>, now: u64) -> Decision {
+    fn refuse(&self, charge: &Charge<'_, KeyHash>, now: u64) -> Decision {
         let common = match &charge.limit.0.rule {
             Rule::Bucket(rule) => {
-                self.tables.buckets().look_common(Place { hash: charge.hash, rule }, now, charge.cost)
+                self.tables.buckets().look_common(Place { hash: charge.key.0, rule }, now, charge.cost)
             }
             _ => None,
         };
         common.unwrap_or_else(|| {
-            let refused = self.apply(charge.limit, charge.hash, &Refuse { cost: charge.cost });
+            let refused = self.apply(charge.limit, charge.key.0, &Refuse { cost: charge.cost });
             refused.unwrap_or_else(|Full| self.no_room(charge.limit))
         })
     }
 
-    fn noted<O>(&self, charge: &Charge<'_>, operation: &O) -> (Decision, Option<Receipt>)
+    fn noted<O>(&self, charge: &Charge<'_, KeyHash>, operation: &O) -> (Decision, Option<Receipt>)
     where
         O: Operation<Output = (Decision, Charged)>,
     {
-        match self.apply(charge.limit, charge.hash, operation) {
+        match self.apply(charge.limit, charge.key.0, operation) {
             Ok((decision, charged)) => {
-                let receipt = || Receipt { limit: charge.limit.clone(), hash: charge.hash, charged };
+                let receipt = || Receipt::in_memory(charge.limit.clone(), charge.key, charged);
                 (decision, decision.is_allowed().then(receipt))
             }
             Err(Full) => (self.no_room(charge.limit), None),
@@ -393,9 +423,9 @@ impl MemoryStore {
     }
 
     #[inline]
-    fn prefetch(&self, charge: &Charge<'_>) {
+    fn prefetch(&self, charge: &Charge<'_, KeyHash>) {
         if let Rule::Bucket(_) = charge.limit.0.rule {
-            self.tables.buckets().prefetch(charge.hash);
+            self.tables.buckets().prefetch(charge.key.0);
         }
     }
 
@@ -403,9 +433,6 @@ impl MemoryStore {
     #[cold]
     pub(crate) fn no_room(&self, limit: &Limit) -> Decision {
         self.refused_full.fetch_add(1, Ordering::Relaxed);
-        let quota = limit.quota();
-        let bucket = Bucket::new(quota, Tick::Nanosecond);
-        let most = bucket.map_or(quota.amount(), |bucket| bucket.look(&BucketState::default(), 0, 0).limit);
-        Decision { verdict: Verdict::NoRoom, limit: most, remaining: 0, next_after: 0, reset_after: 0 }
+        limit.uncounted(Verdict::NoRoom)
     }
 }

@@ -10,10 +10,10 @@ use tollgate_core::Quota;
 
 use super::MemoryStore;
 use super::joint::UNANSWERED;
-use crate::charge::{Charge, Mode};
 use crate::clock::Clock;
 use crate::limit::Limit;
-use crate::options::{Capacity, MemoryOptions, WhenFull};
+use crate::memory::options::{Capacity, MemoryOptions, WhenFull};
+use crate::store::charge::{Charge, KeyHash, Mode};
 
 /// Keys by their hashes: each has a home line of its own.
 const A: u64 = 1;
@@ -47,7 +47,13 @@ impl World {
     }
 
     fn decide<const N: usize>(&self, keys: [u64; N]) -> bool {
-        let charges = keys.map(|hash| Charge { limit: &self.limit, hash, cost: 1, mode: Mode::Enforce });
+        let charges = keys.map(|hash| Charge {
+            limit: &self.limit,
+            key: KeyHash(hash),
+            cost: 1,
+            mode: Mode::Enforce,
+            receipt: false,
+        });
         self.store.decide_charges(&charges, &mut [UNANSWERED; N])
     }
 }

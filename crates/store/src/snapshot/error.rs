@@ -1,6 +1,6 @@
 use std::{fmt, io};
 
-use crate::options::BuildError;
+use crate::memory::options::BuildError;
 
 /// Why what was written down cannot be restored.
 #[derive(Debug)]

@@ -3,7 +3,7 @@ use super::checksum::Checksum;
 use super::decoder::Decoder;
 use super::encoder::Encoder;
 use super::time_shift::Moment;
-use crate::key::{HashSecret, ScopeHasher};
+use crate::limit::key::{HashSecret, ScopeHasher};
 
 const MAGIC: &[u8; 8] = b"tollgate";
 const VERSION: u32 = 1;

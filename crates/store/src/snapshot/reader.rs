@@ -1,21 +1,21 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use tollgate_core::{Bucket, BucketState, CounterState, Leases, Log, MAX_AMOUNT, MAX_SPAN_NS, WindowState};
+use tollgate_core::{Bucket, BucketState, CounterState, Leases, Log, MAX_AMOUNT, MAX_SPAN_NS, Tick, WindowState};
 
 use super::decoder::Decoder;
 use super::header::Header;
 use super::time_shift::{Moment, TimeShift};
 use super::{RestoreError, Restored, quota_record, records};
-use crate::caller_states::{CallerState, Kept};
-use crate::callers::PlainQuota;
-use crate::full::Full;
-use crate::key::HashSecret;
-use crate::limit::{BucketRule, Rule};
+use crate::limit::BucketRule;
+use crate::limit::caller_rule::PlainQuota;
+use crate::limit::key::HashSecret;
+use crate::locked_table::caller_states::{CallerState, Kept};
 use crate::locked_table::{Held, LockedTable};
-use crate::quotas::TagUse;
+use crate::memory::tables::Tables;
 use crate::table::Place;
-use crate::tables::Tables;
+use crate::table::full::Full;
+use crate::table::quotas::TagUse;
 
 /// A store tells 4,096 bucket quotas apart. So many may come from the past, as long as keys live that were counted
 /// under them, and the rest is for what the policies to come will say.
@@ -112,10 +112,8 @@ impl Filling<'_, '_> {
         let tag = self.decoder.number()?;
         let quota = quota_record::read(&mut self.decoder)?;
         let room = self.rules.len() < MOST_QUOTAS;
-        let rule = match room.then(|| self.tables.rule(&quota, self.now)) {
-            Some(Ok((Rule::Bucket(rule), Some(tag_use)))) => Some((rule, tag_use)),
-            _ => None,
-        };
+        let bucket = Bucket::new(&quota, Tick::Nanosecond).filter(|_| room);
+        let rule = bucket.and_then(|bucket| self.tables.tagged(bucket, &quota, self.now).ok());
         self.rules.insert(tag, rule);
         Ok(())
     }

@@ -6,11 +6,11 @@ use super::encoder::Encoder;
 use super::header::Header;
 use super::time_shift::Moment;
 use super::{Written, quota_record, records};
-use crate::caller_states::{CallerState, Kept};
-use crate::entry::{Entry, TAG_BITS};
-use crate::key::HashSecret;
-use crate::quotas::Quotas;
-use crate::tables::{Scribe, Tables};
+use crate::limit::key::HashSecret;
+use crate::locked_table::caller_states::{CallerState, Kept};
+use crate::memory::tables::{SnapshotWriter, Tables};
+use crate::table::entry::{Entry, TAG_BITS};
+use crate::table::quotas::Quotas;
 
 /// Writes everything that lives at `store_ns`, which is `wall_ns` by the time of day.
 pub(crate) fn write(
@@ -62,7 +62,7 @@ impl Writer<'_> {
     }
 }
 
-impl Scribe for Writer<'_> {
+impl SnapshotWriter for Writer<'_> {
     fn bucket(&mut self, hash: u64, entry: Entry) {
         let tag = usize::from(entry.tag());
         if !self.named[tag] {

@@ -2,12 +2,12 @@
 //! cost that it can hold, and no queue. They take a time that may be a little
 //! old, and leave everything else to [`Table::apply`].
 
-use tollgate_core::{BucketState, CheckSteps, Decision, FractionSteps};
+use tollgate_core::{BucketState, CheckSteps, Decision};
 
 use super::{Place, Table, find_in, slots_of};
-use crate::cell::Cell;
-use crate::entry::Entry;
 use crate::sync::Ordering;
+use crate::table::cell::Cell;
+use crate::table::entry::Entry;
 
 /// A decision, and the state that it left.
 #[derive(Clone, Copy)]
@@ -107,15 +107,10 @@ impl Table {
         match place.rule.bucket.whole_steps() {
             Some(steps) if cost == 1 => self.check_in_steps(place, now, steps),
             _ => match place.rule.bucket.fraction_steps() {
-                Some(steps) if cost == 1 => self.check_in_fractions(place, now, steps),
+                Some(steps) if cost == 1 => self.check_in_steps(place, now, steps),
                 _ => self.check_in_parts(place, now, cost),
             },
         }
-    }
-
-    #[inline(never)]
-    fn check_in_fractions(&self, place: Place<'_>, now: u64, steps: FractionSteps<'_>) -> Option<Checked> {
-        self.check_in_steps(place, now, steps)
     }
 
     #[inline(never)]

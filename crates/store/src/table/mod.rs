@@ -19,9 +19,16 @@
 //!    by a time read after the state.
 //! 5. *A refusal writes nothing.*
 
+pub(crate) mod cell;
 mod common;
+pub(crate) mod entry;
+pub(crate) mod full;
 #[cfg(all(test, loom))]
 mod models;
+// What is written down stands in memory that loom does not see.
+#[cfg(not(loom))]
+mod pages;
+pub(crate) mod quotas;
 #[cfg(not(loom))]
 mod slot_hashes;
 #[cfg(not(loom))]
@@ -31,19 +38,19 @@ use std::sync::Arc;
 
 use tollgate_core::{Bucket, BucketState};
 
-use crate::cell::Cell;
 use crate::clock::{Clock, read_after_loads};
-use crate::entry::Entry;
-use crate::full::Full;
 use crate::limit::BucketRule;
-use crate::operation::Operation;
-use crate::options::WhenFull;
-use crate::quotas::Quotas;
+use crate::memory::operation::Operation;
+use crate::memory::options::WhenFull;
 use crate::sync::{AtomicU8, Mutex, Ordering, lock};
+use crate::table::cell::Cell;
+use crate::table::entry::Entry;
+use crate::table::full::Full;
+use crate::table::quotas::Quotas;
 pub(crate) use common::{Found, Look};
 
 #[cfg(not(loom))]
-use crate::pages::Pages;
+use crate::table::pages::Pages;
 #[cfg(not(loom))]
 use slot_hashes::SlotHashes;
 

@@ -9,15 +9,15 @@ mod tags;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use tollgate_core::Quota;
+use tollgate_core::{Bucket, Quota, Tick};
 
 use super::{Place, Table};
 use crate::clock::Clock;
-use crate::full::Full;
-use crate::limit::{BucketRule, Rule};
-use crate::operation::{ChargeNoted, Check, GiveBack};
-use crate::options::WhenFull;
-use crate::quotas::{Quotas, TagUse};
+use crate::limit::BucketRule;
+use crate::memory::operation::{ChargeNoted, Check, GiveBack};
+use crate::memory::options::WhenFull;
+use crate::table::full::Full;
+use crate::table::quotas::{Quotas, TagUse};
 
 const MS: u64 = 1_000_000;
 const START: u64 = 1_000 * MS;
@@ -80,10 +80,9 @@ impl World {
 /// A bucket quota with its tag.
 fn prepared(quotas: &Quotas, rate: &str, leave_unused: impl FnOnce(&mut Vec<bool>)) -> (BucketRule, TagUse) {
     let quota = Quota::token_bucket(rate.parse().unwrap()).unwrap();
-    match quotas.prepare(&quota, leave_unused).unwrap() {
-        (Rule::Bucket(rule), Some(tag_use)) => (rule, tag_use),
-        _ => unreachable!(),
-    }
+    let bucket = Bucket::new(&quota, Tick::Nanosecond).unwrap();
+    let (tag, tag_use) = quotas.tag(bucket, &quota, leave_unused).unwrap();
+    (BucketRule { bucket, tag }, tag_use)
 }
 
 fn both(

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::pages::Pages;
 use crate::sync::{Mutex, lock};
+use crate::table::pages::Pages;
 
 const LOCKS: usize = 1024;
 

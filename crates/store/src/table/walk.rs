@@ -6,10 +6,10 @@ use tollgate_core::BucketState;
 
 use super::slot_hashes::SlotHashes;
 use super::{Line, Place, SLOTS, Table};
-use crate::cell::Cell;
-use crate::entry::Entry;
-use crate::full::Full;
 use crate::sync::lock;
+use crate::table::cell::Cell;
+use crate::table::entry::Entry;
+use crate::table::full::Full;
 
 impl Table {
     /// The same table, still empty, with what [`walk`](Table::walk) needs.

@@ -9,12 +9,14 @@ use tollgate_policy::model::{self, StoreSettings};
 use tollgate_policy::{
     Access, AdvertisedQuota, CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota,
 };
-use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Notice, OnFailure, Refusals};
+use tollgate_store::{
+    Charge, KeyHash, Limit, LimitOptions, MemoryStore, OnFailure, Refusals, SharedOverrides, StoredOverride,
+};
 
 use super::LimiterError;
-use super::backend::{Backend, BackendLimit, Limits};
+use super::backend::Backend;
 use super::decision::escalation::Escalation;
-use super::keys::overrides::Overrides;
+use super::keys::overrides::ActiveOverrides;
 use crate::fields::{FieldText, PolicyLists};
 use crate::holding::HoldingTime;
 
@@ -30,7 +32,7 @@ pub(crate) struct ActivePolicy {
     /// Those of the compiled policy, and behind them those of overrides.
     pub(crate) quotas: Vec<ActiveQuota>,
     override_quotas: Vec<RuleQuota>,
-    pub(super) limits: Limits,
+    limits: Vec<Limit>,
     /// How many of the limits are the policy's own.
     own_limits: usize,
     /// Whether every rule is [plain](ActiveRule::is_plain).
@@ -39,7 +41,7 @@ pub(crate) struct ActivePolicy {
     pub(super) is_common: bool,
     /// Whether any rule can block.
     pub(super) blocks: bool,
-    pub(super) overrides: Overrides,
+    pub(super) overrides: ActiveOverrides,
     /// The version of the store's overrides that they are from.
     pub(super) overrides_version: u64,
     /// What is legal in the policy and likely wrong.
@@ -97,11 +99,11 @@ impl ActivePolicy {
         slot: usize,
     ) -> Result<ActivePolicy, LimiterError> {
         let compiled = CompiledPolicy::new(policy).map_err(LimiterError::Compile)?;
-        let mut limits = Limits::none_of(backend);
+        let mut limits = Vec::new();
         let mut prepare = |scope: &str, quota: Quota, options: LimitOptions| {
-            let limit = backend.limit(scope, quota, options);
+            let limit = backend.store().limit(scope, quota, options);
             let limit = limit.map_err(|error| LimiterError::Limit { scope: scope.to_owned(), error })?;
-            Ok(limits.push(limit))
+            Ok(push(&mut limits, limit))
         };
         for planned in compiled.quotas() {
             prepare(&planned.scope, planned.quota, options(&compiled, planned))?;
@@ -134,7 +136,7 @@ impl ActivePolicy {
             override_quotas: Vec::new(),
             limits,
             own_limits,
-            overrides: Overrides::default(),
+            overrides: ActiveOverrides::default(),
             overrides_version: 0,
             warnings: policy.warnings().into(),
             policy_lists: PolicyLists::new(),
@@ -144,14 +146,14 @@ impl ActivePolicy {
 
     /// The same policy with the overrides that the store knows now.
     pub(super) fn with_overrides(&self, backend: &Backend) -> ActivePolicy {
-        let (overrides_version, notices): (u64, Arc<[Notice]>) =
-            backend.board().map_or_else(|| (0, Arc::default()), Board::read);
+        let (overrides_version, stored): (u64, Arc<[StoredOverride]>) =
+            backend.overrides().map_or_else(|| (0, Arc::default()), SharedOverrides::read);
         let compiled = &self.compiled;
         let mut limits = self.limits.clone();
         limits.truncate(self.own_limits);
-        let (overrides, override_quotas) = Overrides::read(compiled, &notices, backend.now_ns(), |planned| {
+        let (overrides, override_quotas) = ActiveOverrides::read(compiled, &stored, backend.now_ns(), |planned| {
             // A limit that the store does not take was reported to the operator who set it.
-            self.override_limit(planned, backend).map(|limit| limits.push(limit)).is_ok()
+            self.override_limit(planned, backend).map(|limit| push(&mut limits, limit)).is_ok()
         });
         let own = self.quotas.iter().take(compiled.quotas().len());
         let own = compiled.quotas().iter().zip(own);
@@ -184,14 +186,14 @@ impl ActivePolicy {
         &self,
         planned: &RuleQuota,
         backend: &Backend,
-    ) -> Result<BackendLimit, Box<dyn std::error::Error + Send + Sync>> {
-        backend.limit(&planned.scope, planned.quota, options(&self.compiled, planned))
+    ) -> Result<Limit, Box<dyn std::error::Error + Send + Sync>> {
+        backend.store().limit(&planned.scope, planned.quota, options(&self.compiled, planned))
     }
 
     /// A charge under a quota, in a store in this process.
     #[inline(always)]
-    pub(super) fn charge<'a>(&'a self, store: &MemoryStore, quota: u32, key: &[u8], cost: u64) -> Charge<'a> {
-        store.charge(self.limits.memory(self.quotas[quota as usize].limit_at), key, cost)
+    pub(super) fn charge<'a>(&'a self, store: &MemoryStore, quota: u32, key: &[u8], cost: u64) -> Charge<'a, KeyHash> {
+        store.charge(self.limit(self.quotas[quota as usize].limit_at), key, cost)
     }
 
     /// Which rules apply to a request, each with its key, quota and cost: into `matched`, which is new.
@@ -221,6 +223,12 @@ impl ActivePolicy {
         }
     }
 
+    /// The limit at a position.
+    #[inline]
+    pub(super) fn limit(&self, at: u32) -> &Limit {
+        &self.limits[at as usize]
+    }
+
     #[inline]
     pub(super) fn number(&self) -> u64 {
         self.number
@@ -248,6 +256,12 @@ impl ActivePolicy {
     }
 }
 
+/// Adds a limit, and returns its position.
+fn push(limits: &mut Vec<Limit>, limit: Limit) -> u32 {
+    limits.push(limit);
+    u32::try_from(limits.len() - 1).unwrap_or(u32::MAX)
+}
+
 /// 0 is no policy's.
 fn next_number() -> u64 {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -259,7 +273,7 @@ fn former_limits(
     policy: &CheckedPolicy,
     compiled: &CompiledPolicy,
     backend: &Backend,
-    limits: &mut Limits,
+    limits: &mut Vec<Limit>,
 ) -> Vec<Option<u32>> {
     let is_kept = match &policy.store {
         StoreSettings::Memory(memory) => memory.snapshot.is_some(),
@@ -268,8 +282,8 @@ fn former_limits(
     let former = |planned: &RuleQuota| {
         let scope = planned.former_scope.as_ref().filter(|_| is_kept)?;
         // A quota that the store does not take was never counted there.
-        let limit = backend.limit(scope, planned.quota, options(compiled, planned)).ok()?;
-        Some(limits.push(limit))
+        let limit = backend.store().limit(scope, planned.quota, options(compiled, planned)).ok()?;
+        Some(push(limits, limit))
     };
     compiled.quotas().iter().map(former).collect()
 }

@@ -9,12 +9,11 @@ use arc_swap::ArcSwap;
 use arrayvec::ArrayVec;
 use tollgate_core::{Decision, Quota, Settled};
 use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, Problem, Request};
-use tollgate_store::{Board, Charge, LimitOptions, MemoryStore, Mode, Store, Timer};
+use tollgate_store::{Charge, KeyHash, Limit, LimitOptions, MemoryStore, SharedOverrides, Store, Timer};
 
 use super::LimiterError;
 use super::active::ActivePolicy;
-use super::backend::erased::ErasedStore;
-use super::backend::{Backend, CallerCharge, CallerLimit};
+use super::backend::Backend;
 use super::decision::{Ask, Deciding};
 use crate::permit::Permit;
 use crate::receipt::Receipt;
@@ -124,10 +123,7 @@ impl AsyncLimiter {
     /// The store, if it is of this type: to read its statistics, for instance.
     #[must_use]
     pub fn store_as<S: Store>(&self) -> Option<&S> {
-        match &self.shared.backend {
-            Backend::Memory(store) => (store as &dyn Any).downcast_ref(),
-            Backend::Other(store) => store.as_any().downcast_ref(),
-        }
+        (self.shared.backend.store() as &dyn Any).downcast_ref()
     }
 
     /// The time by which the store decides, in nanoseconds since 1970.
@@ -250,13 +246,13 @@ impl AsyncLimiter {
 
     /// Gives back everything that a receipt is for.
     pub fn refund(&self, receipt: Receipt) {
-        receipt.into_all().for_each(|charge| self.shared.backend.give_back(charge));
+        receipt.into_all().for_each(|charge| self.shared.backend.store().give_back(charge));
     }
 
     /// Releases permits; what was charged stays charged.
     pub fn release(&self, receipt: Receipt) {
         self.measure(&receipt);
-        receipt.into_permits().for_each(|charge| self.shared.backend.give_back(charge));
+        receipt.into_permits().for_each(|charge| self.shared.backend.store().give_back(charge));
     }
 
     /// Replaces the estimated cost by the true one, and releases permits.
@@ -267,10 +263,10 @@ impl AsyncLimiter {
         }
         self.measure(&receipt);
         let (permits, estimates) = receipt.into_permits_and_estimates();
-        permits.into_iter().for_each(|charge| self.shared.backend.give_back(charge));
+        permits.into_iter().for_each(|charge| self.shared.backend.store().give_back(charge));
         let mut overrun = 0;
         for charge in estimates {
-            overrun = overrun.max(self.shared.backend.settle(charge, true_cost).await.overrun);
+            overrun = overrun.max(self.shared.backend.store().settle(charge, true_cost).await.overrun);
         }
         Settled { overrun }
     }
@@ -279,15 +275,15 @@ impl AsyncLimiter {
     pub(crate) fn settle_in_memory(&self, store: &MemoryStore, receipt: Receipt, true_cost: u64) -> Settled {
         self.measure(&receipt);
         let (permits, estimates) = receipt.into_permits_and_estimates();
-        permits.into_iter().for_each(|charge| self.shared.backend.give_back(charge));
-        let settle = |charge| Backend::settle_in_memory(store, charge, true_cost).overrun;
+        permits.into_iter().for_each(|charge| self.shared.backend.store().give_back(charge));
+        let settle = |charge| store.settle(charge, true_cost).overrun;
         Settled { overrun: estimates.into_iter().map(settle).max().unwrap_or(0) }
     }
 
     /// Extends the leases of a receipt's permits. `false` if one was lost.
     pub fn renew(&self, receipt: &Receipt) -> bool {
         // Not `all`: those after a lost one are renewed too.
-        let lost = receipt.permits().filter(|charge| !self.shared.backend.renew(charge)).count();
+        let lost = receipt.permits().filter(|charge| !self.shared.backend.store().renew(charge)).count();
         lost == 0
     }
 
@@ -298,26 +294,22 @@ impl AsyncLimiter {
         scope: &str,
         quota: Quota,
         options: LimitOptions,
-    ) -> Result<CallerLimit, Box<dyn Error + Send + Sync>> {
-        self.shared.backend.caller_limit(scope, quota, options)
+    ) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        self.shared.backend.store().caller_limit(scope, quota, options)
     }
 
     /// Decides one charge under a limit that a caller brings along. A cost of 0 only looks.
-    pub async fn check_caller(&self, charge: CallerCharge<'_>) -> Decision {
+    pub async fn check_caller(&self, charge: Charge<'_>) -> Decision {
         match &self.shared.backend {
-            Backend::Memory(store) => Backend::check_caller_in_memory(store, charge),
-            backend @ Backend::Other(_) => {
-                let limits = [charge.limit.0.clone()];
-                let outcome = backend.decide_for_key(&limits, charge.key, charge.cost, Mode::Enforce).await;
-                outcome.decisions[0]
-            }
+            Backend::Memory(store) => store.check(charge.limit, charge.key, charge.cost),
+            Backend::Other(store) => store.decide(&[charge]).await.decisions[0],
         }
     }
 
     /// The same without waiting; `None` if the store is elsewhere.
     #[inline]
-    pub fn check_caller_now(&self, charge: CallerCharge<'_>) -> Option<Decision> {
-        Some(Backend::check_caller_in_memory(self.memory_store()?, charge))
+    pub fn check_caller_now(&self, charge: Charge<'_>) -> Option<Decision> {
+        Some(self.memory_store()?.check(charge.limit, charge.key, charge.cost))
     }
 
     async fn decide_asking(&self, request: &Request<'_>, ask: Ask) -> (Verdict, Receipt) {
@@ -363,7 +355,7 @@ impl AsyncLimiter {
     /// From a request to its verdict, by a store that has to be waited for.
     async fn decide_elsewhere<'r>(
         &self,
-        store: &dyn ErasedStore,
+        store: &dyn Store,
         request: &Request<'r>,
         ask: Ask,
         matched: &mut Option<Matched<'r>>,
@@ -379,17 +371,16 @@ impl AsyncLimiter {
         undecided: &Verdict,
         matched: &Matched<'_>,
         ask: Ask,
-        extra: &[CallerCharge<'_>],
+        extra: &[Charge<'_>],
     ) -> (Verdict, Receipt) {
         let store = match &self.shared.backend {
             Backend::Memory(store) => return decide_any(store, undecided, matched, ask, extra),
             Backend::Other(store) => &**store,
         };
         let policy = &*undecided.policy;
-        let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra.len());
-        while let Some((charges, with_extra)) = deciding.next() {
-            let extra = if with_extra { extra } else { &[] };
-            let outcome = Backend::decide_elsewhere(store, &policy.limits, matched, charges, extra).await;
+        let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra);
+        while let Some(charges) = deciding.next() {
+            let outcome = store.decide(charges).await;
             deciding.answer(outcome);
         }
         deciding.finish()
@@ -452,7 +443,7 @@ impl AsyncLimiter {
 
     #[inline]
     fn overrides_version(&self) -> u64 {
-        self.shared.backend.board().map_or(0, Board::version)
+        self.shared.backend.overrides().map_or(0, SharedOverrides::version)
     }
 
     fn changing(&self) -> MutexGuard<'_, ()> {
@@ -550,11 +541,16 @@ fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut Verdic
 /// How many charges are decided in place.
 const FEW: usize = 4;
 
-type FewCharges<'a> = ArrayVec<Charge<'a>, FEW>;
+type FewCharges<'a> = ArrayVec<Charge<'a, KeyHash>, FEW>;
 
 /// Makes charges, all or none, and writes their answers into the states, of which there may be more.
 #[inline(always)]
-fn decide_charges(store: &MemoryStore, charges: &[Charge<'_>], states: &mut Vec<RuleState>, now_ns: u64) -> bool {
+fn decide_charges(
+    store: &MemoryStore,
+    charges: &[Charge<'_, KeyHash>],
+    states: &mut Vec<RuleState>,
+    now_ns: u64,
+) -> bool {
     states.truncate(charges.len());
     store.decide_charges_at(now_ns, charges, states)
 }
@@ -565,13 +561,12 @@ fn decide_any(
     undecided: &Verdict,
     matched: &Matched<'_>,
     ask: Ask,
-    extra: &[CallerCharge<'_>],
+    extra: &[Charge<'_>],
 ) -> (Verdict, Receipt) {
     let policy = &*undecided.policy;
-    let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra.len());
-    while let Some((charges, with_extra)) = deciding.next() {
-        let extra = if with_extra { extra } else { &[] };
-        let outcome = Backend::decide_in_memory(store, &policy.limits, matched, charges, extra);
+    let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra);
+    while let Some(charges) = deciding.next() {
+        let outcome = store.decide_now(charges);
         deciding.answer(outcome);
     }
     deciding.finish()

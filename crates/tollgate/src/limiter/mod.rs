@@ -28,8 +28,6 @@ use backend::Backend;
 
 pub(crate) use active::ActivePolicy;
 pub use async_limiter::AsyncLimiter;
-pub(crate) use backend::ChargeReceipt;
-pub use backend::{CallerCharge, CallerLimit};
 pub use builder::LimiterBuilder;
 pub use decision::Ask;
 pub use decision::together::{AskedTogether, Part, Together};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use tollgate::policy::parse;
-use tollgate::{Action, AskedTogether, CallerCharge, KeyError, LimitOptions, Limiter, Part, Quota, Request};
+use tollgate::{Action, AskedTogether, Charge, KeyError, LimitOptions, Limiter, Part, Quota, Request};
 
 use crate::support::{Manual, at_once, clock};
 
@@ -99,7 +99,7 @@ fn neither_a_limit_of_the_caller_nor_giving_back_lifts_a_denial() {
     let limiter = limiter();
     let quota = Quota::fixed_window("2/min".parse().unwrap()).unwrap().with_max_debt(0).unwrap();
     let limit = limiter.caller_limit("instead", quota, LimitOptions::default()).unwrap();
-    let keyed = CallerCharge { limit: &limit, key: b"ann", cost: 1 };
+    let keyed = Charge::new(&limit, b"ann", 1);
     let request = from("203.0.113.9", "/admin/users");
     for part in [Part::ChargeInstead(keyed), Part::GiveBack] {
         let together = at_once(limiter.decide_together(&[AskedTogether { request, part }]));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::policy::model::{Allowance, Grant, IdentitySource, Rule, When};
-use tollgate::{Action, AskedTogether, CallerCharge, LimitOptions, Limiter, Part, Quota, Request, Together, rule};
+use tollgate::{Action, AskedTogether, Charge, LimitOptions, Limiter, Part, Quota, Request, Together, rule};
 
 use crate::support::{Manual, S_NS, any, built, clock, costing, from, one};
 
@@ -99,7 +99,7 @@ fn what_is_charged_instead_stands_or_falls_with_the_rest() {
     let limiter = two_rules();
     let quota = Quota::fixed_window("2/min".parse().unwrap()).unwrap().with_max_debt(0).unwrap();
     let limit = limiter.caller_limit("instead", quota, LimitOptions::default()).unwrap();
-    let keyed = CallerCharge { limit: &limit, key: b"ann", cost: 1 };
+    let keyed = Charge::new(&limit, b"ann", 1);
     let ann = [("user", "ann")];
     let asked = [
         AskedTogether { request: from(&ann), part: Part::ChargeInstead(keyed) },

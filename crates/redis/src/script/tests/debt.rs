@@ -46,7 +46,7 @@ fn costs_settled_above_their_estimate_do_not_leak_on_a_server() {
         let passed =
             (0..60_u64).filter_map(|minute| overdraw(&mut client, &target, 100, 5_000, TODAY + minute * 60_000_000));
         // 900 fit, and 1,000 may be owed.
-        assert_eq!(passed.collect::<Vec<_>>(), [3_000], "{:?}", target.terms.quota);
+        assert_eq!(passed.collect::<Vec<_>>(), [3_000], "{:?}", target.limit.quota());
     }
 }
 
@@ -63,7 +63,7 @@ fn refusals_of_an_indebted_key_say_when_it_has_paid() {
             assert!(!ask(&mut client, &target, cost, TODAY + told - 1).passed);
         }
         let told = ask(&mut client, &target, 10, TODAY).decisions[0].retry_after().unwrap() / 1_000;
-        assert!(ask(&mut client, &target, 10, TODAY + told).passed, "{:?}", target.terms.quota);
+        assert!(ask(&mut client, &target, 10, TODAY + told).passed, "{:?}", target.limit.quota());
     }
 }
 

@@ -1,6 +1,5 @@
 //! Figures beside the usual ways: memory a key, and calls in a second. Run in release, alone.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollgate_core::Quota;
@@ -206,10 +205,10 @@ fn calls_in_a_second() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     let quota = Quota::token_bucket("1000000/s burst 1000000".parse().unwrap()).unwrap();
-    let terms = Arc::clone(&target("", quota).terms);
+    let limit = target("", quota).limit;
     let keyed = |rule: &str, number: usize| {
         let mut target = target(&format!("tollgate:{rule}:{{user-{number:04}}}"), quota);
-        target.terms = Arc::clone(&terms);
+        target.limit = limit.clone();
         charge(&target, 1)
     };
     let line = |times: u32, rules: &[&str], number: usize| {

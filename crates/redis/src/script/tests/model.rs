@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
-    Algorithm, Bucket, BucketState, Charged, CounterState, Decision, Leases, Log, Verdict, WindowState,
+    Algorithm, Bucket, BucketState, Charged, CompiledQuota, CounterState, Decision, Leases, Log, Verdict, WindowState,
 };
 use tollgate_store::{Mode, shadow_groups};
 
-use crate::call::{Compiled, Line, SlotCharge, Target};
+use crate::call::{Line, SlotCharge, Target};
 use crate::script::Replayed;
 
 #[derive(Clone, Debug, Default)]
@@ -51,28 +51,28 @@ impl Stored {
         }
     }
 
-    fn is_of(&self, algorithm: &Compiled) -> bool {
+    fn is_of(&self, algorithm: &CompiledQuota) -> bool {
         matches!(
             (self, algorithm),
-            (Stored::Bucket { .. }, Compiled::Bucket(_))
-                | (Stored::Window(_), Compiled::FixedWindow(_))
-                | (Stored::Counter(_), Compiled::SlidingCounter(_))
-                | (Stored::Log(_), Compiled::SlidingLog(_))
-                | (Stored::Leases(_), Compiled::Concurrency(_))
+            (Stored::Bucket { .. }, CompiledQuota::Bucket(_))
+                | (Stored::Window(_), CompiledQuota::FixedWindow(_))
+                | (Stored::Counter(_), CompiledQuota::SlidingCounter(_))
+                | (Stored::Log(_), CompiledQuota::SlidingLog(_))
+                | (Stored::Leases(_), CompiledQuota::Concurrency(_))
         )
     }
 
     /// What a key that has used so much by now is to another algorithm; `None` if it is as if untouched.
-    fn carried(algorithm: &Compiled, used: u64, now: u64) -> Option<Stored> {
+    fn carried(algorithm: &CompiledQuota, used: u64, now: u64) -> Option<Stored> {
         if used == 0 {
             return None;
         }
         match algorithm {
-            Compiled::Bucket(own) => Some(Stored::Bucket { by: *own, state: own.carried(used, now) }),
-            Compiled::FixedWindow(window) => Some(Stored::Window(window.carried(used, now))),
-            Compiled::SlidingCounter(counter) => Some(Stored::Counter(counter.carried(used, now))),
-            Compiled::SlidingLog(log) => Some(Stored::Log(log.carried(used, now))),
-            Compiled::Concurrency(_) => None,
+            CompiledQuota::Bucket(own) => Some(Stored::Bucket { by: *own, state: own.carried(used, now) }),
+            CompiledQuota::FixedWindow(window) => Some(Stored::Window(window.carried(used, now))),
+            CompiledQuota::SlidingCounter(counter) => Some(Stored::Counter(counter.carried(used, now))),
+            CompiledQuota::SlidingLog(log) => Some(Stored::Log(log.carried(used, now))),
+            CompiledQuota::Concurrency(_) => None,
         }
     }
 }
@@ -251,7 +251,7 @@ impl Model {
     fn apply(&mut self, target: &Target, now: u64, operation: Operation) -> Done {
         let found = self.keys.get(&target.key).cloned();
         let is_look = matches!(operation, Operation::Look { .. });
-        let other = found.as_ref().filter(|stored| !stored.is_of(&target.terms.algorithm));
+        let other = found.as_ref().filter(|stored| !stored.is_of(target.limit.compiled()));
         let is_receipt = match operation {
             Operation::GiveBack { .. } | Operation::Renew { .. } => true,
             Operation::Settle { charged, true_cost } => true_cost <= charged.cost,
@@ -263,7 +263,7 @@ impl Model {
         }
         if let Some(other) = other.cloned() {
             // The first charge to a key in a call carries it over, for all of them.
-            let carried = Stored::carried(&target.terms.algorithm, other.used(now), now);
+            let carried = Stored::carried(target.limit.compiled(), other.used(now), now);
             let has_used = carried.is_some();
             match carried {
                 Some(carried) => drop(self.keys.insert(Arc::clone(&target.key), carried)),
@@ -273,8 +273,8 @@ impl Model {
             self.carried.entry(Arc::clone(&target.key)).or_insert(carried);
         }
         let stored = self.keys.get(&target.key).cloned();
-        let (done, changed) = match &target.terms.algorithm {
-            Compiled::Bucket(own) => {
+        let (done, changed) = match target.limit.compiled() {
+            CompiledQuota::Bucket(own) => {
                 let known = match stored.clone() {
                     Some(Stored::Bucket { by, state }) => Some((by, state)),
                     _ => None,
@@ -297,21 +297,21 @@ impl Model {
                 let is_live = own.untouched_at(&state) > now;
                 (done, is_changed.then_some((is_live, Stored::Bucket { by: writer, state })))
             }
-            Compiled::FixedWindow(window) => {
+            CompiledQuota::FixedWindow(window) => {
                 let known = if let Some(Stored::Window(state)) = stored.clone() { Some(state) } else { None };
                 apply_to(window, known, now, operation, Stored::Window, |a, b| a == b)
             }
-            Compiled::SlidingCounter(counter) => {
+            CompiledQuota::SlidingCounter(counter) => {
                 let known = if let Some(Stored::Counter(state)) = stored.clone() { Some(state) } else { None };
                 apply_to(counter, known, now, operation, Stored::Counter, |a, b| a == b)
             }
-            Compiled::SlidingLog(log) => {
+            CompiledQuota::SlidingLog(log) => {
                 let known = if let Some(Stored::Log(state)) = stored.clone() { Some(state) } else { None };
                 apply_to(log, known, now, operation, Stored::Log, |a, b| {
                     a.debt() == b.debt() && a.entries().eq(b.entries())
                 })
             }
-            Compiled::Concurrency(permits) => {
+            CompiledQuota::Concurrency(permits) => {
                 let known = if let Some(Stored::Leases(state)) = stored.clone() { Some(state) } else { None };
                 let mut renewed = false;
                 let (mut done, changed) = if let Operation::Credit { .. } = operation {

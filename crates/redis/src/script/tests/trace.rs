@@ -1,14 +1,14 @@
 //! Random calls, one after the other, with what each must come to.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Charged, MAX_AMOUNT, MAX_SPAN_NS, Queue, Quota, Rate};
-use tollgate_store::Mode;
+use tollgate_core::{Charged, CompiledQuota, MAX_AMOUNT, MAX_SPAN_NS, Queue, Quota, Rate};
+use tollgate_store::{Limit, Mode};
 
 use super::model::{Expected, Model};
 use super::random::Random;
-use crate::call::{Call, Compiled, Line, SlotCharge, Target, Terms};
+use crate::call::{Call, Line, SlotCharge, Target};
+use crate::store::limit_of;
 
 pub(super) struct Step {
     pub(super) call: Call,
@@ -25,7 +25,7 @@ pub(super) struct Trace {
     now: u64,
     model: Model,
     /// Quotas that take over from each other.
-    families: Vec<Vec<Arc<Terms>>>,
+    families: Vec<Vec<Limit>>,
     /// Whether the families meet on the same keys, one call after the other.
     shares_keys: bool,
     held: Vec<(Target, Charged)>,
@@ -45,7 +45,7 @@ impl Trace {
                 let family = random.below(FAMILIES);
                 let quotas = 1 + random.below(3);
                 let scale = random.below(4);
-                (0..quotas).map(|_| Arc::new(any_terms(&mut random, family, scale))).collect()
+                (0..quotas).map(|_| any_limit(&mut random, family, scale)).collect()
             })
             .collect();
         let shares_keys = random.one_in(8);
@@ -70,8 +70,8 @@ impl Trace {
     }
 
     fn move_clock(&mut self) {
-        let period = self.random.pick(&self.families).first().unwrap().quota.period_ns().div_ceil(1_000);
-        let limit = self.random.pick(&self.families).first().unwrap().quota.amount();
+        let period = self.random.pick(&self.families).first().unwrap().quota().period_ns().div_ceil(1_000);
+        let limit = self.random.pick(&self.families).first().unwrap().quota().amount();
         let family = self.random.below(self.families.len() as u64) as usize;
         let target = self.target(family);
         // To the tick at which something comes back, and to the one before it.
@@ -89,8 +89,9 @@ impl Trace {
         // Far from where the numbers end.
         const LATEST: u64 = 4_200_000_000_000_000;
         // A log moves back as a whole, which it cannot where less time has passed since 1970 than it spans.
-        let logs = self.families.iter().flatten().filter(|terms| matches!(terms.algorithm, Compiled::SlidingLog(_)));
-        let earliest = logs.map(|terms| terms.quota.period_ns() / 1_000).max().unwrap_or(0);
+        let logs =
+            self.families.iter().flatten().filter(|limit| matches!(limit.compiled(), CompiledQuota::SlidingLog(_)));
+        let earliest = logs.map(|limit| limit.quota().period_ns() / 1_000).max().unwrap_or(0);
         self.now = match self.random.below(12) {
             0 if self.now.saturating_sub(by) < earliest => self.now,
             0 => self.now.saturating_sub(by),
@@ -167,7 +168,7 @@ impl Trace {
         // Families of different places may be of the same kind: they still have keys of their own.
         let place = if self.shares_keys { 0 } else { family };
         let key = format!("trace {} {place} {key}", self.number).into_bytes().into();
-        Target { key, terms: Arc::clone(self.random.pick(&self.families[family])) }
+        Target { key, limit: self.random.pick(&self.families[family]).clone() }
     }
 
     /// Mostly what a few requests exhaust; often at the edge of what remains.
@@ -180,7 +181,7 @@ impl Trace {
             11 => remaining + 1,
             12 => remaining.saturating_sub(self.random.below(3)),
             13 => self.random.magnitude(remaining.max(1)),
-            14 => self.random.magnitude(target.terms.quota.amount() + 2),
+            14 => self.random.magnitude(target.limit.quota().amount() + 2),
             _ => *self.random.pick(&[MAX_AMOUNT, u64::MAX, (1 << 53) + 1]),
         }
     }
@@ -208,7 +209,7 @@ impl Trace {
     }
 
     fn may_meet(&self, target: &Target, family: usize) -> bool {
-        !self.shares_keys || self.families[family].contains(&target.terms)
+        !self.shares_keys || self.families[family].contains(&target.limit)
     }
 
     fn keep_receipts(&mut self, line: &Line, outcome: &Expected) {
@@ -224,7 +225,7 @@ impl Trace {
 }
 
 /// A quota of a family. Those of one scale resemble each other, so that one can take over from another.
-fn any_terms(random: &mut Random, family: u64, scale: u64) -> Terms {
+fn any_limit(random: &mut Random, family: u64, scale: u64) -> Limit {
     loop {
         let rate = any_rate(random, scale);
         let quota = match family {
@@ -245,8 +246,8 @@ fn any_terms(random: &mut Random, family: u64, scale: u64) -> Terms {
             2 => quota.with_max_debt(random.magnitude(MAX_AMOUNT)).ok(),
             _ => Some(quota),
         });
-        if let Some(terms) = quota.and_then(|quota| Terms::new(quota).ok()) {
-            return terms;
+        if let Some(limit) = quota.and_then(|quota| limit_of(quota).ok()) {
+            return limit;
         }
     }
 }

@@ -1,6 +1,5 @@
 //! How large values are, how long keys live, and what the server's own clock gives.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Charged, Queue, Quota, Rate};
@@ -8,12 +7,13 @@ use tollgate_store::Mode;
 use tollgate_testbed::{Binary, RedisServer};
 
 use super::client::Client;
-use crate::call::{Answer, Call, Line, SlotCharge, Target, Terms, TermsError};
+use crate::call::{Answer, Call, Line, SlotCharge, Target};
 use crate::resp_value::Value;
 use crate::script::{SOURCE, encode, stamp};
+use crate::store::{LimitError, limit_of};
 
 pub(super) fn target(key: &str, quota: Quota) -> Target {
-    Target { key: key.as_bytes().into(), terms: Arc::new(Terms::new(quota).unwrap()) }
+    Target { key: key.as_bytes().into(), limit: limit_of(quota).unwrap() }
 }
 
 pub(super) fn charge(target: &Target, cost: u64) -> SlotCharge {
@@ -260,11 +260,11 @@ fn a_call_that_has_expired_changes_nothing_and_says_the_time() {
 #[test]
 fn permits_without_a_lease_and_endless_promises_are_refused() {
     let endless = Quota::concurrency(3, None).unwrap();
-    assert_eq!(Terms::new(endless), Err(TermsError::NoLease));
+    assert_eq!(limit_of(endless), Err(LimitError::NoLease));
     let fast = Quota::token_bucket("1000000000/s".parse().unwrap()).unwrap();
     let far = fast.with_reservations(Duration::from_secs(60 * 86_400)).unwrap();
-    assert_eq!(Terms::new(far), Err(TermsError::TooManyTokens));
-    assert!(Terms::new(fast.with_reservations(Duration::from_secs(40 * 86_400)).unwrap()).is_ok());
+    assert_eq!(limit_of(far), Err(LimitError::TooManyTokens));
+    assert!(limit_of(fast.with_reservations(Duration::from_secs(40 * 86_400)).unwrap()).is_ok());
 }
 
 #[test]

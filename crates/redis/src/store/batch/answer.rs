@@ -63,7 +63,7 @@ impl BatchAnswer {
             Line::GiveBack { target, charged, amount: charged.cost }
         };
         let lines = self.made(number).rev().map(line).collect();
-        (lines, self.made(number).map(|(at, _)| request.origins[at].key.clone()).collect())
+        (lines, self.made(number).map(|(at, _)| request.keys[at].clone()).collect())
     }
 }
 

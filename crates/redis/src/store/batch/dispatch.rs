@@ -15,6 +15,7 @@ use crate::store::Inner;
 use crate::store::breaker::failure::Failure;
 use crate::store::breaker::shards::Watch;
 use crate::store::fallback::debts::Debt;
+use crate::store::limit::SharedLimit;
 use crate::store::report::stats::StoreEvent;
 use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
 
@@ -187,16 +188,16 @@ impl<T: Transport> Inner<T> {
             return SmallVec::new();
         }
         let mut debts = SmallVec::new();
-        for (charge, origin) in request.charges.iter().zip(&request.origins) {
+        for (charge, key) in request.charges.iter().zip(&request.keys) {
             let Some(mut debt) = self.debts.take(&charge.target.key, now) else { continue };
-            if let Some(limit) = &origin.limit.0.fallback {
+            if let Some(limit) = &SharedLimit::of(&charge.target.limit).fallback {
                 // Time has settled the rest.
-                let here = self.fallback.peek(limit, &*origin.key);
+                let here = self.fallback.peek(limit, &**key);
                 debt.amount = debt.amount.min(here.limit.saturating_sub(here.remaining));
             }
             if debt.amount > 0 {
                 // A key that is full will be so for longer.
-                self.refusals.forget(&origin.key, now);
+                self.refusals.forget(key, now);
                 debts.push((Arc::clone(&charge.target.key), debt));
             }
         }
@@ -217,7 +218,7 @@ impl<T: Transport> Inner<T> {
         self.counters.failed(failure);
         let Some(calls) = self.bad_values.record(now) else { return };
         // The rest of a name identifies the client, and stays out of the log.
-        let names = request.origins.iter().map(|origin| &origin.limit.0.prefix_and_scope);
+        let names = request.charges.iter().map(|charge| &SharedLimit::of(&charge.target.limit).prefix_and_scope);
         let keys = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         (self.on_change)(StoreEvent::BadValue { keys, cause: failure.name(), calls });
     }

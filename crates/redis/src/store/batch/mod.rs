@@ -13,5 +13,5 @@ mod waiter;
 pub(super) use coalescer::Coalescer;
 pub(super) use deadlines::Deadlines;
 pub(super) use shared::Batch;
-pub(super) use slot_request::{Charges, Origin, SlotPart, SlotParts, SlotRequest};
+pub(super) use slot_request::{Charges, SlotPart, SlotParts, SlotRequest};
 pub(super) use waiter::{Waiter, Waiters};

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tollgate_store::{Mode, Refusals};
 
 use super::answer::BatchAnswer;
-use super::slot_request::{Origin, SlotRequest};
+use super::slot_request::SlotRequest;
 use crate::script::{Standing, standings};
 use crate::store::Inner;
 use crate::store::breaker::shards::Watch;
@@ -34,7 +34,7 @@ impl<T: Transport> Inner<T> {
             .then(|| standings(&request.charges, answer.now, passed, &answer.views))
             .flatten()
             .unwrap_or_default();
-        for (at, (charge, origin)) in request.charges.iter().zip(&request.origins).enumerate() {
+        for (at, (charge, key)) in request.charges.iter().zip(&request.keys).enumerate() {
             // Where a key is charged twice, each stands in the other's way.
             let is_alone = request.charges.iter().filter(|other| other.target.key == charge.target.key).count() == 1;
             let full = known.get(at).filter(|standing| is_alone && !standing.is_large()).and_then(|standing| {
@@ -43,21 +43,21 @@ impl<T: Transport> Inner<T> {
             });
             let is_changed = passed > 0 && (charge.is_made() || charge.is_shadow());
             if is_refused || is_changed {
-                self.refusals.replace(&origin.limit, &origin.key, full, heard_at);
+                self.refusals.replace(&charge.target.limit, key, full, heard_at);
             }
         }
     }
 
     /// How long nothing can be charged to a key: because it is full, or because all guards before it refuse.
     fn lasts(&self, request: &SlotRequest, at: usize, known: &[Standing], now_us: u64) -> Option<Duration> {
-        let is_full_for = |at: usize| known[at].is_full_for(&request.charges[at].target.terms, now_us);
-        let (charge, origin) = (&request.charges[at], &request.origins[at]);
+        let is_full_for = |at: usize| known[at].is_full_for(&request.charges[at].target.limit, now_us);
+        let charge = &request.charges[at];
         let mut lasts_us = is_full_for(at);
-        if origin.limit.0.options.refusals == Refusals::Guarded && charge.cost > 0 {
+        if charge.target.limit.options().refusals == Refusals::Guarded && charge.cost > 0 {
             let is_guard = |other: &usize| {
-                let Origin { limit, key } = &request.origins[*other];
-                let is_final = limit.0.options.refusals == Refusals::Final;
-                is_final && *key == origin.key && request.charges[*other].mode == Mode::Guard
+                let guard = &request.charges[*other];
+                let is_final = guard.target.limit.options().refusals == Refusals::Final;
+                is_final && request.keys[*other] == request.keys[at] && guard.mode == Mode::Guard
             };
             // `None` is less than any time, so a guard that lets pass is the shortest.
             let guarded_us = (0..known.len()).filter(is_guard).map(is_full_for).min().flatten();

@@ -1,16 +1,16 @@
 //! The charges of a request that live in one slot.
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use smallvec::SmallVec;
-use tollgate_store::{KeyedCharge, Mode};
+use tollgate_store::{Charge, Mode};
 
 use crate::call::{SlotCharge, Target};
 use crate::store::key_names::{KeyName, tag};
-use crate::store::limit::RedisLimit;
+use crate::store::limit::SharedLimit;
 use crate::transport::{Slot, Transport};
 
-pub(in crate::store) type Charges<'a> = [KeyedCharge<'a, RedisLimit>];
+pub(in crate::store) type Charges<'a> = [Charge<'a>];
 
 /// Which charges of a request live in one slot.
 #[derive(Debug)]
@@ -31,9 +31,9 @@ pub(in crate::store) enum SlotParts {
 impl SlotParts {
     pub(in crate::store) fn of<T: Transport>(transport: &T, charges: &Charges<'_>) -> SlotParts {
         let has_one_slot = transport.has_one_slot();
-        let slot_of = |asked: &KeyedCharge<'_, RedisLimit>| match has_one_slot {
+        let slot_of = |asked: &Charge<'_>| match has_one_slot {
             true => Slot(0),
-            false => transport.slot(&tag(&asked.limit.0.prefix_and_scope, asked.key)),
+            false => transport.slot(&tag(&SharedLimit::of(asked.limit).prefix_and_scope, asked.key)),
         };
         let slot = charges.first().map_or(Slot(0), slot_of);
         if charges.iter().skip(1).all(|asked| slot_of(asked) == slot) {
@@ -60,10 +60,7 @@ impl SlotParts {
 
 impl SlotPart {
     /// Each of its charges, with its mode among the charges of this slot.
-    fn charges<'a>(
-        &'a self,
-        charges: &'a Charges<'a>,
-    ) -> impl ExactSizeIterator<Item = (&'a KeyedCharge<'a, RedisLimit>, Mode)> {
+    fn charges<'a>(&'a self, charges: &'a Charges<'a>) -> impl ExactSizeIterator<Item = (&'a Charge<'a>, Mode)> {
         self.positions.iter().enumerate().map(move |(at, &position)| {
             let asked = &charges[position];
             // Without a key, the limits of a rule may live in different slots.
@@ -77,7 +74,7 @@ impl SlotPart {
     pub(super) fn hash(&self, charges: &Charges<'_>, hasher: &impl BuildHasher) -> u64 {
         let mut hasher = hasher.build_hasher();
         for (asked, _) in self.charges(charges) {
-            hasher.write_u64(asked.limit.id());
+            asked.limit.hash(&mut hasher);
             hasher.write_u64(asked.cost);
             hasher.write(asked.key);
         }
@@ -86,26 +83,24 @@ impl SlotPart {
 
     /// Whether a request asks the same.
     pub(super) fn is_alike(&self, charges: &Charges<'_>, request: &SlotRequest) -> bool {
-        let known = request.charges.iter().zip(&request.origins);
-        let is_same = |((asked, mode), (charge, origin)): ((&KeyedCharge<'_, RedisLimit>, Mode), _)| {
-            let (charge, origin): (&SlotCharge, &Origin) = (charge, origin);
-            asked.limit.id() == origin.limit.id()
-                && asked.cost == charge.cost
-                && mode == charge.mode
-                && *asked.key == *origin.key
-        };
         self.slot == request.slot
             && self.positions.len() == request.charges.len()
-            && self.charges(charges).zip(known).all(is_same)
+            && self.charges(charges).enumerate().all(|(at, (asked, mode))| {
+                let known = &request.charges[at];
+                *asked.limit == known.target.limit
+                    && asked.cost == known.cost
+                    && mode == known.mode
+                    && *asked.key == *request.keys[at]
+            })
     }
 
     pub(super) fn to_request(&self, charges: &Charges<'_>) -> SlotRequest {
-        let mut request = SlotRequest { slot: self.slot, charges: SmallVec::new(), origins: SmallVec::new() };
+        let mut request = SlotRequest { slot: self.slot, charges: SmallVec::new(), keys: SmallVec::new() };
         for (asked, mode) in self.charges(charges) {
-            let key = KeyName::new(&asked.limit.0.prefix_and_scope, asked.key).bytes;
-            let target = Target { key, terms: asked.limit.0.terms.clone() };
+            let key = KeyName::new(&SharedLimit::of(asked.limit).prefix_and_scope, asked.key).bytes;
+            let target = Target { key, limit: asked.limit.clone() };
             request.charges.push(SlotCharge { target, cost: asked.cost, mode });
-            request.origins.push(Origin { limit: asked.limit.clone(), key: asked.key.into() });
+            request.keys.push(asked.key.into());
         }
         request
     }
@@ -116,12 +111,6 @@ impl SlotPart {
 pub(in crate::store) struct SlotRequest {
     pub(in crate::store) slot: Slot,
     pub(in crate::store) charges: SmallVec<[SlotCharge; 4]>,
-    /// Under which limit, and the key as it was given, for each charge.
-    pub(in crate::store) origins: SmallVec<[Origin; 4]>,
-}
-
-#[derive(Clone, Debug)]
-pub(in crate::store) struct Origin {
-    pub(in crate::store) limit: RedisLimit,
-    pub(in crate::store) key: Box<[u8]>,
+    /// The key as it was given, for each charge.
+    pub(in crate::store) keys: SmallVec<[Box<[u8]>; 4]>,
 }

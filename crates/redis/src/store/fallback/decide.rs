@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use tollgate_core::{Decision, Verdict};
-use tollgate_store::{KeyedCharge, Limit, Mode, OnFailure, Outcome, Source, Store, shadow_groups};
+use tollgate_core::{Charged, Decision, Verdict};
+use tollgate_store::{Charge, Mode, OnFailure, Outcome, Source, shadow_groups};
 
 use crate::call::Target;
 use crate::store::Inner;
 use crate::store::batch::{Charges, Waiters};
 use crate::store::decide::{asked_only, asked_with, is_closed, keep, passed, refuse};
-use crate::store::limit::{Origin, RedisLimit};
-use crate::store::refund::receipt::{MadeWhere, RedisReceipt};
+use crate::store::limit::{Origin, SharedLimit, is_concurrency, remembers_for};
+use crate::store::refund::receipt::{MadeWhere, SharedReceipt};
 use crate::transport::Transport;
 
 /// A charge whose slot gave no answer.
@@ -27,16 +27,18 @@ impl<T: Transport> Inner<T> {
         self: &Arc<Self>,
         charges: &Charges<'_>,
         waiters: Waiters<'_, T>,
-    ) -> Outcome<RedisReceipt> {
+    ) -> Outcome {
         let stranded = stranded(&waiters);
         let closed: SmallVec<[usize; 4]> =
             stranded.iter().map(|charge| charge.position).filter(|at| is_closed(&charges[*at])).collect();
         if !closed.is_empty() {
             return self.refuse_closed(charges, refuse(charges, waiters, Source::Fallback), closed);
         }
-        let here: Vec<&Stranded> =
-            stranded.iter().filter(|charge| charges[charge.position].limit.0.fallback.is_some()).collect();
-        let counted = self.count_here(charges, &here).await;
+        let here: Vec<&Stranded> = stranded
+            .iter()
+            .filter(|charge| SharedLimit::of(charges[charge.position].limit).fallback.is_some())
+            .collect();
+        let counted = self.count_here(charges, &here);
         if !counted.passed {
             let mut outcome = refuse(charges, waiters, Source::Fallback);
             for (charge, decision) in here.iter().zip(counted.decisions) {
@@ -55,38 +57,37 @@ impl<T: Transport> Inner<T> {
         }
         for (at, receipt) in counted.receipts {
             let Stranded { position, target } = here[at];
-            let made = MadeWhere::Here { receipt };
-            outcome.receipts.push((*position, self.receipt_here(&charges[*position], target, made)));
+            let (charged, made) = (*receipt.charged(), MadeWhere::Here { receipt });
+            outcome.receipts.push((*position, SharedReceipt::receipt(target, charges[*position].key, charged, made)));
         }
         keep(charges, waiters, &mut outcome);
         // Of what passed without being counted anywhere, nobody knows how it stands.
         let is_uncounted = |at: usize| {
             let is_stranded = stranded.iter().any(|charge| charge.position == at);
-            is_stranded && charges[at].limit.0.fallback.is_none()
+            is_stranded && SharedLimit::of(charges[at].limit).fallback.is_none()
         };
         outcome.asked = asked_only((0..charges.len()).filter(|at| !is_uncounted(*at)).collect(), charges);
         outcome
     }
 
     /// This instance's share of the limits, all or nothing.
-    async fn count_here(&self, charges: &Charges<'_>, here: &[&Stranded]) -> Outcome<tollgate_store::Receipt> {
-        let mut local: SmallVec<[KeyedCharge<'_, Limit>; 4]> = SmallVec::new();
+    fn count_here(&self, charges: &Charges<'_>, here: &[&Stranded]) -> Outcome {
+        let mut local: SmallVec<[Charge<'_>; 4]> = SmallVec::new();
         for charge in here {
-            let KeyedCharge { limit, key, cost, mode, receipt } = charges[charge.position];
-            if let Some(limit) = &limit.0.fallback {
+            let Charge { limit, key, cost, mode, receipt } = charges[charge.position];
+            if let Some(limit) = &SharedLimit::of(limit).fallback {
                 self.counters.fell_back(OnFailure::Local { share: (1, 1) });
-                local.push(KeyedCharge { limit, key, cost, mode, receipt });
+                local.push(Charge { limit, key, cost, mode, receipt });
             }
         }
-        // It counts in this process, so nothing is waited for.
-        self.fallback.decide(&local).await
+        self.fallback.decide_now(&local)
     }
 
     /// What passes because the store fails, and what would be refused but is in nobody's way.
-    fn pass_uncounted(&self, charges: &Charges<'_>, stranded: &[Stranded], outcome: &mut Outcome<RedisReceipt>) {
+    fn pass_uncounted(&self, charges: &Charges<'_>, stranded: &[Stranded], outcome: &mut Outcome) {
         for Stranded { position, target } in stranded {
             let asked = &charges[*position];
-            let mode = asked.limit.0.options.on_failure;
+            let mode = asked.limit.options().on_failure;
             match mode {
                 OnFailure::Local { .. } => continue,
                 OnFailure::Closed => outcome.decisions[*position] = asked.limit.uncounted(Verdict::NoRoom),
@@ -94,8 +95,9 @@ impl<T: Transport> Inner<T> {
                     outcome.decisions[*position] = asked.limit.uncounted(Verdict::Allowed { delay: 0 });
                     self.owe(asked, target);
                     if asked.receipt && is_counted(asked) {
-                        let made = MadeWhere::Nowhere { cost: asked.cost };
-                        outcome.receipts.push((*position, self.receipt_here(asked, target, made)));
+                        let charged = Charged { cost: asked.cost, ..Charged::default() };
+                        let receipt = SharedReceipt::receipt(target, asked.key, charged, MadeWhere::Nowhere);
+                        outcome.receipts.push((*position, receipt));
                     }
                 }
             }
@@ -103,31 +105,26 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    fn receipt_here(&self, asked: &KeyedCharge<'_, RedisLimit>, target: &Target, made: MadeWhere) -> RedisReceipt {
-        RedisReceipt { limit: asked.limit.clone(), key: asked.key.into(), target: target.clone(), made }
-    }
-
     /// The counters will hear of it when they are back. Permits cannot be taken afterwards.
-    fn owe(&self, asked: &KeyedCharge<'_, RedisLimit>, target: &Target) {
-        if !is_counted(asked) || asked.limit.is_concurrency() {
-            return;
+    fn owe(&self, asked: &Charge<'_>, target: &Target) {
+        if is_counted(asked) && !is_concurrency(asked.limit) {
+            self.note_debt(target, asked.cost);
         }
-        self.note_debt(asked.limit, target, asked.cost);
     }
 
     /// What a charge that no server counted truly cost: the counters will hear of more, or of less.
-    pub(in crate::store) fn settle_debt(&self, limit: &RedisLimit, target: &Target, cost: u64, true_cost: u64) {
+    pub(in crate::store) fn settle_debt(&self, target: &Target, cost: u64, true_cost: u64) {
         if true_cost <= cost {
             let _ = self.debts.reduce(&target.key, cost - true_cost);
-        } else if !limit.is_concurrency() {
-            self.note_debt(limit, target, true_cost - cost);
+        } else if !is_concurrency(&target.limit) {
+            self.note_debt(target, true_cost - cost);
         }
     }
 
-    fn note_debt(&self, limit: &RedisLimit, target: &Target, cost: u64) {
+    fn note_debt(&self, target: &Target, cost: u64) {
         // The keys of callers leave half of the room to those of the policy.
-        let has_room = limit.0.origin == Origin::Policy || self.debts.has_half_its_room();
-        if !(has_room && self.debts.add(&target.key, cost, limit.remembers_for(), Instant::now())) {
+        let has_room = SharedLimit::of(&target.limit).origin == Origin::Policy || self.debts.has_half_its_room();
+        if !(has_room && self.debts.add(&target.key, cost, remembers_for(target.limit.quota()), Instant::now())) {
             self.counters.dropped_debts.add(1);
         }
     }
@@ -141,8 +138,8 @@ fn is_made(charges: &Charges<'_>, decisions: &[Decision], at: usize) -> bool {
 }
 
 /// Whether a charge is made where the whole passes.
-fn is_counted(asked: &KeyedCharge<'_, RedisLimit>) -> bool {
-    asked.cost > 0 && matches!(asked.mode, Mode::Enforce | Mode::Shadow | Mode::ShadowJoined)
+fn is_counted(asked: &Charge<'_>) -> bool {
+    asked.cost > 0 && (asked.mode == Mode::Enforce || asked.mode.is_shadow())
 }
 
 fn stranded<T: Transport>(waiters: &Waiters<'_, T>) -> SmallVec<[Stranded; 4]> {

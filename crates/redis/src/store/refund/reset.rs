@@ -7,20 +7,21 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tollgate_store::{ChangeError, Limit};
 
-use crate::board::ResetKey;
 use crate::call::{Line, Target};
+use crate::overrides::ResetKey;
 use crate::store::key_names::KeyName;
-use crate::store::limit::RedisLimit;
+use crate::store::limit::SharedLimit;
 use crate::store::{Inner, SharedStore};
 use crate::transport::{Slot, Transport};
 
 impl<T: Transport> SharedStore<T> {
     /// Makes keys as if untouched on the servers and in this process. Returns what other instances must be told.
-    pub(crate) async fn reset_here(&self, keys: &[(&RedisLimit, &[u8])]) -> Result<Vec<ResetKey>, ChangeError> {
+    pub(crate) async fn reset_here(&self, keys: &[(&Limit, &[u8])]) -> Result<Vec<ResetKey>, ChangeError> {
         let mut told: Vec<ResetKey> = Vec::new();
         let mut slots: Vec<(Slot, Vec<Line>)> = Vec::new();
         for (limit, key) in keys {
-            let reset = ResetKey { prefix_and_scope: limit.0.prefix_and_scope.clone(), key: (*key).into() };
+            let reset =
+                ResetKey { prefix_and_scope: SharedLimit::of(limit).prefix_and_scope.clone(), key: (*key).into() };
             // Limits that share a scope share the key.
             if told.contains(&reset) {
                 continue;
@@ -77,17 +78,19 @@ impl<T: Transport> SharedStore<T> {
     }
 
     /// Where a key lives, and what it is called there.
-    pub(crate) fn target(&self, limit: &RedisLimit, key: &[u8]) -> (Slot, Target) {
-        let name = KeyName::new(&limit.0.prefix_and_scope, key);
+    pub(crate) fn target(&self, limit: &Limit, key: &[u8]) -> (Slot, Target) {
+        let name = KeyName::new(&SharedLimit::of(limit).prefix_and_scope, key);
         let slot = self.inner.transport.slot(name.tag());
-        (slot, Target { key: name.bytes, terms: std::sync::Arc::clone(&limit.0.terms) })
+        (slot, Target { key: name.bytes, limit: limit.clone() })
     }
 }
 
 impl<T: Transport> Inner<T> {
     /// The newest limit of a scope: by it a key of that scope is found.
-    pub(in crate::store) fn note_fallback(&self, prefix_and_scope: &[u8], limit: &Limit) {
-        self.fallback_scopes().insert(prefix_and_scope.into(), limit.clone());
+    pub(in crate::store) fn note_fallback(&self, shared: &SharedLimit) {
+        if let Some(limit) = &shared.fallback {
+            self.fallback_scopes().insert(shared.prefix_and_scope.clone(), limit.clone());
+        }
     }
 
     fn fallback_scopes(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Limit>> {

@@ -15,8 +15,8 @@ fn bucket(rate: &str) -> Quota {
     Quota::token_bucket(rate.parse().unwrap()).unwrap().with_max_debt(0).unwrap()
 }
 
-async fn passes(store: &SharedStore<Desk>, limit: &RedisLimit, key: &str) -> bool {
-    let charge = KeyedCharge { limit, key: key.as_bytes(), cost: 1, mode: Mode::Enforce, receipt: false };
+async fn passes(store: &SharedStore<Desk>, limit: &Limit, key: &str) -> bool {
+    let charge = Charge::new(limit, key.as_bytes(), 1);
     store.decide(&[charge]).await.passed
 }
 

@@ -29,15 +29,15 @@ fn failing_store() -> (Desk, SharedStore<Desk>) {
     (desk, store)
 }
 
-fn limit_of(store: &SharedStore<Desk>) -> RedisLimit {
+fn limit_of(store: &SharedStore<Desk>) -> Limit {
     let quota = Quota::token_bucket("100/h".parse().unwrap()).unwrap();
     let options = LimitOptions { on_failure: OnFailure::Local { share: (1, 4) }, refusals: Refusals::Brief };
     store.limit("many", quota, options).unwrap()
 }
 
-async fn decide(store: &SharedStore<Desk>, limit: &RedisLimit, at: usize) -> Outcome<RedisReceipt> {
+async fn decide(store: &SharedStore<Desk>, limit: &Limit, at: usize) -> Outcome {
     let key = format!("a-client-{at}");
-    let charge = KeyedCharge { limit, key: key.as_bytes(), cost: 1, mode: Mode::Enforce, receipt: false };
+    let charge = Charge::new(limit, key.as_bytes(), 1);
     store.decide(&[charge]).await
 }
 

@@ -3,10 +3,11 @@
 use tollgate_store::ChangeError;
 
 use super::*;
-use crate::board::ResetKey;
+use crate::overrides::ResetKey;
+use crate::store::limit::SharedLimit;
 
 /// Asks once, and has the server answer.
-async fn asked(fixture: &Fixture, limit: &RedisLimit) -> Outcome<RedisReceipt> {
+async fn asked(fixture: &Fixture, limit: &Limit) -> Outcome {
     let asking = fixture.ask(&[(limit, "bob", 1)]).await;
     if fixture.desk.waiting() > 0 {
         fixture.desk.answer().await;
@@ -65,7 +66,8 @@ async fn who_hears_of_a_reset_remembers_nothing_of_the_key() {
     let asking = fixture.ask(&[(&limit, "bob", 1)]).await;
     fixture.desk.fail(Executed::No).await;
     assert_eq!(asking.await.unwrap().source, Source::Fallback);
-    let reset = ResetKey { prefix_and_scope: limit.0.prefix_and_scope.clone(), key: b"bob".as_slice().into() };
+    let reset =
+        ResetKey { prefix_and_scope: SharedLimit::of(&limit).prefix_and_scope.clone(), key: b"bob".as_slice().into() };
     fixture.store.was_reset_elsewhere(&reset);
     // Neither is it owed, nor is it counted here.
     let asking = fixture.ask(&[(&limit, "bob", 1)]).await;
@@ -91,7 +93,7 @@ async fn a_reset_asks_each_slot_once_and_says_when_there_is_no_answer() {
     let reset = || {
         let (store, limits) = (Arc::clone(&fixture.store), [one.clone(), same.clone(), beside.clone()]);
         tokio::spawn(async move {
-            let keys: Vec<(&RedisLimit, &[u8])> = limits.iter().map(|limit| (limit, b"bob".as_slice())).collect();
+            let keys: Vec<(&Limit, &[u8])> = limits.iter().map(|limit| (limit, b"bob".as_slice())).collect();
             store.reset_here(&keys).await.map(|told| told.len())
         })
     };

@@ -1,6 +1,6 @@
 //! A call of a gateway, as requests that are decided together.
 
-use tollgate::{AskedTogether, CallerCharge, CallerLimit, Descriptor, Part, Request};
+use tollgate::{AskedTogether, Charge, Descriptor, Limit, Part, Request};
 use tonic::Status;
 
 use super::messages::{RateLimitDescriptor, RateLimitRequest};
@@ -24,7 +24,7 @@ struct Described<'a> {
 
 /// A limit that the gateway brings along.
 struct Instead {
-    limit: CallerLimit,
+    limit: Limit,
     key: Vec<u8>,
     /// Nothing passes a limit of 0.
     is_closed: bool,
@@ -98,7 +98,7 @@ impl<'a> Described<'a> {
             Some(instead) => {
                 // Twice what the smallest limit holds: it never fits.
                 let cost = if instead.is_closed && self.hits > 0 { 2 } else { self.hits };
-                Part::ChargeInstead(CallerCharge { limit: &instead.limit, key: &instead.key, cost })
+                Part::ChargeInstead(Charge::new(&instead.limit, &instead.key, cost))
             }
         };
         AskedTogether { request, part }

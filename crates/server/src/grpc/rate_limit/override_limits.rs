@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use tollgate::{CallerLimit, Quota, Rate};
+use tollgate::{Limit, Quota, Rate};
 
 use super::messages::{RateLimitOverride, Unit};
 use crate::engine::Engine;
@@ -13,11 +13,11 @@ const MAX_REMEMBERED: usize = 1_024;
 
 /// The limits that gateways bring along, made ready for the store.
 #[derive(Debug, Default)]
-pub(in crate::grpc) struct OverrideLimits(RwLock<HashMap<RateLimitOverride, CallerLimit>>);
+pub(in crate::grpc) struct OverrideLimits(RwLock<HashMap<RateLimitOverride, Limit>>);
 
 impl OverrideLimits {
     /// The limit that is meant; `None` if it has no unit.
-    pub(in crate::grpc) fn get(&self, engine: &Engine, asked: RateLimitOverride) -> Option<CallerLimit> {
+    pub(in crate::grpc) fn get(&self, engine: &Engine, asked: RateLimitOverride) -> Option<Limit> {
         if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&asked) {
             return Some(known.clone());
         }
@@ -31,7 +31,7 @@ impl OverrideLimits {
 }
 
 /// So many in each unit of the clock, as whoever writes such a limit expects.
-fn prepare(engine: &Engine, asked: RateLimitOverride) -> Option<CallerLimit> {
+fn prepare(engine: &Engine, asked: RateLimitOverride) -> Option<Limit> {
     let unit = Unit::try_from(asked.unit).ok()?;
     let count = u64::from(asked.requests_per_unit).max(1);
     let unit_s = unit.seconds()?;

@@ -8,8 +8,8 @@ use loom::thread;
 
 use super::{A, BucketRule, Place, Quotas, START, SharedClock, TagUse, prepared};
 use crate::clock::Clock;
-use crate::operation::{Check, Look};
-use crate::options::WhenFull;
+use crate::memory::operation::{Check, Look};
+use crate::memory::options::WhenFull;
 use crate::table::Table;
 
 /// Two quotas have tags 0 and 1; `gone` holds tag 1 as long as its use is held.

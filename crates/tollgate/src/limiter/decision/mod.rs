@@ -12,14 +12,13 @@ pub(in crate::limiter) mod together;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tollgate_core::{Decision, Verdict as CoreVerdict};
 use tollgate_policy::{Access, Matched, MatchedCharge};
-use tollgate_store::{Mode, Outcome};
+use tollgate_store::{Charge, Mode, Outcome};
 
 use crate::holding::Measured;
 use crate::limiter::active::ActivePolicy;
-use crate::limiter::backend::{ChargeReceipt, LimitCharge, LimitCharges};
 use crate::receipt::{HeldCharge, Receipt};
 use crate::verdict::{Action, RuleState, Verdict};
 
@@ -59,12 +58,14 @@ pub(in crate::limiter) struct Deciding<'a> {
     policy: &'a ActivePolicy,
     matched: &'a Matched<'a>,
     ask: Ask,
-    /// How many charges under limits of callers are asked for besides.
-    extra: usize,
+    /// Charges under limits of callers that are asked for besides.
+    extra: &'a [Charge<'a>],
     verdict: Verdict,
     receipt: Receipt,
-    /// What the store is asked now: guards of rules that can block, then the charges.
-    charges: LimitCharges,
+    /// What the store is asked now: guards of rules that can block, then the charges, then those of callers.
+    charges: SmallVec<[Charge<'a>; 4]>,
+    /// For each of them but those of callers the position of the matched charge whose key it is.
+    positions: SmallVec<[u32; 4]>,
     guards: usize,
     stage: Stage,
     /// The positions of the charges that refuse, one for each rule and key.
@@ -92,7 +93,7 @@ impl<'a> Deciding<'a> {
         undecided: &'a Verdict,
         matched: &'a Matched<'a>,
         ask: Ask,
-        extra: usize,
+        extra: &'a [Charge<'a>],
     ) -> Deciding<'a> {
         let policy = &*undecided.policy;
         let mut verdict = undecided.another(undecided.now_ns);
@@ -100,11 +101,19 @@ impl<'a> Deciding<'a> {
         if !matched.denials.is_empty() {
             verdict.rare().denials.extend_from_slice(&matched.denials);
         }
-        let (charges, refusing) = (LimitCharges::new(), SmallVec::new());
-        let receipt = Receipt::nothing();
-        let stage = Stage::Complete;
-        let mut deciding =
-            Deciding { policy, matched, ask, extra, verdict, receipt, charges, guards: 0, stage, refusing };
+        let mut deciding = Deciding {
+            policy,
+            matched,
+            ask,
+            extra,
+            verdict,
+            receipt: Receipt::nothing(),
+            charges: SmallVec::new(),
+            positions: SmallVec::new(),
+            guards: 0,
+            stage: Stage::Complete,
+            refusing: SmallVec::new(),
+        };
         deciding.begin();
         deciding
     }
@@ -117,16 +126,15 @@ impl<'a> Deciding<'a> {
             return;
         }
         self.verdict.unlimited = self.matched.unlimited;
-        if !self.matched.charges.is_empty() || self.extra > 0 {
+        if !self.matched.charges.is_empty() || !self.extra.is_empty() {
             self.ask_for_charges(|_| true);
             self.stage = Stage::All;
         }
     }
 
-    /// What the store is to be asked, with the charges of callers or without; `None` once the verdict is complete.
-    pub(in crate::limiter) fn next(&self) -> Option<(&[LimitCharge], bool)> {
-        let with_extra = matches!(self.stage, Stage::All | Stage::Rest);
-        (self.stage != Stage::Complete).then_some((&self.charges, with_extra))
+    /// What the store is to be asked; `None` once the verdict is complete.
+    pub(in crate::limiter) fn next(&self) -> Option<&[Charge<'a>]> {
+        (self.stage != Stage::Complete).then_some(&self.charges)
     }
 
     pub(in crate::limiter) fn finish(self) -> (Verdict, Receipt) {
@@ -134,7 +142,7 @@ impl<'a> Deciding<'a> {
     }
 
     /// Takes the store's answer.
-    pub(in crate::limiter) fn answer(&mut self, outcome: Outcome<ChargeReceipt>) {
+    pub(in crate::limiter) fn answer(&mut self, outcome: Outcome) {
         match std::mem::replace(&mut self.stage, Stage::Complete) {
             Stage::All if outcome.passed => self.passed(outcome),
             Stage::All => self.refused(&outcome),
@@ -152,13 +160,13 @@ impl<'a> Deciding<'a> {
         }
     }
 
-    fn passed(&mut self, outcome: Outcome<ChargeReceipt>) {
+    fn passed(&mut self, outcome: Outcome) {
         self.note_states(&outcome);
         self.verdict.pass();
         let since_ns = self.verdict.now_ns;
-        let (policy, matched, charges) = (self.policy, self.matched, &self.charges);
+        let (policy, matched, positions) = (self.policy, self.matched, &self.positions);
         self.receipt = Receipt::new(outcome.receipts.into_iter().map(|(at, receipt)| {
-            let charge = &matched.charges[charges[at].charge as usize];
+            let charge = &matched.charges[positions[at] as usize];
             let (rule, quota) = (&policy.rules[charge.rule as usize], &policy.quotas[charge.quota as usize]);
             HeldCharge {
                 receipt,
@@ -171,13 +179,13 @@ impl<'a> Deciding<'a> {
     }
 
     /// Refused: perhaps blocked, else violations are counted where rules say so.
-    fn refused(&mut self, outcome: &Outcome<ChargeReceipt>) {
+    fn refused(&mut self, outcome: &Outcome) {
         self.note_states(outcome);
         let mut longest = None;
-        for (charge, decision) in self.charges[..self.guards].iter().zip(&outcome.decisions) {
+        for (&charge, decision) in self.positions[..self.guards].iter().zip(&outcome.decisions) {
             let Some(left_ns) = decision.retry_after() else { continue };
-            block::note(self.policy, self.matched, charge.charge, left_ns, &mut self.verdict);
-            longest = longest.max(Some((left_ns, charge.charge)));
+            block::note(self.policy, self.matched, charge, left_ns, &mut self.verdict);
+            longest = longest.max(Some((left_ns, charge)));
         }
         if let Some((_, charge)) = longest {
             return self.verdict.block(charge);
@@ -200,7 +208,8 @@ impl<'a> Deciding<'a> {
             let Some(escalation) = &self.policy.rules[rule as usize].escalation else { continue };
             let Some(violations) = escalation.violations else { continue };
             let limits = [Some(violations), escalation.pace].into_iter().flatten();
-            self.charges = limits.map(|limit| LimitCharge { limit, charge, cost: 1, mode, receipt: false }).collect();
+            self.clear_charges();
+            limits.for_each(|limit| self.push(limit, charge, 1, mode));
             self.stage = Stage::Violation(at);
             return;
         }
@@ -212,7 +221,7 @@ impl<'a> Deciding<'a> {
     }
 
     /// A violation was counted: it warns, rejects, or begins a block.
-    fn counted(&mut self, at: usize, outcome: &Outcome<ChargeReceipt>) {
+    fn counted(&mut self, at: usize, outcome: &Outcome) {
         let charge = self.refusing[at];
         let rule = self.matched.charges[charge as usize].rule;
         let Some(escalation) = &self.policy.rules[rule as usize].escalation else { return };
@@ -230,7 +239,8 @@ impl<'a> Deciding<'a> {
             }
             (CoreVerdict::Refused { .. }, Some(limit)) => {
                 let mode = self.violation_mode();
-                self.charges = smallvec![LimitCharge { limit, charge, cost: 1, mode, receipt: false }];
+                self.clear_charges();
+                self.push(limit, charge, 1, mode);
                 self.stage = Stage::Block(at);
                 return;
             }
@@ -240,7 +250,7 @@ impl<'a> Deciding<'a> {
     }
 
     /// A block has begun, by this request or by another a moment ago.
-    fn begun(&mut self, at: usize, outcome: &Outcome<ChargeReceipt>) {
+    fn begun(&mut self, at: usize, outcome: &Outcome) {
         let charge = self.refusing[at];
         let rule = self.matched.charges[charge as usize].rule;
         let block_ns = self.policy.rules[rule as usize].escalation.as_ref().map_or(0, |step| step.block_ns);
@@ -280,9 +290,9 @@ impl<'a> Deciding<'a> {
             !is_left_out && is_wanted(charge)
         };
         let chosen = || (0..).zip(&matched.charges).filter(|(_, charge)| applies(charge));
-        self.charges.clear();
+        self.clear_charges();
         if policy.blocks {
-            guards(policy, matched, chosen(), &mut self.charges);
+            self.push_guards(chosen());
         }
         self.guards = self.charges.len();
         let mut last: Option<&MatchedCharge> = None;
@@ -294,36 +304,63 @@ impl<'a> Deciding<'a> {
                 Mode::Shadow if is_more_of_rule => Mode::ShadowJoined,
                 mode => mode,
             };
-            let former = quota.former_limit_at.filter(|_| matches!(mode, Mode::Enforce | Mode::Guard));
+            let former = quota.former_limit_at.filter(|_| mode.binds());
             for limit in std::iter::once(quota.limit_at).chain(former) {
-                let receipt = ask.wants_receipts();
-                self.charges.push(LimitCharge { limit, charge: at, cost: charge.cost, mode, receipt });
+                self.push(limit, at, charge.cost, mode);
+            }
+        }
+        let wants_receipts = ask.wants_receipts();
+        self.charges[self.guards..].iter_mut().for_each(|charge| charge.receipt = wants_receipts);
+        self.charges.extend_from_slice(self.extra);
+    }
+
+    fn clear_charges(&mut self) {
+        self.charges.clear();
+        self.positions.clear();
+    }
+
+    /// Asks for a charge to the key of the matched charge at a position, under one of the policy's limits.
+    fn push(&mut self, limit: u32, position: u32, cost: u64, mode: Mode) {
+        let key = self.matched.key(&self.matched.charges[position as usize]);
+        self.positions.push(position);
+        self.charges.push(Charge { limit: self.policy.limit(limit), key, cost, mode, receipt: false });
+    }
+
+    /// Asks for a guard for each rule that can block, and key.
+    fn push_guards<'m>(&mut self, chosen: impl Iterator<Item = (u32, &'m MatchedCharge)>) {
+        let mut last: Option<&MatchedCharge> = None;
+        for (at, charge) in chosen {
+            let is_first_of_rule = last.replace(charge).is_none_or(|last| !is_of_same(self.matched, last, charge));
+            let rule = &self.policy.rules[charge.rule as usize];
+            let block = rule.escalation.as_ref().and_then(|escalation| escalation.block);
+            if let Some(limit) = block.filter(|_| is_first_of_rule && !rule.shadow && charge.cost > 0) {
+                self.push(limit, at, 1, Mode::Guard);
             }
         }
     }
 
-    fn note_states(&mut self, outcome: &Outcome<ChargeReceipt>) {
+    fn note_states(&mut self, outcome: &Outcome) {
         let (policy, verdict) = (self.policy, &mut self.verdict);
         verdict.source = outcome.source;
         // Those that were noted before are of rules that warn.
         let has_warned = !verdict.states.is_empty();
-        let entries = self.charges.iter().zip(&outcome.decisions).enumerate().skip(self.guards);
+        let entries = self.positions.iter().zip(&outcome.decisions).enumerate().skip(self.guards);
         // Where a refusal was known, it is not known how the others stand.
-        for (_, (made, decision)) in entries.filter(|(entry, _)| outcome.asked.contains(*entry)) {
-            if let Some(last) = verdict.states.last_mut().filter(|last| last.charge == made.charge) {
+        for (_, (&charge, decision)) in entries.filter(|(entry, _)| outcome.asked.contains(*entry)) {
+            if let Some(last) = verdict.states.last_mut().filter(|last| last.charge == charge) {
                 // The same limit as a program of the version before counts it: the tighter of both holds.
                 last.decision = tighter(last.decision, *decision);
                 continue;
             }
-            let MatchedCharge { rule, quota, .. } = self.matched.charges[made.charge as usize];
+            let MatchedCharge { rule, quota, .. } = self.matched.charges[charge as usize];
             let shadow = policy.rules[rule as usize].shadow;
-            verdict.states.push(RuleState { rule, quota, charge: made.charge, decision: *decision, shadow });
+            verdict.states.push(RuleState { rule, quota, charge, decision: *decision, shadow });
         }
         if has_warned {
             // All are told in the order of the policy.
             verdict.states.sort_by_key(|state| state.charge);
         }
-        let of_callers = outcome.decisions.get(self.charges.len()..).unwrap_or_default();
+        let of_callers = outcome.decisions.get(self.positions.len()..).unwrap_or_default();
         if !of_callers.is_empty() {
             verdict.rare().caller_decisions = of_callers.to_vec();
         }
@@ -332,13 +369,13 @@ impl<'a> Deciding<'a> {
     /// The positions of the charges that refuse, one for each rule and key.
     fn refusing_charges(&self, decisions: &[Decision]) -> SmallVec<[u32; 4]> {
         let mut refusing: SmallVec<[u32; 4]> = SmallVec::new();
-        for (made, decision) in self.charges[self.guards..].iter().zip(&decisions[self.guards..]) {
+        for (&position, decision) in self.positions[self.guards..].iter().zip(&decisions[self.guards..]) {
             let charges = &self.matched.charges;
-            let charge = &charges[made.charge as usize];
+            let charge = &charges[position as usize];
             let last = refusing.last().map(|last| &charges[*last as usize]);
             let is_new = last.is_none_or(|last| !is_of_same(self.matched, last, charge));
             if !decision.is_allowed() && is_new && !self.policy.rules[charge.rule as usize].shadow {
-                refusing.push(made.charge);
+                refusing.push(position);
             }
         }
         refusing
@@ -359,24 +396,6 @@ pub(in crate::limiter) fn denial(policy: &ActivePolicy, matched: &Matched<'_>) -
 /// Whether two charges are of the same rule for the same key: a rule may have several quotas.
 pub(in crate::limiter) fn is_of_same(matched: &Matched<'_>, one: &MatchedCharge, other: &MatchedCharge) -> bool {
     one.rule == other.rule && matched.key(one) == matched.key(other)
-}
-
-/// A guard for each rule that can block, and key.
-fn guards<'a>(
-    policy: &ActivePolicy,
-    matched: &Matched<'_>,
-    chosen: impl Iterator<Item = (u32, &'a MatchedCharge)>,
-    charges: &mut LimitCharges,
-) {
-    let mut last: Option<&MatchedCharge> = None;
-    for (at, charge) in chosen {
-        let is_first_of_rule = last.replace(charge).is_none_or(|last| !is_of_same(matched, last, charge));
-        let rule = &policy.rules[charge.rule as usize];
-        let block = rule.escalation.as_ref().and_then(|escalation| escalation.block);
-        if let Some(limit) = block.filter(|_| is_first_of_rule && !rule.shadow && charge.cost > 0) {
-            charges.push(LimitCharge { limit, charge: at, cost: 1, mode: Mode::Guard, receipt: false });
-        }
-    }
 }
 
 fn mode(policy: &ActivePolicy, charge: &MatchedCharge, ask: Ask) -> Mode {

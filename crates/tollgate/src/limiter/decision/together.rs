@@ -3,11 +3,11 @@
 use smallvec::SmallVec;
 use tollgate_core::Decision;
 use tollgate_policy::{Access, Matched, Request};
+use tollgate_store::Charge;
 
 use super::{Ask, denial};
 use crate::limiter::active::ActivePolicy;
 use crate::limiter::async_limiter::AsyncLimiter;
-use crate::limiter::backend::CallerCharge;
 use crate::verdict::{Action, RuleState, Verdict};
 
 /// One of several requests that are decided together.
@@ -26,7 +26,7 @@ pub enum Part<'a> {
     Charge,
     /// Charge this instead of what the rules say. A denied request stays denied, and one to which no rule applies is
     /// charged nothing.
-    ChargeInstead(CallerCharge<'a>),
+    ChargeInstead(Charge<'a>),
     /// Give its cost back to the rules that apply to it, if the others pass. It
     /// is never refused, and no more is given back than was used.
     GiveBack,
@@ -70,7 +70,7 @@ impl AsyncLimiter {
         let undecided = self.undecided(self.now_ns());
         let (policy, now_ns) = (&*undecided.policy, undecided.now_ns);
         let mut joint = Matched::new(Access::Rules);
-        let mut instead = SmallVec::<[CallerCharge<'_>; 2]>::new();
+        let mut instead = SmallVec::<[Charge<'_>; 2]>::new();
         let mut all: Vec<Matched<'_>> = asked.iter().map(|one| policy.match_request(&one.request, now_ns)).collect();
         let replaced = replaced_by(&all);
         all.iter_mut().for_each(|matched| matched.without_replaced_by(&replaced));
@@ -109,7 +109,7 @@ impl AsyncLimiter {
             for charge in &matched.charges {
                 let quota = &policy.quotas[charge.quota as usize];
                 for limit in std::iter::once(quota.limit_at).chain(quota.former_limit_at) {
-                    self.backend().credit(&policy.limits.get(limit), matched.key(charge), charge.cost);
+                    self.backend().store().credit(policy.limit(limit), matched.key(charge), charge.cost);
                 }
             }
         }
@@ -141,7 +141,7 @@ fn join<'a>(
     asked: &AskedTogether<'a>,
     mut matched: Matched<'a>,
     joint: &mut Matched<'static>,
-    instead: &mut SmallVec<[CallerCharge<'a>; 2]>,
+    instead: &mut SmallVec<[Charge<'a>; 2]>,
 ) -> Member<'a> {
     matched.retain(|charge| !policy.quotas[charge.quota as usize].is_concurrency);
     let is_denied = denial(policy, &matched).is_some();
@@ -153,7 +153,8 @@ fn join<'a>(
         Part::Charge => member.charges = joint.join(&member.matched),
         Part::ChargeInstead(charge) if member.matched.access == Access::Rules => {
             member.instead = Some(instead.len());
-            instead.push(*charge);
+            // Nothing would hold a receipt of it.
+            instead.push(Charge::new(charge.limit, charge.key, charge.cost));
         }
         Part::ChargeInstead(_) | Part::GiveBack => {}
     }

@@ -8,11 +8,10 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Decision, MAX_SPAN_NS};
 use tollgate_policy::GrantSource;
-use tollgate_store::{ChangeError, Mode, Source};
+use tollgate_store::{ChangeError, Charge, Limit, Mode, Source};
 
 use crate::limiter::active::ActivePolicy;
 use crate::limiter::async_limiter::AsyncLimiter;
-use crate::limiter::backend::BackendLimit;
 use overrides::KeyOverride;
 use report::{KeyCounter, KeyError, KeyReport};
 
@@ -36,8 +35,8 @@ impl AsyncLimiter {
         let mut counters = Vec::new();
         for (source, quotas) in grants {
             // Each grant by itself: two of them may count the same key in different ways.
-            let limit = |quota: &u32| policy.limits.get(policy.quotas[*quota as usize].limit_at);
-            let limits: SmallVec<[BackendLimit; 4]> = quotas.iter().map(limit).collect();
+            let limit = |quota: &u32| policy.limit(policy.quotas[*quota as usize].limit_at);
+            let limits: SmallVec<[&Limit; 4]> = quotas.iter().map(limit).collect();
             let standings = self.standings(&limits, key).await?;
             counters.extend(quotas.iter().zip(standings).map(|(quota, standing)| {
                 let planned = policy.quota(*quota);
@@ -45,7 +44,7 @@ impl AsyncLimiter {
             }));
         }
         let escalation = policy.rules[at as usize].escalation.as_ref();
-        let limit = |at: Option<u32>| at.map(|at| policy.limits.get(at));
+        let limit = |at: Option<u32>| at.map(|at| policy.limit(at));
         let violations = self.standing(limit(escalation.and_then(|step| step.violations)), key).await?;
         let block = self.standing(limit(escalation.and_then(|step| step.block)), key).await?;
         Ok(KeyReport {
@@ -72,8 +71,9 @@ impl AsyncLimiter {
         let of_rule = quotas.filter(|(planned, _)| planned.rule == at).map(|(_, quota)| quota);
         let counters = of_rule.flat_map(|quota| std::iter::once(quota.limit_at).chain(quota.former_limit_at));
         let escalation = policy.rules[at as usize].escalation.iter().flat_map(|escalation| escalation.limits());
-        let limits: Vec<BackendLimit> = counters.chain(escalation).map(|at| policy.limits.get(at)).collect();
-        Ok(self.backend().reset(&limits, key.as_bytes()).await?)
+        let keys: Vec<(&Limit, &[u8])> =
+            counters.chain(escalation).map(|at| (policy.limit(at), key.as_bytes())).collect();
+        Ok(self.backend().admin()?.reset(&keys).await?)
     }
 
     /// Sets another limit for a key, for a time, on every instance that shares
@@ -104,7 +104,7 @@ impl AsyncLimiter {
         }
         let until_ns = self.now_ns().saturating_add(lasts_ns);
         let set = KeyOverride { rule: rule.to_owned(), key: key.to_owned(), limit: limit.trim().to_owned(), until_ns };
-        self.backend().post(set.notice()).await?;
+        self.backend().admin()?.set_override(set.stored()).await?;
         Ok(set)
     }
 
@@ -114,20 +114,20 @@ impl AsyncLimiter {
         // The rule may be gone by now, and the key is then what the list of overrides calls it.
         let meant = named(&self.active_policy(), rule, key).map_or_else(|_| key.to_owned(), |(_, key)| key);
         let is_known = self.key_overrides().iter().any(|set| set.rule == rule && set.key == meant);
-        self.backend().remove(&KeyOverride::name_of(rule, &meant)).await?;
+        self.backend().admin()?.remove_override(&KeyOverride::name_of(rule, &meant)).await?;
         Ok(is_known)
     }
 
     /// The limits that stand at present by hand, those of rules that are gone included.
     #[must_use]
     pub fn key_overrides(&self) -> Vec<KeyOverride> {
-        let Some(board) = self.backend().board() else { return Vec::new() };
+        let Some(overrides) = self.backend().overrides() else { return Vec::new() };
         let now_ns = self.now_ns();
-        let (_, notices) = board.read();
-        notices.iter().filter(|notice| notice.until_ns > now_ns).filter_map(KeyOverride::read).collect()
+        let (_, stored) = overrides.read();
+        stored.iter().filter(|stored| stored.until_ns > now_ns).filter_map(KeyOverride::read).collect()
     }
 
-    async fn standing(&self, limit: Option<BackendLimit>, key: &str) -> Result<Option<Decision>, KeyError> {
+    async fn standing(&self, limit: Option<&Limit>, key: &str) -> Result<Option<Decision>, KeyError> {
         match limit {
             Some(limit) => Ok(self.standings(&[limit], key).await?.pop()),
             None => Ok(None),
@@ -135,11 +135,13 @@ impl AsyncLimiter {
     }
 
     /// How a key stands under limits, by the counters themselves and not by what happens when they cannot be asked.
-    async fn standings(&self, limits: &[BackendLimit], key: &str) -> Result<SmallVec<[Decision; 4]>, KeyError> {
+    async fn standings(&self, limits: &[&Limit], key: &str) -> Result<SmallVec<[Decision; 4]>, KeyError> {
         if limits.is_empty() {
             return Ok(SmallVec::new());
         }
-        let outcome = self.backend().decide_for_key(limits, key.as_bytes(), 0, Mode::Watch).await;
+        let charges: SmallVec<[Charge<'_>; 4]> =
+            limits.iter().map(|limit| Charge::new(limit, key.as_bytes(), 0).with_mode(Mode::Watch)).collect();
+        let outcome = self.backend().decide(&charges).await;
         if outcome.source == Source::Fallback {
             return Err(KeyError::Change(ChangeError::NoAnswer));
         }

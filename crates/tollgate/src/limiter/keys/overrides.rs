@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use tollgate_policy::{CompiledPolicy, RuleQuota};
-use tollgate_store::Notice;
+use tollgate_store::StoredOverride;
 
-/// What names of notices begin with that are limits for keys. Neither rules nor keys have a line feed in them.
+/// What the names of overrides of keys begin with in the store. Neither rules nor keys have a line feed in them.
 const OVERRIDE: &str = "override";
 
 /// Another limit for one key, set by hand, until it ends by itself.
@@ -26,27 +26,27 @@ impl KeyOverride {
         format!("{OVERRIDE}\n{rule}\n{key}")
     }
 
-    pub(in crate::limiter) fn notice(&self) -> Notice {
+    pub(in crate::limiter) fn stored(&self) -> StoredOverride {
         let name = KeyOverride::name_of(&self.rule, &self.key).into();
-        Notice { name, text: self.limit.as_str().into(), until_ns: self.until_ns }
+        StoredOverride { name, text: self.limit.as_str().into(), until_ns: self.until_ns }
     }
 
-    /// `None` for a notice about something else.
-    pub(in crate::limiter) fn read(notice: &Notice) -> Option<KeyOverride> {
-        let mut parts = notice.name.splitn(3, '\n');
+    /// `None` for an override of something else.
+    pub(in crate::limiter) fn read(stored: &StoredOverride) -> Option<KeyOverride> {
+        let mut parts = stored.name.splitn(3, '\n');
         let (OVERRIDE, rule, key) = (parts.next()?, parts.next()?, parts.next()?) else { return None };
         Some(KeyOverride {
             rule: rule.to_owned(),
             key: key.to_owned(),
-            limit: notice.text.to_string(),
-            until_ns: notice.until_ns,
+            limit: stored.text.to_string(),
+            until_ns: stored.until_ns,
         })
     }
 }
 
 /// The limits by hand that concern a plan, ready to be met.
 #[derive(Debug, Default)]
-pub(in crate::limiter) struct Overrides {
+pub(in crate::limiter) struct ActiveOverrides {
     /// For each rule of the plan, by key. Empty where there is none at all.
     rules: Vec<HashMap<Box<[u8]>, KeyGrant>>,
 }
@@ -59,18 +59,18 @@ struct KeyGrant {
     quotas: Vec<u32>,
 }
 
-impl Overrides {
+impl ActiveOverrides {
     /// Reads what is set under a plan, with the quotas that it takes. What no
     /// rule of the plan can be granted is left out: `is_taken` says whether the
     /// store takes a quota.
     pub(in crate::limiter) fn read(
         compiled: &CompiledPolicy,
-        notices: &[Notice],
+        stored: &[StoredOverride],
         now_ns: u64,
         mut is_taken: impl FnMut(&RuleQuota) -> bool,
-    ) -> (Overrides, Vec<RuleQuota>) {
-        let (mut overrides, mut quotas) = (Overrides::default(), Vec::<RuleQuota>::new());
-        for set in notices.iter().filter(|notice| notice.until_ns > now_ns).filter_map(KeyOverride::read) {
+    ) -> (ActiveOverrides, Vec<RuleQuota>) {
+        let (mut overrides, mut quotas) = (ActiveOverrides::default(), Vec::<RuleQuota>::new());
+        for set in stored.iter().filter(|stored| stored.until_ns > now_ns).filter_map(KeyOverride::read) {
             let Some(rule) = compiled.rule_named(&set.rule) else { continue };
             let Ok(grant) = compiled.read_grant(rule, &set.limit) else { continue };
             let granted = compiled.override_quotas(rule, &grant);

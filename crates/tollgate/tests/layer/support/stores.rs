@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use tollgate::{
-    Asked, AsyncLimiter, Capacity, ChargeReceipt, ChargeVerdict, Decision, KeyedCharge, Limit, LimitOptions,
-    ManualClock, MemoryOptions, MemoryStore, Outcome, PolicyBuilder, Quota, RuleBuilder, Settled, Source, Store,
+    Asked, AsyncLimiter, BoxFuture, Capacity, Charge, ChargeReceipt, ChargeVerdict, Decision, Limit, LimitOptions,
+    ManualClock, MemoryOptions, MemoryStore, Outcome, PolicyBuilder, Quota, RuleBuilder, Settled, Source, Store, Tick,
 };
 
 use super::clock;
@@ -27,37 +27,35 @@ pub(crate) struct Down {
 }
 
 impl Store for Down {
-    type Limit = Quota;
-    type Receipt = ();
-
-    fn limit(&self, _: &str, quota: Quota, _: LimitOptions) -> Result<Quota, Box<dyn Error + Send + Sync>> {
-        Ok(quota)
+    fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
+        Ok(Limit::new(scope, quota, options, Tick::Nanosecond, ()))
     }
 
-    async fn decide(&self, charges: &[KeyedCharge<'_, Quota>]) -> Outcome<()> {
-        let refused = |charge: &KeyedCharge<'_, Quota>| Decision {
+    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+        let refused = |charge: &Charge<'_>| Decision {
             verdict: ChargeVerdict::Refused { retry_after: self.retry_after_ns },
-            limit: charge.limit.amount(),
+            limit: charge.limit.quota().amount(),
             remaining: 0,
             next_after: 0,
             reset_after: 0,
         };
-        Outcome {
+        let outcome = Outcome {
             passed: false,
             decisions: charges.iter().map(refused).collect(),
             receipts: Vec::new(),
             source: Source::Fallback,
             asked: Asked::All,
-        }
+        };
+        Box::pin(std::future::ready(outcome))
     }
 
-    fn give_back(&self, (): ()) {}
+    fn give_back(&self, _: ChargeReceipt) {}
 
-    async fn settle(&self, (): (), _: u64) -> Settled {
-        Settled { overrun: 0 }
+    fn settle(&self, _: ChargeReceipt, _: u64) -> BoxFuture<'_, Settled> {
+        Box::pin(std::future::ready(Settled { overrun: 0 }))
     }
 
-    fn renew(&self, (): &()) -> bool {
+    fn renew(&self, _: &ChargeReceipt) -> bool {
         false
     }
 
@@ -70,25 +68,26 @@ impl Store for Down {
 pub(crate) struct Hesitant(MemoryStore);
 
 impl Store for Hesitant {
-    type Limit = Limit;
-    type Receipt = ChargeReceipt;
-
     fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         Store::limit(&self.0, scope, quota, options)
     }
 
-    async fn decide(&self, charges: &[KeyedCharge<'_, Limit>]) -> Outcome<ChargeReceipt> {
-        tokio::task::yield_now().await;
-        self.0.decide(charges).await
+    fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.0.decide(charges).await
+        })
     }
 
     fn give_back(&self, receipt: ChargeReceipt) {
         self.0.give_back(receipt);
     }
 
-    async fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> Settled {
-        tokio::task::yield_now().await;
-        Store::settle(&self.0, receipt, true_cost).await
+    fn settle(&self, receipt: ChargeReceipt, true_cost: u64) -> BoxFuture<'_, Settled> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            Store::settle(&self.0, receipt, true_cost).await
+        })
     }
 
     fn renew(&self, receipt: &ChargeReceipt) -> bool {

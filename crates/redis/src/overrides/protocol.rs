@@ -1,24 +1,24 @@
-//! How the board is spoken to, and what it answers.
+//! The requests about overrides, and their answers.
 
 use std::sync::Arc;
 
-use tollgate_store::{MOST_NOTICES, Notice};
+use tollgate_store::{MAX_OVERRIDES, StoredOverride};
 
 use crate::resp_value::Value;
 
-/// What is asked of the board.
+/// What is asked.
 #[derive(Clone, Debug)]
 pub(super) enum Request<'a> {
     /// What is there, for somebody who knows this epoch.
     Read {
         known: Option<u64>,
     },
-    Post(&'a Notice),
+    Set(&'a StoredOverride),
     Remove(&'a str),
     Tell(&'a [ResetKey]),
 }
 
-/// What the board says.
+/// What is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// Nothing that is new to the caller.
@@ -33,7 +33,7 @@ pub(super) struct News {
     /// Tidings up to this epoch are not there any more.
     pub(super) dropped: u64,
     pub(super) resets: Vec<ResetKey>,
-    pub(super) notices: Vec<Notice>,
+    pub(super) overrides: Vec<StoredOverride>,
 }
 
 /// A key that was made as if untouched.
@@ -58,12 +58,12 @@ impl Request<'_> {
                 let known = known.map_or_else(|| "-1".to_owned(), |known| known.to_string());
                 vec![b"read".to_vec(), known.into_bytes()]
             }
-            Request::Post(Notice { name, text, until_ns }) => vec![
+            Request::Set(StoredOverride { name, text, until_ns }) => vec![
                 b"post".to_vec(),
                 name.as_bytes().to_vec(),
                 text.as_bytes().to_vec(),
                 until_ns.div_ceil(MS_NS).to_string().into_bytes(),
-                MOST_NOTICES.to_string().into_bytes(),
+                MAX_OVERRIDES.to_string().into_bytes(),
             ],
             Request::Remove(name) => vec![b"remove".to_vec(), name.as_bytes().to_vec()],
             Request::Tell(keys) => vec![b"tell".to_vec(), written(keys)],
@@ -84,13 +84,13 @@ pub(super) fn read_news(value: &Value) -> Result<Said, Nonsense> {
     for _ in 0..tidings {
         resets.extend(read_keys(bytes(values.next())?)?);
     }
-    let mut notices = Vec::new();
+    let mut overrides = Vec::new();
     while let Some(name) = values.next() {
         let (name, text) = (text(Some(name))?, text(values.next())?);
         let until_ns = number(values.next())?.saturating_mul(MS_NS);
-        notices.push(Notice { name, text, until_ns });
+        overrides.push(StoredOverride { name, text, until_ns });
     }
-    Ok(Said::News(News { epoch, dropped, resets, notices }))
+    Ok(Said::News(News { epoch, dropped, resets, overrides }))
 }
 
 /// Reads the answer to a change: whether there was room for it.
@@ -174,7 +174,7 @@ mod tests {
         let list = |values: Vec<Value>| Value::Array(Some(values));
         let integer = Value::Integer;
         assert_eq!(read_news(&list(vec![integer(7)])), Ok(Said::Nothing));
-        let empty = News { epoch: 7, dropped: 3, resets: Vec::new(), notices: Vec::new() };
+        let empty = News { epoch: 7, dropped: 3, resets: Vec::new(), overrides: Vec::new() };
         assert_eq!(read_news(&list(vec![integer(7), integer(3), integer(0)])), Ok(Said::News(empty)));
         for nonsense in [
             integer(7),

@@ -7,11 +7,11 @@
 
 use tollgate_core::{Algorithm, Bucket, BucketState, WindowState};
 
-use crate::callers::{CallerRule, PlainQuota};
 use crate::clock::Clock;
-use crate::full::Full;
+use crate::limit::caller_rule::{CallerRule, PlainQuota};
 use crate::locked_table::{Held, LockedTable, access_of};
-use crate::operation::Operation;
+use crate::memory::operation::Operation;
+use crate::table::full::Full;
 
 /// One key's state, with the quota that wrote it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,19 +2,21 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tollgate_core::{Algorithm, Concurrency, CounterState, Leases, Log, Quota, WindowState};
+use tollgate_core::{
+    Algorithm, Bucket, CompiledQuota, Concurrency, CounterState, Family, Leases, Log, Quota, WindowState,
+};
 
-use crate::caller_states::CallerState;
-use crate::callers::CallerRule;
 use crate::clock::Clock;
-use crate::entry::Entry;
-use crate::family::{Family, ScopeFamilies};
-use crate::full::Full;
-use crate::limit::{Limit, LimitError, Rule};
+use crate::limit::caller_rule::CallerRule;
+use crate::limit::family::{CARRIED, ScopeFamilies};
+use crate::limit::{BucketRule, Limit, LimitError, Rule};
+use crate::locked_table::caller_states::CallerState;
 use crate::locked_table::{Access, Held, LockedTable};
-use crate::operation::{Carry, Force, Operation};
-use crate::options::{Capacity, MemoryOptions};
-use crate::quotas::{Quotas, TagUse};
+use crate::memory::operation::{Carry, Force, Operation};
+use crate::memory::options::{Capacity, MemoryOptions};
+use crate::table::entry::Entry;
+use crate::table::full::Full;
+use crate::table::quotas::{Quotas, TagUse};
 use crate::table::{Place, Table, WALKING_BYTES};
 
 /// A table for each kind of state, made when the first limit of that kind is.
@@ -37,8 +39,8 @@ pub(crate) struct Tables {
     callers_among_others: AtomicBool,
 }
 
-/// Writes down what a walk shows. All but `pause` may be called under a lock, and must be quick.
-pub(crate) trait Scribe {
+/// Takes what a walk of the tables shows, for a snapshot. All but `pause` may be called under a lock, and must be quick.
+pub(crate) trait SnapshotWriter {
     fn bucket(&mut self, hash: u64, entry: Entry);
     fn window(&mut self, hash: u64, free_at: u64, state: &WindowState);
     fn counter(&mut self, hash: u64, free_at: u64, state: &CounterState);
@@ -76,33 +78,46 @@ impl Tables {
         }
     }
 
-    /// Compiles a quota of the policy. A bucket gets a tag, for which others that nothing uses are given up.
-    pub(crate) fn rule(&self, quota: &Quota, now: u64) -> Result<(Rule, Option<TagUse>), LimitError> {
-        self.quotas.prepare(quota, |unused| {
+    /// How a quota of the policy is counted. A bucket gets a tag, for which others that nothing uses are given up.
+    pub(crate) fn rule(
+        &self,
+        compiled: &CompiledQuota,
+        quota: &Quota,
+        now: u64,
+    ) -> Result<(Rule, Option<TagUse>), LimitError> {
+        let CompiledQuota::Bucket(bucket) = compiled else { return Ok((Rule::Locked, None)) };
+        let (rule, tag_use) = self.tagged(*bucket, quota, now)?;
+        Ok((Rule::Bucket(rule), Some(tag_use)))
+    }
+
+    /// A bucket with its tag.
+    pub(crate) fn tagged(&self, bucket: Bucket, quota: &Quota, now: u64) -> Result<(BucketRule, TagUse), LimitError> {
+        let (tag, tag_use) = self.quotas.tag(bucket, quota, |unused| {
             if let Some(buckets) = self.buckets.get() {
                 buckets.leave_unused(unused, now);
             }
-        })
+        })?;
+        Ok((BucketRule { bucket, tag }, tag_use))
     }
 
-    /// Makes the table that a rule needs, so that no check has to.
-    pub(crate) fn prepare(&self, rule: &Rule) {
-        match rule {
-            Rule::Bucket(_) => _ = self.buckets(),
-            Rule::FixedWindow(_) => _ = self.windows(),
-            Rule::SlidingCounter(_) => _ = self.counters(),
-            Rule::SlidingLog(_) => _ = self.logs(),
-            Rule::Concurrency(_) => _ = self.leases(),
-            Rule::Caller(_) => _ = self.callers(),
+    /// Makes the table that a limit needs, so that no check has to.
+    pub(crate) fn prepare(&self, limit: &Limit) {
+        match (&limit.0.rule, &limit.0.compiled) {
+            (Rule::Caller(_), _) => _ = self.callers(),
+            (_, CompiledQuota::Bucket(_)) => _ = self.buckets(),
+            (_, CompiledQuota::FixedWindow(_)) => _ = self.windows(),
+            (_, CompiledQuota::SlidingCounter(_)) => _ = self.counters(),
+            (_, CompiledQuota::SlidingLog(_)) => _ = self.logs(),
+            (_, CompiledQuota::Concurrency(_)) => _ = self.leases(),
         }
     }
 
-    /// Why one key's state could become larger than the store lets it, under this rule.
-    pub(crate) fn too_large(&self, rule: &Rule) -> Option<LimitError> {
-        let (needs, holds) = match rule {
-            Rule::SlidingLog(log) => (log.most_heap_bytes(), self.logs().heap_bytes_of_one()),
-            Rule::Concurrency(permits) => (permits.most_heap_bytes(), self.leases().heap_bytes_of_one()),
-            Rule::Bucket(_) | Rule::FixedWindow(_) | Rule::SlidingCounter(_) | Rule::Caller(_) => return None,
+    /// Why one key's state could become larger than the store lets it, under this quota.
+    pub(crate) fn too_large(&self, compiled: &CompiledQuota) -> Option<LimitError> {
+        let (needs, holds) = match compiled {
+            CompiledQuota::SlidingLog(log) => (log.most_heap_bytes(), self.logs().heap_bytes_of_one()),
+            CompiledQuota::Concurrency(permits) => (permits.most_heap_bytes(), self.leases().heap_bytes_of_one()),
+            CompiledQuota::Bucket(_) | CompiledQuota::FixedWindow(_) | CompiledQuota::SlidingCounter(_) => return None,
         };
         let holds = holds as u64;
         (needs >= holds).then_some(LimitError::TooLarge { needs, holds })
@@ -177,7 +192,7 @@ impl Tables {
         operation: &O,
     ) -> Result<O::Output, Full> {
         let others = limit.other_families();
-        if others == 0 || !operation.carries() || self.used(Family::of(&limit.0.rule), hash, clock).is_some() {
+        if others == 0 || !operation.carries() || self.used(limit.0.compiled.family(), hash, clock).is_some() {
             return self.apply_here(limit, hash, clock, operation);
         }
         self.apply_moved(limit, others, hash, clock, operation)
@@ -196,8 +211,8 @@ impl Tables {
         // Every operation on a key that has no state here comes through this lock, so it is moved once.
         let lock = &self.moving[(hash % MOVES_AT_ONCE) as usize];
         let _moving = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let others = || Family::ALL.into_iter().filter(move |family| others & *family as u8 != 0);
-        let is_here = self.used(Family::of(&limit.0.rule), hash, clock).is_some();
+        let others = || CARRIED.into_iter().filter(move |family| others & *family as u8 != 0);
+        let is_here = self.used(limit.0.compiled.family(), hash, clock).is_some();
         let used = if is_here { 0 } else { others().filter_map(|family| self.used(family, hash, clock)).sum() };
         if is_here {
             return self.apply_here(limit, hash, clock, operation);
@@ -224,7 +239,7 @@ impl Tables {
             Family::FixedWindow => self.windows.get()?.read(hash, clock, WindowState::used_at),
             Family::SlidingCounter => self.counters.get()?.read(hash, clock, CounterState::used_at),
             Family::SlidingLog => self.logs.get()?.read(hash, clock, |log, _| log.used()),
-            Family::Apart => None,
+            Family::Concurrency => None,
         }
     }
 
@@ -235,7 +250,7 @@ impl Tables {
             Family::FixedWindow => self.windows.get()?.forget(hash, clock, WindowState::used_at),
             Family::SlidingCounter => self.counters.get()?.forget(hash, clock, CounterState::used_at),
             Family::SlidingLog => self.logs.get()?.forget(hash, clock, |log, _| log.used()),
-            Family::Apart => None,
+            Family::Concurrency => None,
         }
     }
 
@@ -259,13 +274,16 @@ impl Tables {
         clock: &impl Clock,
         operation: &O,
     ) -> Result<O::Output, Full> {
-        match &limit.0.rule {
-            Rule::Bucket(rule) => self.buckets().apply(Place { hash, rule }, clock, operation),
-            Rule::FixedWindow(window) => self.windows().apply(hash, window, clock, operation),
-            Rule::SlidingCounter(counter) => self.counters().apply(hash, counter, clock, operation),
-            Rule::SlidingLog(log) => self.logs().apply(hash, log, clock, operation),
-            Rule::Concurrency(permits) => self.leases().apply(hash, permits, clock, operation),
-            Rule::Caller(rule) => self.apply_for_caller(limit, rule, hash, clock, operation),
+        match (&limit.0.rule, &limit.0.compiled) {
+            (Rule::Bucket(rule), _) => self.buckets().apply(Place { hash, rule }, clock, operation),
+            (Rule::Caller(rule), _) => self.apply_for_caller(limit, rule, hash, clock, operation),
+            (_, CompiledQuota::FixedWindow(window)) => self.windows().apply(hash, window, clock, operation),
+            (_, CompiledQuota::SlidingCounter(counter)) => self.counters().apply(hash, counter, clock, operation),
+            (_, CompiledQuota::SlidingLog(log)) => self.logs().apply(hash, log, clock, operation),
+            (_, CompiledQuota::Concurrency(permits)) => self.leases().apply(hash, permits, clock, operation),
+            (Rule::Locked | Rule::Elsewhere(_), CompiledQuota::Bucket(_)) => {
+                unreachable!("a memory store gives every bucket of a policy a tag")
+            }
         }
     }
 
@@ -332,30 +350,30 @@ impl Tables {
 
     /// Shows everything that lives to whoever writes it down.
     #[cfg(not(loom))]
-    pub(crate) fn walk(&self, now: u64, scribe: &mut impl Scribe) -> io::Result<()> {
+    pub(crate) fn walk(&self, now: u64, writer: &mut impl SnapshotWriter) -> io::Result<()> {
         if let Some(buckets) = self.buckets.get() {
             buckets.walk(now, |hash, entry| {
-                scribe.bucket(hash, entry);
-                scribe.pause()
+                writer.bucket(hash, entry);
+                writer.pause()
             })?;
         }
         if let Some(windows) = self.windows.get() {
-            windows.walk(now, scribe, Scribe::window, Scribe::pause)?;
+            windows.walk(now, writer, SnapshotWriter::window, SnapshotWriter::pause)?;
         }
         if let Some(counters) = self.counters.get() {
-            counters.walk(now, scribe, Scribe::counter, Scribe::pause)?;
+            counters.walk(now, writer, SnapshotWriter::counter, SnapshotWriter::pause)?;
         }
         if let Some(logs) = self.logs.get() {
-            logs.walk(now, scribe, Scribe::log, Scribe::pause)?;
+            logs.walk(now, writer, SnapshotWriter::log, SnapshotWriter::pause)?;
         }
         if let Some(leases) = self.leases.get() {
-            leases.walk(now, scribe, Scribe::leases, Scribe::pause)?;
+            leases.walk(now, writer, SnapshotWriter::leases, SnapshotWriter::pause)?;
         }
         if let Some(callers) = self.callers.get() {
             if !self.callers_among_others.load(Ordering::Relaxed) {
-                scribe.callers_apart();
+                writer.callers_apart();
             }
-            callers.walk(now, scribe, Scribe::caller, Scribe::pause)?;
+            callers.walk(now, writer, SnapshotWriter::caller, SnapshotWriter::pause)?;
         }
         Ok(())
     }
@@ -401,13 +419,11 @@ fn run_on_carried<O: Operation>(limit: &Limit, used: u64, now: u64, operation: &
     fn run<A: Algorithm, O: Operation>(algorithm: &A, used: u64, now: u64, operation: &O) -> O::Output {
         operation.run(algorithm, &mut algorithm.carried(used, now), now)
     }
-    match &limit.0.rule {
-        Rule::Bucket(rule) => run(&rule.bucket, used, now, operation),
-        Rule::FixedWindow(window) => run(window, used, now, operation),
-        Rule::SlidingCounter(counter) => run(counter, used, now, operation),
-        Rule::SlidingLog(log) => run(log, used, now, operation),
-        Rule::Concurrency(permits) => run(permits, used, now, operation),
-        Rule::Caller(CallerRule::Bucket { bucket, .. }) => run(bucket, used, now, operation),
-        Rule::Caller(CallerRule::Window(window)) => run(window, used, now, operation),
+    match &limit.0.compiled {
+        CompiledQuota::Bucket(bucket) => run(bucket, used, now, operation),
+        CompiledQuota::FixedWindow(window) => run(window, used, now, operation),
+        CompiledQuota::SlidingCounter(counter) => run(counter, used, now, operation),
+        CompiledQuota::SlidingLog(log) => run(log, used, now, operation),
+        CompiledQuota::Concurrency(permits) => run(permits, used, now, operation),
     }
 }

@@ -1,77 +1,77 @@
-//! The board that all instances share: limits that an operator has set for a
-//! time, and tidings of keys that were reset, so that nobody goes on refusing
-//! from memory.
+//! The overrides that all instances share: limits that an operator has set for a
+//! time, and the keys that were reset, so that no instance goes on refusing from
+//! memory.
 //!
 //! It is one key on the servers. Every instance reads it several times a
 //! second, and at once when it hears on a channel that it has changed. An
 //! instance that could not read it for a second believes no refusal that is
 //! older than that, so a second is the longest that a reset can go unnoticed.
 
-mod wording;
+mod protocol;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify, oneshot};
+use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout_at};
-use tollgate_store::{Board, ChangeError, Notice};
+use tokio::time::{Instant, sleep};
+use tollgate_store::{ChangeError, SharedOverrides, StoredOverride};
 
-use self::wording::{News, Request, Said, read_change, read_news};
-use crate::carrier::Carrier;
+use self::protocol::{News, Request, Said, read_change, read_news};
 use crate::resp_value::Value;
 use crate::store::SharedStore;
-use crate::transport::Trouble;
+use crate::transport::redis::RedisTransport;
+use crate::wire::Script;
 
-pub(crate) use wording::ResetKey;
+pub(crate) use protocol::ResetKey;
 
 /// The script's text.
-pub(crate) const SOURCE: &str = include_str!("board.lua");
+const SOURCE: &str = include_str!("overrides.lua");
 
-/// How often the board is read by somebody who hears nothing. Two attempts fit
+/// How often they are read by an instance that hears nothing. Two attempts fit
 /// into the second for which a refusal is believed without it.
 const READ_EVERY: Duration = Duration::from_millis(400);
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the key of the board is called. No scope begins like this.
+/// What their key is called. No scope begins like this.
 const NAME: &str = "\\.board";
 
-/// One instance's view of the board.
-pub(crate) struct SharedBoard {
+/// Keeps what this instance knows of them up to date, and changes them.
+pub(crate) struct OverrideSync {
     reader: Arc<Reader>,
     listening: [JoinHandle<()>; 2],
 }
 
 struct Reader {
-    store: SharedStore<Carrier>,
+    store: SharedStore<RedisTransport>,
     /// What is known of it here.
-    board: Board,
+    overrides: SharedOverrides,
     /// The epoch that is known. Whoever holds it reads.
     known: Mutex<Option<u64>>,
     changed: Arc<Notify>,
+    script: Arc<Script>,
     name: Arc<[u8]>,
 }
 
-impl SharedBoard {
+impl OverrideSync {
     /// Begins to read. It must be called within a runtime.
-    pub(crate) fn start(store: SharedStore<Carrier>) -> SharedBoard {
+    pub(crate) fn start(store: SharedStore<RedisTransport>) -> OverrideSync {
         let name: Arc<[u8]> = format!("{}{NAME}", store.prefix()).into_bytes().into();
         let changed = Arc::new(Notify::new());
         store.hears_of_resets();
         let subscription = store.transport().listen(&name, &changed);
-        let reader = Arc::new(Reader { store, board: Board::default(), known: Mutex::new(None), changed, name });
+        let (overrides, script) = (SharedOverrides::default(), Arc::new(Script::new(SOURCE)));
+        let reader = Arc::new(Reader { store, overrides, known: Mutex::new(None), changed, script, name });
         let reading = tokio::spawn(Arc::clone(&reader).run());
-        SharedBoard { reader, listening: [subscription, reading] }
+        OverrideSync { reader, listening: [subscription, reading] }
     }
 
     /// What is known of it here.
-    pub(crate) fn known(&self) -> &Board {
-        &self.reader.board
+    pub(crate) fn known(&self) -> &SharedOverrides {
+        &self.reader.overrides
     }
 
-    pub(crate) async fn post(&self, notice: &Notice) -> Result<(), ChangeError> {
-        self.change(&Request::Post(notice)).await
+    pub(crate) async fn set(&self, stored: &StoredOverride) -> Result<(), ChangeError> {
+        self.change(&Request::Set(stored)).await
     }
 
     pub(crate) async fn remove(&self, name: &str) -> Result<(), ChangeError> {
@@ -97,7 +97,7 @@ impl SharedBoard {
     }
 }
 
-impl Drop for SharedBoard {
+impl Drop for OverrideSync {
     fn drop(&mut self) {
         self.listening.iter().for_each(JoinHandle::abort);
     }
@@ -128,24 +128,17 @@ impl Reader {
     }
 
     fn take_in(&self, known: Option<u64>, news: News) -> u64 {
-        let News { epoch, dropped, resets, notices } = news;
+        let News { epoch, dropped, resets, overrides } = news;
         let is_gap = known.is_none_or(|known| known < dropped || epoch < known);
         if is_gap {
             self.store.forget_refusals();
         }
         resets.iter().for_each(|reset| self.store.was_reset_elsewhere(reset));
-        self.board.replace(notices);
+        self.overrides.replace(overrides);
         epoch
     }
 
     async fn ask(&self, request: &Request<'_>) -> Option<Value> {
-        let deadline = Instant::now() + PATIENCE;
-        let (heard, answer) = oneshot::channel();
-        let hear = move |answer: Result<Value, Trouble>| {
-            // Who does not wait any more does not want to know.
-            let _ = heard.send(answer);
-        };
-        self.store.transport().ask_board(&self.name, request.arguments(), deadline, hear);
-        timeout_at(deadline, answer).await.ok()?.ok()?.ok()
+        self.store.transport().run(&self.script, &self.name, request.arguments()).await
     }
 }

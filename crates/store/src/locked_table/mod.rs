@@ -4,15 +4,16 @@
 //! them, in plain safe code. Bounded like the table of buckets: a key lives in
 //! one of 64 slots, and a state that equals none at all is a free slot.
 
+pub(crate) mod caller_states;
 mod walk;
 
 use tollgate_core::{Algorithm, Log};
 
 use crate::clock::Clock;
-use crate::full::Full;
-use crate::operation::Operation;
-use crate::options::WhenFull;
+use crate::memory::operation::Operation;
+use crate::memory::options::WhenFull;
 use crate::sync::{Mutex, lock};
+use crate::table::full::Full;
 
 const SHARDS: usize = 1024;
 /// Slots in which a key can live. Their marks fill four cache lines.

@@ -13,11 +13,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::{AlgorithmKind, Bucket, Concurrency, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick};
+use tollgate_core::{Bucket, Quota};
 
-use crate::entry::{TAG_BITS, Tag};
-use crate::limit::{BucketRule, LimitError, Rule};
+use crate::limit::LimitError;
 use crate::sync::{AtomicUsize, Ordering, RwLock, read, write};
+use crate::table::entry::{TAG_BITS, Tag};
 
 const TAGS: usize = 1 << TAG_BITS;
 /// Whenever so many more tags are given out, those that nothing uses are taken back first.
@@ -70,35 +70,9 @@ pub(crate) struct TagCount {
 }
 
 impl Quotas {
-    /// Compiles a quota, with a tag if it is a bucket. `leave_unused` is given
-    /// the tags that no limit uses, and must leave those that no entry carries.
-    pub(crate) fn prepare(
-        &self,
-        quota: &Quota,
-        leave_unused: impl FnOnce(&mut Vec<bool>),
-    ) -> Result<(Rule, Option<TagUse>), LimitError> {
-        let tick = Tick::Nanosecond;
-        let plain = |rule: Rule| Ok((rule, None));
-        let compiled = match quota.kind() {
-            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
-                Bucket::new(quota, tick).map(|bucket| {
-                    let (tag, tag_use) = self.tag(bucket, quota, leave_unused)?;
-                    Ok((Rule::Bucket(BucketRule { bucket, tag }), Some(tag_use)))
-                })
-            }
-            AlgorithmKind::FixedWindow => FixedWindow::new(quota, tick).map(|window| plain(Rule::FixedWindow(window))),
-            AlgorithmKind::SlidingWindowCounter => {
-                SlidingCounter::new(quota, tick).map(|counter| plain(Rule::SlidingCounter(counter)))
-            }
-            AlgorithmKind::SlidingWindowLog => SlidingLog::new(quota, tick).map(|log| plain(Rule::SlidingLog(log))),
-            AlgorithmKind::Concurrency => {
-                Concurrency::new(quota, tick).map(|permits| plain(Rule::Concurrency(permits)))
-            }
-        };
-        compiled.unwrap_or_else(|| unreachable!("every kind compiles by its own constructor"))
-    }
-
-    fn tag(
+    /// A tag for a bucket. `leave_unused` is given the tags that no limit
+    /// uses, and must leave those that no entry carries.
+    pub(crate) fn tag(
         &self,
         bucket: Bucket,
         quota: &Quota,

@@ -1,11 +1,10 @@
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use crate::agreement;
-use crate::board;
 use crate::call::Call;
 use crate::resp_value::Value;
 use crate::script::{self, Encoded};
@@ -13,57 +12,34 @@ use crate::transport::{Cause, Done, Executed, Servers, ShardId, Slot, Transport,
 use crate::wire::{Client, OptionsError, RedisOptions, Script, ScriptCall, Timing};
 
 /// Carries calls to real servers, as calls of the script.
-pub(crate) struct Carrier {
+pub(crate) struct RedisTransport {
     client: Client,
     script: Arc<Script>,
-    board: Arc<Script>,
-    agreement: Arc<Script>,
 }
 
-impl Carrier {
+/// How long the answer to a script that decides nothing is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl RedisTransport {
     /// Begins to connect. It must be called within a runtime, which carries all connections.
-    pub(crate) fn start(options: &RedisOptions) -> Result<Carrier, OptionsError> {
-        let [script, board, agreement] =
-            [script::SOURCE, board::SOURCE, agreement::SOURCE].map(|source| Arc::new(Script::new(source)));
-        Ok(Carrier { client: Client::start(options)?, script, board, agreement })
+    pub(crate) fn start(options: &RedisOptions) -> Result<RedisTransport, OptionsError> {
+        Ok(RedisTransport { client: Client::start(options)?, script: Arc::new(Script::new(script::SOURCE)) })
     }
 
-    /// Asks the board that is kept under this name.
-    pub(crate) fn ask_board(
-        &self,
-        name: &Arc<[u8]>,
-        args: Vec<Vec<u8>>,
-        deadline: Instant,
-        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
-    ) {
-        self.ask(&self.board, name, args, deadline, hear);
-    }
-
-    /// Asks what all instances have in common, which is kept under this name.
-    pub(crate) fn ask_agreement(
-        &self,
-        name: &Arc<[u8]>,
-        args: Vec<Vec<u8>>,
-        deadline: Instant,
-        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
-    ) {
-        self.ask(&self.agreement, name, args, deadline, hear);
-    }
-
-    fn ask(
-        &self,
-        script: &Arc<Script>,
-        name: &Arc<[u8]>,
-        args: Vec<Vec<u8>>,
-        deadline: Instant,
-        hear: impl FnOnce(Result<Value, Trouble>) + Send + 'static,
-    ) {
+    /// Runs a script that decides nothing on the key of this name; `None` without an answer in time.
+    pub(crate) async fn run(&self, script: &Arc<Script>, name: &Arc<[u8]>, args: Vec<Vec<u8>>) -> Option<Value> {
+        let deadline = Instant::now() + PATIENCE;
+        let (heard, answer) = oneshot::channel();
         let call = ScriptCall { script: Arc::clone(script), keys: vec![Arc::clone(name)], args, timing: Timing::None };
         // It has no braces, so all of the name says where it lives.
-        self.client.call(self.client.slot(name), call, deadline, hear);
+        self.client.call(self.client.slot(name), call, deadline, move |answer| {
+            // A caller that does not wait any more does not want to know.
+            let _ = heard.send(answer);
+        });
+        timeout_at(deadline, answer).await.ok()?.ok()?.ok()
     }
 
-    /// Listens to changes of the board that is kept under this name, until the task is ended.
+    /// Listens to changes of the overrides that are kept under this name, until the task is ended.
     pub(crate) fn listen(&self, name: &Arc<[u8]>, changed: &Arc<Notify>) -> JoinHandle<()> {
         self.client.listen(self.client.slot(name), name, changed)
     }
@@ -74,7 +50,7 @@ impl Carrier {
     }
 }
 
-impl Transport for Carrier {
+impl Transport for RedisTransport {
     fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done) {
         let Encoded { keys, args } = script::encode(&call, None);
         let timing = if call.expires() { Timing::Expires { stamp: script::stamp } } else { Timing::Tells };

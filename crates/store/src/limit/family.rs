@@ -8,34 +8,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::limit::Rule;
+use tollgate_core::Family;
 
-/// Algorithms that read each other's states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
-    Bucket = 1,
-    FixedWindow = 2,
-    SlidingCounter = 4,
-    SlidingLog = 8,
-    /// Nothing is carried over from or to these: permits, which have holders, and what callers bring.
-    Apart = 0,
-}
-
-impl Family {
-    /// Those between which counts are carried over.
-    pub(crate) const ALL: [Family; 4] =
-        [Family::Bucket, Family::FixedWindow, Family::SlidingCounter, Family::SlidingLog];
-
-    pub(crate) fn of(rule: &Rule) -> Family {
-        match rule {
-            Rule::Bucket(_) => Family::Bucket,
-            Rule::FixedWindow(_) => Family::FixedWindow,
-            Rule::SlidingCounter(_) => Family::SlidingCounter,
-            Rule::SlidingLog(_) => Family::SlidingLog,
-            Rule::Concurrency(_) | Rule::Caller(_) => Family::Apart,
-        }
-    }
-}
+/// The families between which counts are carried over. Permits have holders, and are counted apart.
+pub(crate) const CARRIED: [Family; 4] =
+    [Family::Bucket, Family::FixedWindow, Family::SlidingCounter, Family::SlidingLog];
 
 /// The families that have counted in one scope, a bit each.
 #[derive(Debug)]
@@ -44,7 +21,7 @@ pub(crate) struct Families(AtomicU8);
 impl Families {
     /// Those beside `own` that a key of `own` may have been counted by.
     pub(crate) fn others(&self, own: Family) -> u8 {
-        if own == Family::Apart { 0 } else { self.0.load(Ordering::Relaxed) & !(own as u8) }
+        self.0.load(Ordering::Relaxed) & !(own as u8)
     }
 }
 
@@ -64,11 +41,6 @@ impl ScopeFamilies {
         let families = scopes.entry(scope.into()).or_insert_with(restored);
         families.0.fetch_or(family as u8, Ordering::Relaxed);
         Arc::clone(families)
-    }
-
-    /// For a limit that a caller brings: it counts apart from every family, whatever its scope.
-    pub(crate) fn of_caller() -> Arc<Families> {
-        Arc::new(Families(AtomicU8::new(Family::Apart as u8)))
     }
 
     /// Notes that a family has counted in scopes which are not known yet.

@@ -1,5 +1,7 @@
 //! How calls reach the servers.
 
+pub(crate) mod redis;
+
 use tokio::time::Instant;
 
 use crate::call::{Call, Reply};

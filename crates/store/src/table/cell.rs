@@ -6,7 +6,7 @@
 //! `portable-atomic` picks the best there is. Under loom a mutex stands in, so
 //! that the protocol above it is what gets checked.
 
-use crate::entry::Entry;
+use crate::table::entry::Entry;
 
 pub(crate) use implementation::Cell;
 

@@ -1,5 +1,8 @@
 //! Waiting for tokens, in turn.
 
+pub(crate) mod lists;
+pub(crate) mod timer;
+
 use std::fmt;
 use std::future::Future;
 use std::hash::BuildHasher;
@@ -9,13 +12,13 @@ use std::time::Duration;
 
 use tollgate_core::{Charged, Decision, Verdict};
 
-use crate::charge::Charge;
-use crate::key::Key;
+use crate::limit::key::Key;
 use crate::limit::{Limit, Rule};
 use crate::memory::MemoryStore;
-use crate::operation::{Reserve, Withdraw};
-use crate::receipt::Receipt;
-use crate::timer::Timer;
+use crate::memory::operation::{Reserve, Withdraw};
+use crate::store::charge::{Charge, KeyHash};
+use crate::store::receipt::Receipt;
+use crate::wait::timer::Timer;
 
 /// How somebody waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,19 +112,19 @@ impl MemoryStore {
             Promise::Now(charged) => charged,
             Promise::Later(id) => {
                 let jitter_ns = jitter_ns(wait.jitter, id);
-                Turn { store: self, limit, key: charge.hash, id, jitter_ns, timer, sleep: None, is_over: false }.await
+                Turn { store: self, limit, key: charge.key.0, id, jitter_ns, timer, sleep: None, is_over: false }.await
             }
         };
-        Ok(Acquired { decision, receipt: Receipt { limit: limit.clone(), hash: charge.hash, charged } })
+        Ok(Acquired { decision, receipt: Receipt::in_memory(limit.clone(), charge.key, charged) })
     }
 
     /// Reserves, and joins the line if there is something to wait for.
-    fn take_place(&self, charge: &Charge<'_>, wait: Wait) -> Result<(Decision, Promise), NotAcquired> {
+    fn take_place(&self, charge: &Charge<'_, KeyHash>, wait: Wait) -> Result<(Decision, Promise), NotAcquired> {
         // The line is locked while the place is reserved, so that both have the same order.
-        let mut line = self.waiting.lock(charge.hash);
+        let mut line = self.waiting.lock(charge.key.0);
         let patience = u64::try_from(wait.max_wait.as_nanos()).unwrap_or(u64::MAX);
         let reserve = Reserve { cost: charge.cost, patience };
-        let Ok((decision, charged)) = self.apply(charge.limit, charge.hash, &reserve) else {
+        let Ok((decision, charged)) = self.apply(charge.limit, charge.key.0, &reserve) else {
             return Err(NotAcquired::Refused(self.no_room(charge.limit)));
         };
         if !decision.is_allowed() {
@@ -132,7 +135,7 @@ impl MemoryStore {
             return Ok((decision, Promise::Now(charged)));
         }
         if line.waiting_at(self.clock().now_ns()) >= wait.max_waiters {
-            let _ = self.apply(charge.limit, charge.hash, &Withdraw { last: &charged, cost: charge.cost });
+            let _ = self.apply(charge.limit, charge.key.0, &Withdraw { last: &charged, cost: charge.cost });
             return Err(NotAcquired::TooManyWaiters);
         }
         let id = self.waiting.new_id();

@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 
 use super::MemoryStore;
 use crate::clock::{ChosenClock, Clock};
-use crate::key::HashSecret;
-use crate::options::{BuildError, MemoryOptions};
+use crate::limit::key::HashSecret;
+use crate::memory::options::{BuildError, MemoryOptions};
 use crate::snapshot::{self, RestoreError, Restored, Written};
 
 impl MemoryStore {

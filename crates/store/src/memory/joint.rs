@@ -94,10 +94,10 @@ impl MemoryStore {
         decisions: &mut [impl DecisionPlace],
     ) -> bool {
         if let ([charge], [decision]) = (charges, &mut *decisions)
-            && charge.is_made()
+            && let Some(answer) = self.decide_one(charge, now_ns)
         {
-            *decision.decision() = self.check_charge_at(charge, now_ns);
-            return decision.decision().is_allowed();
+            *decision.decision() = answer;
+            return answer.is_allowed();
         }
         if let (Some(charges), Some(decisions)) = (charges.as_array::<2>(), decisions.as_mut_array()) {
             return self.decide_few(charges, decisions, now_ns);
@@ -129,6 +129,18 @@ impl MemoryStore {
                     .collect()
             })
         })
+    }
+
+    /// Decides a single charge that is to be made, to a bucket that is known: there is nothing to take back.
+    #[inline(always)]
+    fn decide_one(&self, charge: &Charge<'_, KeyHash>, now: u64) -> Option<Decision> {
+        match &charge.limit.0.rule {
+            Rule::Bucket(rule) if charge.is_made() => {
+                let place = Place { hash: charge.key.0, rule };
+                self.tables.buckets().check_common(place, now, charge.cost).map(|checked| checked.decision)
+            }
+            _ => None,
+        }
     }
 
     /// Decides in two passes: the first finds each key and what a charge would

@@ -348,7 +348,7 @@ impl MemoryStore {
     }
 
     #[inline(always)]
-    pub(super) fn check_charge_at(&self, charge: &Charge<'_, KeyHash>, now: u64) -> Decision {
+    fn check_charge_at(&self, charge: &Charge<'_, KeyHash>, now: u64) -> Decision {
         if charge.cost > 0
             && let Rule::Bucket(rule) = &charge.limit.0.rule
         {

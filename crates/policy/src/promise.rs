@@ -6,21 +6,17 @@
 //! their tests; nothing here computes a limit a second time.
 
 mod bound;
-mod costs;
-mod debt;
 mod display;
-mod when;
+pub(crate) mod when;
 pub(crate) mod words;
 
 use tollgate_core::Quota;
 
-use crate::model::{Allowance, Cost, CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
+use crate::model::{Cost, CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
 use crate::shown::shown;
 
-use costs::Costs;
-
-pub use bound::{Bound, Most};
-pub use debt::Debt;
+use bound::Costs;
+pub use bound::{Bound, Debt, Most};
 pub use words::{ANY_SPAN, algorithm as algorithm_words, limit as limit_words, most as most_words};
 
 #[cfg(doc)]
@@ -141,7 +137,7 @@ pub struct Blocked {
 /// What each rule of a policy promises, in the order of the rules.
 #[must_use]
 pub fn promises(policy: &Policy) -> Vec<Promise> {
-    policy.rules.iter().map(|rule| Promise::of(&shown(rule, policy), &policy.store)).collect()
+    shown(policy).iter().map(|rule| Promise::of(rule, &policy.store)).collect()
 }
 
 impl Promise {
@@ -222,15 +218,10 @@ struct Terms<'a> {
 
 impl Terms<'_> {
     fn grant(&self, whose: Vec<Whose>, grant: &Grant) -> GrantPromise {
-        let limits = match grant {
-            Grant::Unlimited => Vec::new(),
-            Grant::Limited(quotas) => {
-                let costs = Costs::of(self.cost, quotas);
-                let shares = self.shares(quotas);
-                let limits = quotas.iter().enumerate();
-                limits.map(|(at, quota)| self.limit(quota, costs, shares.get(at).cloned())).collect()
-            }
-        };
+        let costs = Costs::of(self.cost, grant.quotas());
+        let shares = self.shares(grant.quotas());
+        let limits = grant.quotas().iter().enumerate();
+        let limits = limits.map(|(at, quota)| self.limit(quota, costs, shares.get(at).cloned())).collect();
         GrantPromise { whose, limits }
     }
 
@@ -263,7 +254,7 @@ impl Terms<'_> {
 
 /// How long the largest cost that can be admitted is refused, and that cost.
 fn longest_refusal(quota: &Quota, costs: Costs) -> (Option<u64>, u64) {
-    let longest_ns = costs.largest_admitted.and_then(|cost| bound::longest_refusal_ns(quota, cost));
+    let longest_ns = costs.largest_admitted.and_then(|cost| bound::longest_refusal_ns(quota, cost, false));
     (longest_ns, costs.largest_admitted.unwrap_or(1))
 }
 
@@ -274,10 +265,8 @@ fn grants(rule: &Rule) -> Vec<(Vec<Whose>, &Grant)> {
         Some((all, _)) => all.push(whose),
         None => grants.push((vec![whose], grant)),
     };
-    match &rule.allowance {
-        Allowance::Same(grant) => add(Whose::Everybody, grant),
-        Allowance::Tiers(tiers) => tiers.iter().for_each(|(tier, grant)| add(Whose::Tier(tier.clone()), grant)),
-        Allowance::Deny => {}
+    for (tier, grant) in rule.allowance.grants() {
+        add(tier.map_or(Whose::Everybody, |tier| Whose::Tier(tier.to_owned())), grant);
     }
     for exception in &rule.overrides {
         let patterns = exception.key.iter().map(|pattern| pattern.0.clone()).collect();

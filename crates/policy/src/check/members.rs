@@ -2,6 +2,7 @@
 
 use tollgate_core::AlgorithmKind;
 
+use super::quoted;
 use super::words::either;
 
 /// What a rule grants, or that it denies: exactly one of these.
@@ -24,7 +25,7 @@ pub(crate) type Said = (String, String);
 
 /// A member that may be there once is there again.
 pub(crate) fn twice(member: &str) -> Said {
-    (format!("{} is there twice", super::words::quoted(member)), "keep one of the two".to_owned())
+    (format!("{} is there twice", quoted(member)), "keep one of the two".to_owned())
 }
 
 /// None of some is there, of which one must be.
@@ -53,4 +54,14 @@ pub(crate) fn queue_under(algorithm: AlgorithmKind) -> Said {
 pub(crate) fn on_limit_without_limit() -> Said {
     let message = "`on_limit` needs a limit, and this rule grants everything".to_owned();
     (message, "leave `on_limit` out, or give the rule a limit".to_owned())
+}
+
+/// A member beside `deny`.
+pub(crate) fn beside_deny(member: &str) -> Said {
+    let message = format!("`{member}` cannot stand beside `deny`: a rule that denies counts nothing");
+    let hint = match member {
+        "key" => "say in `when` which requests it denies: `identity: { NAME: true }` asks for an identity",
+        _ => "leave it out; a rule that is to limit has `limit` in place of `deny`",
+    };
+    (message, hint.to_owned())
 }

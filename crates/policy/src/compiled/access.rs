@@ -52,7 +52,9 @@ impl CompiledAccess {
         self.identities.iter().find_map(|(id, map)| {
             let pattern = self.entry(look, *id, map, route)?;
             let only = pattern.only.map_or_else(String::new, |only| format!("{}=", look.identities.known(only).name));
-            let shown = look.identities.shown_pattern(Some(&pattern.only.unwrap_or(*id)), &pattern.text);
+            let text = &pattern.text;
+            let of = pattern.only.unwrap_or(*id);
+            let shown = if text.is_wildcard() { text.0.clone() } else { look.identities.shown(of, text.0.as_bytes()) };
             Some(format!("{} {only}{shown}", look.identities.known(*id).name))
         })
     }

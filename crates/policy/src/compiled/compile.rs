@@ -7,7 +7,6 @@ use tollgate_core::AlgorithmKind;
 use super::{CompileError, CompiledPolicy, CompiledRule};
 use crate::checked::CheckedPolicy;
 use crate::compiled::access::CompiledAccess;
-use crate::compiled::explain::condition_text::ConditionText;
 use crate::compiled::fast_path::FastPath;
 use crate::compiled::grants::cost::CompiledCost;
 use crate::compiled::grants::rule_grants::Grants;
@@ -16,7 +15,7 @@ use crate::compiled::identity::{Identities, IdentityId, Source};
 use crate::compiled::matching::conditions::Conditions;
 use crate::compiled::matching::matcher::Matcher;
 use crate::compiled::rule::RuleAction;
-use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings};
+use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings, When};
 use crate::shown::shown;
 
 impl CompiledPolicy {
@@ -27,11 +26,12 @@ impl CompiledPolicy {
         let mut scopes = Scopes::default();
         let conditions: Vec<Conditions> =
             policy.rules.iter().map(|rule| Conditions::compile(&rule.when, &mut identities)).collect();
-        let compiled = |((at, rule), conditions)| {
-            let action = RuleAction::compile(at, rule, &mut identities, &mut scopes);
-            compiled_rule(rule, policy, conditions, action)
-        };
-        let mut rules: Vec<CompiledRule> = (0..).zip(&policy.rules).zip(conditions).map(compiled).collect();
+        let mut rules = Vec::with_capacity(policy.rules.len());
+        for ((at, shown), conditions) in (0..).zip(shown(policy)).zip(conditions) {
+            let rule = &policy.rules[at as usize];
+            let action = RuleAction::compile(at, rule, &shown, &mut identities, &mut scopes);
+            rules.push(compiled_rule(rule, policy, conditions, &shown.when, action));
+        }
         number_shapes(&mut rules);
         number_replaced(&policy.rules, &mut rules);
         let deny = CompiledAccess::compile(&policy.deny, false, &mut identities);
@@ -59,7 +59,7 @@ impl CompiledPolicy {
 }
 
 impl RuleAction {
-    fn compile(at: u32, rule: &Rule, identities: &mut Identities, scopes: &mut Scopes) -> RuleAction {
+    fn compile(at: u32, rule: &Rule, shown: &Rule, identities: &mut Identities, scopes: &mut Scopes) -> RuleAction {
         let key: Vec<IdentityId> = rule.key.iter().map(|name| identities.id(name)).collect();
         let may_be = |is_one| key.iter().any(|id| identities.may_be(*id, is_one));
         RuleAction {
@@ -67,7 +67,7 @@ impl RuleAction {
             uses_route: key.iter().any(|id| identities.known(*id).per_rule),
             counts_readings: may_be(|source| matches!(source, Source::PathSegment(_)))
                 && !may_be(|source| matches!(source, Source::Path)),
-            grants: Grants::compile(at, rule, &key, identities, scopes),
+            grants: Grants::compile(at, rule, shown, &key, identities, scopes),
             cost: CompiledCost::compile(&rule.cost, identities),
             replaces: Vec::new(),
             key,
@@ -92,7 +92,13 @@ fn number_shapes(rules: &mut [CompiledRule]) {
 }
 
 /// All of a rule but whether it has permits, which is seen from its quotas.
-fn compiled_rule(rule: &Rule, policy: &Policy, conditions: Conditions, action: RuleAction) -> CompiledRule {
+fn compiled_rule(
+    rule: &Rule,
+    policy: &Policy,
+    conditions: Conditions,
+    when: &When,
+    action: RuleAction,
+) -> CompiledRule {
     let (of_store, fallback_share) = match &policy.store {
         StoreSettings::Memory(_) => (OnFailure::default(), (1, 1)),
         StoreSettings::Redis(settings) => (settings.on_failure, settings.fallback_share),
@@ -111,7 +117,7 @@ fn compiled_rule(rule: &Rule, policy: &Policy, conditions: Conditions, action: R
         variable_cost: matches!(rule.cost.source, CostSource::Header { .. } | CostSource::Estimate(_)),
         own_cost: !matches!(rule.cost.source, CostSource::OfTheRequest),
         conditions,
-        condition_text: ConditionText::of(&shown(rule, policy).when),
+        when: when.clone(),
         action,
     }
 }

@@ -20,7 +20,6 @@ mod path;
 mod rule;
 
 pub use error::CompileError;
-pub(crate) use explain::condition_text::network as network_words;
 pub use explain::explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 pub use grants::advertised::{AdvertisedQuota, MAX_FIELD_INTEGER};
 pub use grants::override_grant::{InvalidLimit, PossibleGrant};

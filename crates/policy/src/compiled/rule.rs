@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use tollgate_core::Quota;
 
-use crate::compiled::explain::condition_text::ConditionText;
 use crate::compiled::grants::advertised::AdvertisedQuota;
 use crate::compiled::grants::cost::CompiledCost;
 use crate::compiled::grants::rule_grants::Grants;
 use crate::compiled::identity::IdentityId;
 use crate::compiled::matching::conditions::Conditions;
-use crate::model::{OnFailure, OnLimit};
+use crate::model::{OnFailure, OnLimit, When};
 
 /// A rule: what it asks for, what it does to requests that match it, and what verdicts need of it.
 #[derive(Debug)]
@@ -40,8 +39,8 @@ pub struct CompiledRule {
     /// Whether the rule has a cost of its own, whatever the caller says.
     pub own_cost: bool,
     pub(super) conditions: Conditions,
-    /// The conditions as they were written.
-    pub(super) condition_text: ConditionText,
+    /// The conditions as they were written, without credentials.
+    pub(super) when: When,
     pub(super) action: RuleAction,
 }
 

@@ -7,6 +7,8 @@ use crate::compiled::path::routes::MatchedRoutes;
 use crate::compiled::{
     Access, Application, CompiledPolicy, CompiledRule, ExplainedRule, Explanation, NoKey, RuleOutcome,
 };
+use crate::model::{Condition, TextPattern};
+use crate::promise::when::networks;
 use crate::request::Request;
 
 /// One reading of the path, and what the rules make of it.
@@ -198,31 +200,32 @@ impl CompiledPolicy {
     /// The first condition that does not hold, in words.
     pub(in crate::compiled) fn failing<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> Option<String> {
         let conditions = &self.rules[rule as usize].conditions;
-        let text = &self.rules[rule as usize].condition_text;
+        let when = &self.rules[rule as usize].when;
         let [method, host, path, domain, entries] = self.matcher.holds_each(rule, look, routes);
         if !domain {
             let domain = look.request.descriptor.map_or("", |descriptor| descriptor.domain);
-            return Some(not_among("domain", domain.as_bytes(), &text.domains));
+            return Some(not_among("domain", domain.as_bytes(), &when.domains));
         }
         if !entries {
             return Some(self.matcher.entries.index.failed(rule, look.request.descriptor));
         }
         if !method {
-            return Some(not_among("method", &look.seen.method, &text.methods));
+            return Some(not_among("method", &look.seen.method, &when.methods));
         }
         if !host {
-            return Some(not_among("host", look.seen.host.as_deref().unwrap_or_default(), &text.hosts));
+            return Some(not_among("host", look.seen.host.as_deref().unwrap_or_default(), &when.hosts));
         }
         if !path {
             let path = look.path.map(|path| &*path.bytes).unwrap_or_default();
-            return Some(not_among("path", path, &text.paths));
+            return Some(not_among("path", path, &when.paths));
         }
         let route = self.matcher.route(rule, routes);
-        for (at, (id, _)) in conditions.tests.iter().enumerate() {
-            if !conditions.holds(at, look, route) {
-                let found = look.find(*id, route);
-                let value = found.map(|found| self.shown(look, found));
-                return Some(text.tests[at].failed(value.as_deref()));
+        let headers = when.headers.iter().map(|(name, condition)| (format!("header `{name}`"), condition));
+        let identities = when.identities.iter().map(|(name, condition)| (format!("identity `{name}`"), condition));
+        for ((id, test), (what, condition)) in conditions.tests.iter().zip(headers.chain(identities)) {
+            if !look.passes(*id, test, route) {
+                let value = look.find(*id, route).map(|found| self.shown(look, found));
+                return Some(failed(&what, condition, value.as_deref()));
             }
         }
         if !conditions.is_from(look.client()) {
@@ -231,7 +234,8 @@ impl CompiledPolicy {
                 |client| format!("client_ip is {client}"),
             );
             let relation = if conditions.outside { "which is in" } else { "not in" };
-            return Some(format!("{client}, {relation} {}", text.network));
+            let networks = when.network.as_ref().map(networks).unwrap_or_default();
+            return Some(format!("{client}, {relation} {networks}"));
         }
         None
     }
@@ -241,8 +245,7 @@ impl CompiledPolicy {
         if let Some(reason) = found.unusable {
             return reason.in_words().to_owned();
         }
-        let value = look.text(found);
-        if self.identities.known(found.id).secret { self.identities.secrets.hashed(value) } else { lossy(value) }
+        self.identities.shown(found.id, look.text(found))
     }
 
     /// The identities that are there. The pattern that matched is the most specific one of any rule.
@@ -272,6 +275,27 @@ fn not_among(what: &str, value: &[u8], wanted: &[String]) -> String {
         [only] => format!("{what} is {}, not {only}", lossy(value)),
         several => format!("{what} {} is not among {}", lossy(value), several.join(", ")),
     }
+}
+
+/// Why a value does not meet a condition.
+fn failed(what: &str, condition: &Condition, value: Option<&str>) -> String {
+    match (value, condition) {
+        (None, _) => format!("{what} is absent"),
+        (Some(_), Condition::Absent) => format!("{what} is present"),
+        (Some(value), Condition::OneOf(patterns)) => match patterns.as_slice() {
+            [only] => format!("{what} is `{value}`, not `{}`", only.0),
+            several => format!("{what} is `{value}`, not among {}", quoted(several)),
+        },
+        (Some(value), Condition::OneOfBut { these, but_not }) => {
+            let these = if these.is_empty() { "all".to_owned() } else { quoted(these) };
+            format!("{what} is `{value}`, not among {these} without {}", quoted(but_not))
+        }
+        (Some(value), Condition::Present) => format!("{what} is `{value}`"),
+    }
+}
+
+fn quoted(patterns: &[TextPattern]) -> String {
+    patterns.iter().map(|pattern| format!("`{}`", pattern.0)).collect::<Vec<_>>().join(", ")
 }
 
 fn lossy(text: &[u8]) -> String {

@@ -11,7 +11,7 @@ use crate::compiled::identity::{Identities, IdentityId, Look};
 use crate::compiled::key::key_bytes::{self, Keys};
 use crate::compiled::matching::texts::Pattern;
 use crate::compiled::{GrantSource, PossibleGrant};
-use crate::model::{Allowance, Grant, Override, Rule};
+use crate::model::{Allowance, Grant, Rule};
 
 /// All grants of a rule.
 #[derive(Debug)]
@@ -62,6 +62,7 @@ impl Grants {
     pub(in crate::compiled) fn compile(
         at: u32,
         rule: &Rule,
+        shown: &Rule,
         key: &[IdentityId],
         identities: &Identities,
         scopes: &mut Scopes,
@@ -72,39 +73,31 @@ impl Grants {
             Allowance::Deny => Base::Same(Vec::new()),
         };
         let mut grants = Grants { base, overrides: Vec::new(), exact: HashMap::default(), wild: Vec::new() };
-        for given in &rule.overrides {
-            let quotas = scopes.add(at, &rule.name, &given.grant);
-            let restricts = restricts(&given.grant, &rule.allowance);
-            grants.add_override(given, quotas, restricts, key, identities);
+        for (given, shown) in rule.overrides.iter().zip(&shown.overrides) {
+            let made = CompiledOverride {
+                text: shown.key.iter().map(|pattern| pattern.0.as_str()).collect::<Vec<_>>().join(" | "),
+                quotas: scopes.add(at, &rule.name, &given.grant),
+                patterns: key.iter().zip(&given.key).map(|(id, pattern)| identities.pattern(*id, pattern)).collect(),
+                restricts: restricts(&given.grant, &rule.allowance),
+            };
+            grants.add_override(made, key, identities);
         }
         let Grants { overrides, wild, .. } = &mut grants;
         wild.sort_by_key(|number| specificity(&overrides[*number as usize].patterns));
         grants
     }
 
-    fn add_override(
-        &mut self,
-        given: &Override,
-        quotas: Vec<u32>,
-        restricts: bool,
-        key: &[IdentityId],
-        identities: &Identities,
-    ) {
+    fn add_override(&mut self, made: CompiledOverride, key: &[IdentityId], identities: &Identities) {
         let number = u32::try_from(self.overrides.len()).unwrap_or(u32::MAX);
-        let shown = given.key.iter().enumerate().map(|(at, pattern)| identities.shown_pattern(key.get(at), pattern));
-        let text = shown.collect::<Vec<_>>().join(" | ");
-        let patterns: Vec<Pattern> =
-            key.iter().zip(&given.key).map(|(id, pattern)| identities.pattern(*id, pattern)).collect();
-        let is_whole = patterns.len() == key.len() && given.key.len() == key.len();
-        let is_wild = patterns.iter().any(|pattern| pattern.text.is_wildcard());
-        if is_whole && is_wild {
+        let is_wild = made.patterns.iter().any(|pattern| pattern.text.is_wildcard());
+        if made.patterns.len() == key.len() && is_wild {
             self.wild.push(number);
-        } else if is_whole {
-            for key in keys_meant(&patterns, key, identities) {
+        } else if made.patterns.len() == key.len() {
+            for key in keys_meant(&made.patterns, key, identities) {
                 self.exact.entry(key.to_vec().into()).or_insert(number);
             }
         }
-        self.overrides.push(CompiledOverride { text, quotas, patterns, restricts });
+        self.overrides.push(made);
     }
 
     /// The grant for a key: an override that means it, else that of the tier, else the rule's own.
@@ -319,19 +312,10 @@ fn begin_part(keys: &mut Keys, at: usize, id: IdentityId, source: IdentityId, id
 
 /// Whether a grant is no more than what the rule grants, whatever the tier.
 fn restricts(grant: &Grant, allowance: &Allowance) -> bool {
-    let is_less = |base: &Grant| match (grant, base) {
-        (Grant::Unlimited, _) => false,
-        (Grant::Limited(_), Grant::Unlimited) => true,
-        (Grant::Limited(own), Grant::Limited(base)) => {
-            base.iter().all(|base| own.iter().any(|own| is_within(own, base)))
-        }
-    };
-    match allowance {
-        Allowance::Same(base) => is_less(base),
-        Allowance::Tiers(tiers) => tiers.iter().all(|(_, base)| is_less(base)),
-        // It has no overrides.
-        Allowance::Deny => false,
-    }
+    let own = grant.quotas();
+    let is_less = |base: &Grant| base.quotas().iter().all(|base| own.iter().any(|own| is_within(own, base)));
+    // A rule that denies has no overrides.
+    !own.is_empty() && *allowance != Allowance::Deny && allowance.grants().all(|(_, base)| is_less(base))
 }
 
 fn is_within(own: &Quota, base: &Quota) -> bool {

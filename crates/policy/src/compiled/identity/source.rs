@@ -1,11 +1,12 @@
 //! Identities by number, with their sources resolved.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use super::jwt;
+use crate::check::names::Names;
 use crate::compiled::CompileError;
 use crate::compiled::address;
 use crate::compiled::address::address_text::{Prefixes, WHOLE, push_client};
@@ -18,8 +19,8 @@ use crate::compiled::matching::host;
 use crate::compiled::matching::texts::Pattern;
 use crate::compiled::path::normal;
 use crate::model::{
-    BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern,
-    TierSource, is_credential_header,
+    BUILT_IN_IDENTITIES, ForwardedBy, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern, TierSource,
+    is_credential_header,
 };
 use crate::request::FieldName;
 
@@ -140,10 +141,11 @@ impl Identities {
                 self.add(&identity.name, Source::Caller, true);
             }
         }
+        let names = Names::of(policy);
         for identity in &policy.identities {
             let id = self.id(&identity.name);
             let source = match &identity.source {
-                IdentitySource::First(names) => Source::First(self.flat(policy, names)),
+                IdentitySource::First(listed) => Source::First(self.flat(listed, &names)),
                 source => self.single(source, &identity.name, identity.trusted)?,
             };
             let known = &mut self.known[id.0 as usize];
@@ -159,21 +161,8 @@ impl Identities {
 
     /// What may be present for a list of names, the lists among them spread out,
     /// each name where it comes first: who is absent once is absent twice.
-    fn flat(&mut self, policy: &Policy, names: &[String]) -> Vec<IdentityId> {
-        let lists: HashMap<&str, &[String]> = policy.identities.iter().filter_map(list).collect();
-        let mut flat = Vec::new();
-        let mut met = HashSet::new();
-        let mut ahead: Vec<&str> = names.iter().rev().map(String::as_str).collect();
-        while let Some(name) = ahead.pop() {
-            if !met.insert(name) {
-                continue;
-            }
-            match lists.get(name) {
-                Some(inner) => ahead.extend(inner.iter().rev().map(String::as_str)),
-                None => flat.push(self.id(name)),
-            }
-        }
-        flat
+    fn flat(&mut self, listed: &[String], names: &Names<'_>) -> Vec<IdentityId> {
+        names.spread(listed.iter().map(String::as_str)).into_iter().map(|name| self.id(name)).collect()
     }
 
     fn mark_per_rule(&mut self) {
@@ -271,7 +260,7 @@ impl Identities {
         trusted: bool,
     ) -> Result<IdentityId, CompileError> {
         let source = match source {
-            IdentitySource::First(names) => Source::First(self.flat(policy, names)),
+            IdentitySource::First(listed) => Source::First(self.flat(listed, &Names::of(policy))),
             source => self.single(source, TIER, trusted)?,
         };
         let id = self.add_nameless(TIER, source, false);
@@ -309,22 +298,9 @@ impl Identities {
         if self.known(found).secret { self.secrets.push(keys, value) } else { key_bytes::push_value(keys, value) }
     }
 
-    /// A pattern of the policy as it may be shown: one that is a credential as its hash.
-    pub(crate) fn shown_pattern(&self, id: Option<&IdentityId>, pattern: &TextPattern) -> String {
-        let Some(id) = id.filter(|id| self.known(**id).secret && !pattern.is_wildcard()) else {
-            return pattern.0.clone();
-        };
-        let named = self.places(*id).filter(|_| self.is_list(*id)).find_map(|place| {
-            let name = &self.known(place).name;
-            Some((place, name, pattern.0.strip_prefix(name)?.strip_prefix('=')?))
-        });
-        match named {
-            Some((place, name, text)) if self.known(place).secret => {
-                format!("{name}={}", self.secrets.hashed(text.as_bytes()))
-            }
-            Some(_) => pattern.0.clone(),
-            None => self.secrets.hashed(pattern.0.as_bytes()),
-        }
+    /// A value that was found under this identity as it may be shown: a credential as its hash.
+    pub(crate) fn shown(&self, found: IdentityId, value: &[u8]) -> String {
+        if self.known(found).secret { self.secrets.hashed(value) } else { lossy(value) }
     }
 
     /// Under which identities a value of this one may be found: of a list under
@@ -400,13 +376,6 @@ impl Identities {
     }
 }
 
-fn list(identity: &Identity) -> Option<(&str, &[String])> {
-    match &identity.source {
-        IdentitySource::First(names) => Some((&identity.name, names)),
-        _ => None,
-    }
-}
-
 fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
@@ -431,7 +400,8 @@ fn uses_host(policy: &Policy) -> bool {
     });
     let in_lists =
         [&policy.deny, &policy.allow].iter().any(|list| list.identities.iter().any(|(name, _)| name == HOST));
-    let listed = policy.identities.iter().filter_map(list).any(|(_, names)| names.iter().any(|name| name == HOST));
+    let lists_host = |source: &IdentitySource| matches!(source, IdentitySource::First(names) if names.iter().any(|name| name == HOST));
+    let listed = policy.identities.iter().any(|identity| lists_host(&identity.source));
     let in_tiers = policy.tier.iter().any(|tier| matches!(&tier.source, TierSource::Listed { by, .. } if by == HOST));
     in_rules || in_lists || listed || in_tiers
 }

@@ -1,8 +1,7 @@
 use super::Reader;
 use crate::check::codes;
 use crate::check::members;
-use crate::check::nearest::nearest;
-use crate::check::words::{all_of, either, quoted};
+use crate::check::words::{all_of, either, nearest, quoted};
 use crate::yaml::shape::Shape;
 use crate::yaml::source::Span;
 use crate::yaml::tree::{Member, Node};

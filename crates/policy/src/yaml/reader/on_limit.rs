@@ -5,7 +5,7 @@ use tollgate_core::MAX_AMOUNT;
 use super::Reader;
 use super::members::Members;
 use crate::check::codes;
-use crate::check::{members, periods};
+use crate::check::members;
 use crate::model::{Allowance, Block, OnLimit};
 use crate::yaml::shape;
 use crate::yaml::tree::{Node, Value};
@@ -27,7 +27,7 @@ impl Reader<'_> {
             return None;
         }
         // What the limit is was told to be unreadable, or that there is none beside `deny`.
-        let period_ns = periods::longest_ns(allowance.filter(|allowance| **allowance != Allowance::Deny)?);
+        let period_ns = allowance.filter(|allowance| **allowance != Allowance::Deny)?.longest_period_ns();
         let Some(period_ns) = period_ns else {
             let (message, hint) = members::on_limit_without_limit();
             self.misplaced(rule.name_span("on_limit"), &message, &hint);

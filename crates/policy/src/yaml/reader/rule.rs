@@ -3,11 +3,11 @@ use std::time::Duration;
 use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue};
 
 use super::Reader;
-use super::grant::{Counting, DEFAULT_LEASE};
+use super::grant::Counting;
 use super::members::Members;
 use super::store::ON_FAILURE;
-use crate::check::{denies, members};
-use crate::model::{Allowance, Cost, Grant, Override, Rule, TextPattern};
+use crate::check::members;
+use crate::model::{Allowance, Cost, DEFAULT_LEASE, Grant, Override, Rule, TextPattern};
 use crate::yaml::shape;
 use crate::yaml::tree::{Node, Value};
 
@@ -46,8 +46,8 @@ impl Reader<'_> {
     fn refuse_beside_deny(&mut self, members: &Members<'_>) {
         for name in members::OF_RATES.into_iter().chain(["on_limit"]) {
             if members.get(name).is_some() {
-                let (message, hint) = denies::beside(name);
-                self.misplaced(members.name_span(name), &message, hint);
+                let (message, hint) = members::beside_deny(name);
+                self.misplaced(members.name_span(name), &message, &hint);
             }
         }
     }

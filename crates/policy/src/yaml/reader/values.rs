@@ -6,8 +6,7 @@ use std::ops::RangeInclusive;
 
 use super::Reader;
 use crate::check::codes;
-use crate::check::nearest::nearest;
-use crate::check::words::{either, quoted};
+use crate::check::words::{did_you_mean, either, quoted};
 use crate::duration::parse_duration;
 use crate::yaml::source::Span;
 use crate::yaml::tree::{Node, Scalar, Value};
@@ -104,9 +103,7 @@ impl Reader<'_> {
         let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
         if found.is_none() {
             let message = format!("expected {}, found {}", either(names()), node.described());
-            let hint =
-                nearest(&text, names()).map_or_else(String::new, |meant| format!("did you mean {}?", quoted(meant)));
-            self.error(codes::UNKNOWN_WORD, node.span, message, hint);
+            self.error(codes::UNKNOWN_WORD, node.span, message, did_you_mean(&text, names()));
         }
         found.map(|(_, meaning)| *meaning)
     }

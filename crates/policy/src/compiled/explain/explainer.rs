@@ -1,9 +1,7 @@
 //! A compiled policy explained: the steps of `match_request`, in words.
 
-use crate::compiled::identity::{Found, Look, Seen};
+use crate::compiled::identity::{Found, RequestValues};
 use crate::compiled::key::key_bytes::Keys;
-use crate::compiled::path::normal::NormalPath;
-use crate::compiled::path::routes::MatchedRoutes;
 use crate::compiled::{
     Access, Application, CompiledPolicy, CompiledRule, ExplainedRule, Explanation, NoKey, RuleOutcome,
 };
@@ -11,11 +9,8 @@ use crate::model::{Condition, TextPattern};
 use crate::promise::when::networks;
 use crate::request::Request;
 
-/// One reading of the path, and what the rules make of it.
-struct Reading<'a> {
-    /// `None` where the path is not known.
-    path: Option<&'a NormalPath<'a>>,
-    routes: MatchedRoutes,
+/// What the rules make of one reading of the path.
+struct Reading {
     /// For each rule whether its conditions hold.
     matching: Vec<bool>,
     /// The rules that are replaced, each with the one that does it.
@@ -26,37 +21,33 @@ impl CompiledPolicy {
     /// Which rules a request matches, and why, for people.
     #[must_use]
     pub fn explain(&self, request: &Request<'_>) -> Explanation {
-        let seen = Seen::new(request, &self.identities);
-        let mut look = Look::new(&self.identities, request, &seen);
-        let access = match &seen.readings {
-            Some(readings) => self.access_in_each(readings, &mut look),
-            None => self.access(&mut look, &[]),
-        };
-        let readings: Vec<Option<&NormalPath<'_>>> = match &seen.readings {
-            Some(readings) => readings.iter().map(Some).collect(),
-            None => vec![None],
-        };
-        let decided_by = readings.iter().find_map(|path| self.decided_by(access, *path, &mut look));
-        let rules = if access == Access::Rules { self.explain_rules(&mut look, &readings) } else { Vec::new() };
+        let mut values = self.values(request);
+        let access = self.access_in_each(&mut values);
+        let decided_by = (0..values.reading_count()).find_map(|reading| self.decided_by(access, reading, &mut values));
+        let rules = if access == Access::Rules { self.explain_rules(&mut values) } else { Vec::new() };
         let denying = rules.iter().find(|rule| self.is_denied_by(rule)).map(|rule| format!("rule {}", rule.name));
         let is_open = access == Access::Rules && denying.is_none();
-        let refused = if is_open { self.refused_token(&mut look, &readings) } else { None };
+        let refused = if is_open { self.refused_token(&mut values) } else { None };
         let access = match (&denying, &refused) {
             (Some(_), _) => Access::Denied,
             (None, Some(_)) => Access::Unauthorized,
             (None, None) => access,
         };
         let rules = if refused.is_some() { Vec::new() } else { rules };
-        read(&mut look, readings[0]);
-        let routes = self.matched_routes(look.path);
+        let mut readings: Vec<String> = Vec::new();
+        for reading in (0..values.reading_count()).rev() {
+            self.read_as(&mut values, reading);
+            readings.extend(values.path().map(|path| lossy(&path.bytes)));
+        }
+        readings.reverse();
         Explanation {
             access,
             decided_by: decided_by.or(denying).or(refused),
-            client_ip: look.client(),
-            path: look.path.map(|path| lossy(&path.bytes)),
-            readings: readings.iter().flatten().map(|path| lossy(&path.bytes)).collect(),
-            identities: self.present(&mut look, self.matcher.any_route(&routes)),
-            tier: look.tier().map(|tier| self.identities.tiers.name(tier).to_owned()),
+            client_ip: values.client(),
+            path: readings.first().cloned(),
+            readings,
+            identities: self.present(&values),
+            tier: values.tier().map(|tier| self.identities.tiers.name(tier).to_owned()),
             rules,
         }
     }
@@ -67,12 +58,12 @@ impl CompiledPolicy {
     }
 
     /// The identity whose token cannot be used, in words, if a rule refuses such.
-    fn refused_token<'a>(&'a self, look: &mut Look<'a>, paths: &[Option<&'a NormalPath<'a>>]) -> Option<String> {
+    fn refused_token(&self, values: &mut RequestValues<'_>) -> Option<String> {
         let mut keys = Keys::new();
-        let refused = paths.iter().find_map(|path| {
-            let reading = self.matching_in(*path, look);
-            let mut matched = (0..).zip(&reading.matching).filter_map(|(rule, matches)| matches.then_some(rule));
-            matched.find_map(|rule| match self.write_key(rule, look, &reading.routes, &mut keys) {
+        let refused = (0..values.reading_count()).find_map(|reading| {
+            let matching = self.matching_in(reading, values).matching;
+            let mut matched = (0..).zip(matching).filter_map(|(rule, matches)| matches.then_some(rule));
+            matched.find_map(|rule| match self.write_key(rule, values, &mut keys) {
                 Err(NoKey::Refused(id)) => Some(id),
                 Ok(()) | Err(NoKey::Absent(_)) => None,
             })
@@ -81,58 +72,51 @@ impl CompiledPolicy {
     }
 
     /// The entry of a list that decides by this reading of the path.
-    fn decided_by<'a>(
-        &'a self,
-        access: Access,
-        path: Option<&'a NormalPath<'a>>,
-        look: &mut Look<'a>,
-    ) -> Option<String> {
+    fn decided_by(&self, access: Access, reading: usize, values: &mut RequestValues<'_>) -> Option<String> {
         let list = match access {
             Access::Denied => &self.deny,
             Access::Allowed => &self.allow,
             Access::Rules | Access::Unauthorized => return None,
         };
-        read(look, path);
-        let routes = self.matched_routes(path);
-        list.entry_text(look, self.matcher.any_route(&routes))
+        self.read_as(values, reading);
+        list.entry_text(values, self.matcher.any_route(&values.routes))
     }
 
-    fn explain_rules<'a>(&'a self, look: &mut Look<'a>, paths: &[Option<&'a NormalPath<'a>>]) -> Vec<ExplainedRule> {
-        let readings: Vec<Reading<'a>> = paths.iter().map(|path| self.matching_in(*path, look)).collect();
+    fn explain_rules(&self, values: &mut RequestValues<'_>) -> Vec<ExplainedRule> {
+        let readings: Vec<Reading> =
+            (0..values.reading_count()).map(|reading| self.matching_in(reading, values)).collect();
         let explained = |(at, rule): (u32, &CompiledRule)| ExplainedRule {
             rule: at,
             name: rule.name.to_string(),
-            outcome: self.outcome(at, look, &readings),
+            outcome: self.outcome(at, values, &readings),
         };
         (0..).zip(&self.rules).map(explained).collect()
     }
 
-    fn matching_in<'a>(&'a self, path: Option<&'a NormalPath<'a>>, look: &mut Look<'a>) -> Reading<'a> {
-        read(look, path);
-        let routes = self.matched_routes(path);
+    fn matching_in(&self, reading: usize, values: &mut RequestValues<'_>) -> Reading {
+        self.read_as(values, reading);
         let mut matching = vec![false; self.rules.len()];
-        self.matcher.each(&self.rules, look, &routes, |_, rule| matching[rule as usize] = true);
-        let replaced = self.replacing(&matching, look, &routes);
-        Reading { path, routes, matching, replaced }
+        self.matcher.each(&self.rules, values, |rule| matching[rule as usize] = true);
+        let replaced = self.replacing(&matching, values);
+        Reading { matching, replaced }
     }
 
     /// What limits applies in any reading, what replaces it must be there in all of them.
-    fn outcome<'a>(&'a self, rule: u32, look: &mut Look<'a>, readings: &[Reading<'a>]) -> RuleOutcome {
+    fn outcome(&self, rule: u32, values: &mut RequestValues<'_>, readings: &[Reading]) -> RuleOutcome {
         let mut applied: Option<Application> = None;
         let mut why_not = None;
-        for reading in readings.iter().filter(|reading| reading.matching[rule as usize]) {
-            read(look, reading.path);
-            match self.application(rule, look, &reading.routes) {
+        for (number, _) in readings.iter().enumerate().filter(|(_, reading)| reading.matching[rule as usize]) {
+            self.read_as(values, number);
+            match self.application(rule, values) {
                 Ok(mut application) => {
-                    let path = reading.path.filter(|_| readings.len() > 1);
+                    let path = values.path().filter(|_| readings.len() > 1);
                     application.read_as = path.map(|path| lossy(&path.bytes));
                     self.join_application(rule, &mut applied, application);
                 }
                 Err(reason) => why_not = why_not.or(Some(reason)),
             }
         }
-        let replaced_in =
-            |reading: &Reading<'_>| reading.replaced.iter().find(|(replaced, _)| *replaced == rule).copied();
+        let replaced_in = |reading: &Reading| reading.replaced.iter().find(|(replaced, _)| *replaced == rule).copied();
         let is_replaced = readings.iter().all(|reading| replaced_in(reading).is_some());
         let by =
             readings.iter().find_map(replaced_in).filter(|_| is_replaced && (applied.is_some() || why_not.is_some()));
@@ -140,8 +124,8 @@ impl CompiledPolicy {
             (Some((_, by)), _) => RuleOutcome::NotApplied { reason: format!("replaced by `{}`", self.name(by)) },
             (None, Some(application)) => RuleOutcome::Applies(application),
             (None, None) => {
-                read(look, readings[0].path);
-                let reason = why_not.or_else(|| self.failing(rule, look, &readings[0].routes));
+                self.read_as(values, 0);
+                let reason = why_not.or_else(|| self.failing(rule, values));
                 RuleOutcome::NotApplied { reason: reason.unwrap_or_else(|| "its conditions do not hold".to_owned()) }
             }
         }
@@ -162,11 +146,11 @@ impl CompiledPolicy {
     }
 
     /// The rules that are replaced, each with the one that does it: one that has its key.
-    fn replacing<'a>(&'a self, matching: &[bool], look: &mut Look<'a>, routes: &[u32]) -> Vec<(u32, u32)> {
+    fn replacing(&self, matching: &[bool], values: &RequestValues<'_>) -> Vec<(u32, u32)> {
         let mut replaced = Vec::new();
         for (rule, _) in (0..).zip(matching).filter(|(_, matches)| **matches) {
-            let others = self.replaced_by(rule, look, routes);
-            if !others.is_empty() && self.write_key(rule, look, routes, &mut Keys::new()).is_ok() {
+            let others = self.replaced_by(rule, values);
+            if !others.is_empty() && self.write_key(rule, values, &mut Keys::new()).is_ok() {
                 replaced.extend(others.iter().map(|other| (*other, rule)));
             }
         }
@@ -178,58 +162,58 @@ impl CompiledPolicy {
     }
 
     /// How a rule applies whose conditions hold, or why it does not.
-    fn application<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> Result<Application, String> {
+    fn application(&self, rule: u32, values: &RequestValues<'_>) -> Result<Application, String> {
         let mut keys = Keys::new();
         let action = &self.rules[rule as usize].action;
-        if let Err(NoKey::Absent(id) | NoKey::Refused(id)) = self.write_key(rule, look, routes, &mut keys) {
+        if let Err(NoKey::Absent(id) | NoKey::Refused(id)) = self.write_key(rule, values, &mut keys) {
             return Err(format!("identity `{}` is absent", self.identities.known(id).name));
         }
-        let chosen = self.grant(rule, look, routes, &keys);
+        let chosen = self.grant(rule, values, &keys);
         Ok(Application {
             key: lossy(&keys),
             more_keys: Vec::new(),
             read_as: None,
             quotas: chosen.quotas.to_vec(),
             denies: self.rules[rule as usize].deny,
-            cost: action.cost.of_look(look),
-            route: self.matcher.route(rule, routes).map(lossy),
+            cost: action.cost.of_values(values),
+            route: self.matcher.route(rule, &values.routes).map(lossy),
             grant: action.grants.source(&chosen, &self.identities.tiers),
         })
     }
 
     /// The first condition that does not hold, in words.
-    pub(in crate::compiled) fn failing<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> Option<String> {
+    fn failing(&self, rule: u32, values: &RequestValues<'_>) -> Option<String> {
         let conditions = &self.rules[rule as usize].conditions;
         let when = &self.rules[rule as usize].when;
-        let [method, host, path, domain, entries] = self.matcher.holds_each(rule, look, routes);
+        let [method, host, path, domain, entries] = self.matcher.holds_each(rule, values);
         if !domain {
-            let domain = look.request.descriptor.map_or("", |descriptor| descriptor.domain);
+            let domain = values.request.descriptor.map_or("", |descriptor| descriptor.domain);
             return Some(not_among("domain", domain.as_bytes(), &when.domains));
         }
         if !entries {
-            return Some(self.matcher.entries.index.failed(rule, look.request.descriptor));
+            return Some(self.matcher.entries.index.failed(rule, values.request.descriptor));
         }
         if !method {
-            return Some(not_among("method", &look.seen.method, &when.methods));
+            return Some(not_among("method", &values.method, &when.methods));
         }
         if !host {
-            return Some(not_among("host", look.seen.host.as_deref().unwrap_or_default(), &when.hosts));
+            return Some(not_among("host", values.host.as_deref().unwrap_or_default(), &when.hosts));
         }
         if !path {
-            let path = look.path.map(|path| &*path.bytes).unwrap_or_default();
+            let path = values.path().map(|path| &*path.bytes).unwrap_or_default();
             return Some(not_among("path", path, &when.paths));
         }
-        let route = self.matcher.route(rule, routes);
+        let route = self.matcher.route(rule, &values.routes);
         let headers = when.headers.iter().map(|(name, condition)| (format!("header `{name}`"), condition));
         let identities = when.identities.iter().map(|(name, condition)| (format!("identity `{name}`"), condition));
         for ((id, test), (what, condition)) in conditions.tests.iter().zip(headers.chain(identities)) {
-            if !look.passes(*id, test, route) {
-                let value = look.find(*id, route).map(|found| self.shown(look, found));
+            if !values.passes(*id, test, route) {
+                let value = values.find(*id, route).map(|found| self.shown(found));
                 return Some(failed(&what, condition, value.as_deref()));
             }
         }
-        if !conditions.is_from(look.client()) {
-            let client = look.client().map_or_else(
+        if !conditions.is_from(values.client()) {
+            let client = values.client().map_or_else(
                 || "the client's address is not known".to_owned(),
                 |client| format!("client_ip is {client}"),
             );
@@ -241,28 +225,18 @@ impl CompiledPolicy {
     }
 
     /// A value as it may be shown.
-    fn shown<'a>(&self, look: &Look<'a>, found: Found<'a>) -> String {
-        if let Some(reason) = found.unusable {
-            return reason.in_words().to_owned();
+    fn shown(&self, found: Found<'_>) -> String {
+        match found.unusable {
+            Some(reason) => reason.in_words().to_owned(),
+            None => self.identities.shown(found.id, found.text),
         }
-        self.identities.shown(found.id, look.text(found))
     }
 
     /// The identities that are there. The pattern that matched is the most specific one of any rule.
-    fn present<'a>(&'a self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> Vec<(String, String)> {
-        let mut present = Vec::new();
-        for id in self.identities.named() {
-            if let Some(found) = look.find(id, route) {
-                present.push((self.identities.known(id).name.clone(), self.shown(look, found)));
-            }
-        }
-        present
-    }
-}
-
-fn read<'a>(look: &mut Look<'a>, path: Option<&'a NormalPath<'a>>) {
-    if let Some(path) = path {
-        look.read_as(path);
+    fn present(&self, values: &RequestValues<'_>) -> Vec<(String, String)> {
+        let route = self.matcher.any_route(&values.routes);
+        let present = |id| Some((self.identities.known(id).name.clone(), self.shown(values.find(id, route)?)));
+        self.identities.named().filter_map(present).collect()
     }
 }
 

@@ -1,12 +1,11 @@
 //! Which policies are simple, and their steps.
 
+use super::FastPath;
 use super::common::CommonStep;
-use super::pattern::PatternTest;
 use super::step::{Step, StepKey};
-use super::{FastPath, OTHER_METHOD};
 use crate::compiled::access::CompiledAccess;
 use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, Source};
-use crate::compiled::matching::methods::{GET, HEAD};
+use crate::compiled::matching::methods::meant;
 use crate::compiled::path::routes::Routes;
 use crate::compiled::rule::CompiledRule;
 use crate::model::{Rule, When};
@@ -50,7 +49,7 @@ impl FastPath {
                 || steps.iter().any(|step| step.cost.is_by_method()),
             reads_path: routes.texts().len() > 0 || reads(is_of_path),
             reads_client: steps.iter().filter_map(|step| step.common.as_ref()).any(CommonStep::is_by_client),
-            patterns: routes.iter().map(|(pattern, _)| PatternTest::new(pattern)).collect(),
+            patterns: routes.iter().map(|(pattern, _)| pattern.clone()).collect(),
             paths: identities.paths,
             methods,
             steps,
@@ -129,16 +128,12 @@ fn is_address(id: IdentityId, identities: &Identities) -> bool {
     identities.may_be(id, |source| matches!(source, Source::ClientIp | Source::Peer))
 }
 
-/// The methods that rules ask for. A rule for GET applies to HEAD as well.
+/// The methods that rules ask for.
 fn methods(rules: &[Rule]) -> Vec<Box<[u8]>> {
     let mut methods: Vec<Box<[u8]>> = Vec::new();
-    for name in rules.iter().flat_map(|rule| &rule.when.methods) {
-        let name = name.to_ascii_uppercase().into_bytes();
-        let head = (name == GET).then(|| HEAD.to_vec());
-        for name in [Some(name), head].into_iter().flatten() {
-            if !methods.iter().any(|known| **known == *name) {
-                methods.push(name.into());
-            }
+    for name in rules.iter().flat_map(|rule| &rule.when.methods).flat_map(meant) {
+        if !methods.contains(&name) {
+            methods.push(name);
         }
     }
     methods
@@ -148,12 +143,8 @@ fn method_bits(wanted: &[String], methods: &[Box<[u8]>]) -> u32 {
     if wanted.is_empty() {
         return u32::MAX;
     }
-    let wanted: Vec<Vec<u8>> = wanted.iter().map(|name| name.to_ascii_uppercase().into_bytes()).collect();
-    let is_wanted = |known: &[u8]| {
-        wanted.iter().any(|name| *name == known) || (known == HEAD && wanted.iter().any(|name| *name == GET))
-    };
-    let bits = (0..).zip(methods).filter(|(_, known)| is_wanted(known)).fold(0, |bits, (at, _)| bits | 1_u32 << at);
-    bits & !OTHER_METHOD
+    let position = |name| methods.iter().position(|known| *known == name);
+    wanted.iter().flat_map(meant).filter_map(position).fold(0, |bits, at| bits | 1_u32 << at)
 }
 
 /// The bits of a rule's patterns. `None` if it asks for paths and has no pattern, which none of them matches.

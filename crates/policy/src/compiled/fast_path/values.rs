@@ -5,8 +5,9 @@ use std::net::IpAddr;
 
 use super::Uncommon;
 use crate::compiled::grants::cost::number;
-use crate::compiled::identity::{Identities, IdentityId, Source, cookie, header, query, said_by_caller};
+use crate::compiled::identity::{Identities, IdentityId, Source, header, said_by_caller};
 use crate::compiled::matching::host;
+use crate::compiled::path::normal::segment;
 use crate::compiled::path::plain_path::plain;
 use crate::model::{Paths, TIER, TrailingSlash};
 use crate::request::Request;
@@ -135,9 +136,7 @@ impl<'p, 'r> Values<'p, 'r> {
             },
             Source::Path => self.path.map(|path| path.bytes),
             Source::PathSegment(at) => self.path.and_then(|path| segment(path.bytes, *at)),
-            Source::Cookie(name) => common(cookie::value(request.headers, name))?,
-            Source::Query(name) => common(query::value(request.target, name))?,
-            Source::Bearer => common(header::bearer(request.headers))?,
+            source @ (Source::Cookie(_) | Source::Query(_) | Source::Bearer) => common(source.read(request))?,
             Source::Caller => None,
             // Steps have none of these parts, and the others were found before.
             Source::Tier | Source::Jwt { .. } | Source::ClientIp | Source::Header(_) | Source::First(_) => {
@@ -199,10 +198,4 @@ fn borrowed<'r>(text: &Cow<'r, [u8]>) -> Result<&'r [u8], Uncommon> {
         Cow::Borrowed(text) => Ok(text),
         Cow::Owned(_) => Err(Uncommon),
     }
-}
-
-/// What stands behind the slash of this number, counted from 1. The root has no segments.
-fn segment(path: &[u8], at: usize) -> Option<&[u8]> {
-    let rest = path.get(1..).filter(|rest| !rest.is_empty())?;
-    rest.split(|byte| *byte == b'/').nth(at.checked_sub(1)?)
 }

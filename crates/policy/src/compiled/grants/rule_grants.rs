@@ -7,7 +7,7 @@ use tollgate_core::Quota;
 
 use crate::compiled::grants::scopes::Scopes;
 use crate::compiled::grants::tier::Tiers;
-use crate::compiled::identity::{Identities, IdentityId, Look};
+use crate::compiled::identity::{Identities, IdentityId, RequestValues};
 use crate::compiled::key::key_bytes::{self, Keys};
 use crate::compiled::matching::texts::Pattern;
 use crate::compiled::{GrantSource, PossibleGrant};
@@ -104,15 +104,17 @@ impl Grants {
     #[inline]
     pub(in crate::compiled) fn choose<'a>(
         &self,
-        look: &mut Look<'a>,
+        values: &RequestValues<'_>,
         key: &[u8],
         parts: &[IdentityId],
         route: impl Fn() -> Option<&'a [u8]>,
     ) -> Chosen<'_> {
-        if let Some(number) = self.overriding(look, key, parts, route) {
+        if !self.overrides.is_empty()
+            && let Some(number) = self.overriding(values, key, parts, route())
+        {
             return Chosen { quotas: &self.overrides[number as usize].quotas, from: From::Override(number) };
         }
-        self.base.choose(|| look.tier())
+        self.base.choose(|| values.tier())
     }
 
     /// What the rule grants without its overrides.
@@ -130,57 +132,53 @@ impl Grants {
         self.exact.iter().map(|(key, number)| (&**key, self.overrides[*number as usize].quotas.as_slice()))
     }
 
-    fn overriding<'a>(
+    fn overriding(
         &self,
-        look: &mut Look<'a>,
+        values: &RequestValues<'_>,
         key: &[u8],
         parts: &[IdentityId],
-        route: impl Fn() -> Option<&'a [u8]>,
+        route: Option<&[u8]>,
     ) -> Option<u32> {
-        if self.overrides.is_empty() {
-            return None;
-        }
-        let route = route();
-        if parts.iter().any(|id| look.find(*id, route).is_some_and(|found| look.as_sent(found).is_some())) {
-            return self.overriding_carried(look, key, parts, route);
+        if parts.iter().any(|id| values.find(*id, route).is_some_and(|found| values.as_sent(found).is_some())) {
+            return self.overriding_carried(values, key, parts, route);
         }
         let exact = self.exact.get(key).copied();
-        exact.or_else(|| self.wild.iter().copied().find(|number| self.means(*number, look, parts, route, false)))
+        exact.or_else(|| self.wild.iter().copied().find(|number| self.means(*number, values, parts, route, false)))
     }
 
     /// The same where the key has an IPv4 address that the client's own address only carries: what is granted to
     /// that one counts where it is no more than the rule grants, and else only what is granted to the address as sent.
     #[cold]
-    fn overriding_carried<'a>(
+    fn overriding_carried(
         &self,
-        look: &mut Look<'a>,
+        values: &RequestValues<'_>,
         key: &[u8],
         parts: &[IdentityId],
-        route: Option<&'a [u8]>,
+        route: Option<&[u8]>,
     ) -> Option<u32> {
-        let sent = (0..).take(self.overrides.len()).filter(|number| self.means(*number, look, parts, route, true));
+        let sent = (0..).take(self.overrides.len()).filter(|number| self.means(*number, values, parts, route, true));
         let most_exact = sent.min_by_key(|number| specificity(&self.overrides[*number as usize].patterns));
         let restricts = |number: &u32| self.overrides[*number as usize].restricts;
         most_exact.or_else(|| self.exact.get(key).copied().filter(restricts)).or_else(|| {
             let mut wild = self.wild.iter().copied().filter(restricts);
-            wild.find(|number| self.means(*number, look, parts, route, false))
+            wild.find(|number| self.means(*number, values, parts, route, false))
         })
     }
 
     /// Whether an override means the values of a key. A value that cannot be used is none.
-    fn means<'a>(
+    fn means(
         &self,
         number: u32,
-        look: &mut Look<'a>,
+        values: &RequestValues<'_>,
         parts: &[IdentityId],
-        route: Option<&'a [u8]>,
+        route: Option<&[u8]>,
         as_sent: bool,
     ) -> bool {
         let patterns = &self.overrides[number as usize].patterns;
         let is_meant = |(pattern, id): (&Pattern, &IdentityId)| {
-            look.find_usable(*id, route).is_some_and(|found| {
-                let sent = if as_sent { look.as_sent(found) } else { None };
-                pattern.matches(found.id, sent.as_deref().unwrap_or_else(|| look.text(found)))
+            values.find_usable(*id, route).is_some_and(|found| {
+                let sent = if as_sent { values.as_sent(found) } else { None };
+                pattern.matches(found.id, sent.as_deref().unwrap_or(found.text))
             })
         };
         patterns.len() == parts.len() && patterns.iter().zip(parts).all(is_meant)

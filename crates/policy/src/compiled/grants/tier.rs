@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 
 use crate::compiled::CompileError;
-use crate::compiled::identity::{Identities, IdentityId, Look};
+use crate::compiled::identity::{Identities, IdentityId, RequestValues, said_by_caller};
 use crate::compiled::matching::texts::TextMap;
 use crate::model::{Allowance, Condition, Policy, TIER, TextPattern, TierSource};
 
@@ -78,7 +78,7 @@ impl Tiers {
         self.default
     }
 
-    /// Whether the address of the other end decides it.
+    /// The identity by whose value it is found.
     pub(in crate::compiled) fn source(&self) -> Option<IdentityId> {
         match &self.from {
             From::Nowhere => None,
@@ -103,19 +103,14 @@ impl Tiers {
 
     /// The tier of a request. A value that no part of the policy knows is the
     /// default: nobody becomes somebody else by a word of their own.
-    pub(in crate::compiled) fn find(&self, look: &mut Look<'_>) -> Option<u32> {
-        if let Some(name) = look.caller_says(TIER) {
+    pub(in crate::compiled) fn find(&self, values: &RequestValues<'_>) -> Option<u32> {
+        if let Some(name) = said_by_caller(values.request, TIER) {
             return self.of_name(name);
         }
-        let found = match &self.from {
-            From::Nowhere => None,
-            From::Direct(id) => look.find_usable(*id, None).and_then(|found| self.number(look.text(found))),
-            From::Listed { by, tiers } => look.find_usable(*by, None).and_then(|found| match look.as_sent(found) {
-                Some(sent) => tiers.find(found.id, &sent).next().copied(),
-                None => tiers.find(found.id, look.text(found)).next().copied(),
-            }),
-        };
-        found.or(self.default)
+        match self.source().and_then(|source| values.find_usable(source, None)) {
+            Some(found) => self.of_value(found.id, values.as_sent(found).as_deref().unwrap_or(found.text)),
+            None => self.default,
+        }
     }
 }
 

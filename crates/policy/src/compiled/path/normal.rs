@@ -17,13 +17,10 @@ pub(in crate::compiled) struct NormalPath<'a> {
     pub(in crate::compiled) slash: bool,
 }
 
-impl NormalPath<'_> {
-    /// What stands between the slashes. The root has no segments.
-    pub(in crate::compiled) fn segments(&self) -> impl Iterator<Item = &[u8]> {
-        let rest = &self.bytes[1..];
-        let count = if rest.is_empty() { 0 } else { usize::MAX };
-        rest.split(|byte| *byte == b'/').take(count)
-    }
+/// What stands behind the slash of this number of a path, counted from 1. The root has no segments.
+pub(in crate::compiled) fn segment(path: &[u8], at: usize) -> Option<&[u8]> {
+    let rest = path.get(1..).filter(|rest| !rest.is_empty())?;
+    rest.split(|byte| *byte == b'/').nth(at.checked_sub(1)?)
 }
 
 /// Normalises a path of a policy. `None` if it is empty.
@@ -186,7 +183,8 @@ mod tests {
     fn segments_are_between_slashes() {
         let segments = |target, paths| {
             let path = normalise(target, paths).unwrap();
-            path.segments().map(|segment| String::from_utf8_lossy(segment).into_owned()).collect::<Vec<_>>()
+            let texts = (1..).map_while(|at| segment(&path.bytes, at));
+            texts.map(|segment| String::from_utf8_lossy(segment).into_owned()).collect::<Vec<_>>()
         };
         assert_eq!(segments("/", KEEP), [""; 0]);
         assert_eq!(segments("/a/b", KEEP), ["a", "b"]);

@@ -50,9 +50,16 @@ impl<'a> Readings<'a> {
         &self.first
     }
 
+    /// How many there are.
     #[inline]
-    pub(in crate::compiled) fn are_several(&self) -> bool {
-        !self.others.is_empty()
+    pub(in crate::compiled) fn count(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// The reading of a number, counted from 0.
+    #[inline]
+    pub(in crate::compiled) fn get(&self, number: usize) -> &NormalPath<'a> {
+        number.checked_sub(1).and_then(|at| self.others.get(at)).unwrap_or(&self.first)
     }
 
     /// No more than 24: six ways, with each combination of habits, and two that resolve nothing; of four of the six
@@ -157,7 +164,7 @@ mod tests {
             "/a:b@c,d=e+f!g~h$i&j'(k)*",
         ] {
             let readings = Readings::of(target, Paths::default()).unwrap();
-            assert!(!readings.are_several(), "{target}");
+            assert_eq!(readings.count(), 1, "{target}");
             assert!(matches!(readings.first().bytes, Cow::Borrowed(_)), "{target}");
         }
     }

@@ -12,12 +12,12 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// `a`, `b` or `c`
 pub(crate) fn either<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
-    joined(words, "or")
+    joined(&all_quoted(words), "or")
 }
 
 /// `a`, `b` and `c`
 pub(crate) fn all_of<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
-    joined(words, "and")
+    joined(&all_quoted(words), "and")
 }
 
 /// The character, or a sign in place of one that is not for showing: control
@@ -28,13 +28,17 @@ pub(crate) fn printable(c: char) -> char {
     if c.is_control() || hidden { '\u{fffd}' } else { c }
 }
 
-fn joined<'w>(words: impl IntoIterator<Item = &'w str>, last_word: &str) -> String {
-    let words: Vec<String> = words.into_iter().map(quoted).collect();
-    match words.split_last() {
-        None => String::new(),
-        Some((only, [])) => only.clone(),
-        Some((last, rest)) => format!("{} {last_word} {last}", rest.join(", ")),
+/// `a`, `b` or `c` with the word for `or`.
+pub(crate) fn joined(words: &[String], last_word: &str) -> String {
+    match words {
+        [] => String::new(),
+        [only] => only.clone(),
+        [rest @ .., last] => format!("{} {last_word} {last}", rest.join(", ")),
     }
+}
+
+fn all_quoted<'w>(words: impl IntoIterator<Item = &'w str>) -> Vec<String> {
+    words.into_iter().map(quoted).collect()
 }
 
 /// More candidates are not looked at: a hint is not worth the time.

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use crate::compiled::address::carried;
 use crate::compiled::address::networks::{NetworkMap, unmapped};
-use crate::compiled::identity::{Identities, IdentityId, RequestValues};
+use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, RequestValues};
 use crate::compiled::key::key_bytes::Keys;
 use crate::compiled::matching::texts::{Pattern, TextMap};
 use crate::model::AccessList;
@@ -75,8 +75,10 @@ impl CompiledAccess {
         self.networks.is_empty() && self.identities.is_empty()
     }
 
-    pub(super) fn needs_peer(&self, identities: &Identities) -> bool {
-        !self.networks.is_empty() || self.identities.iter().any(|(id, _)| identities.needs_peer(*id))
+    /// The identities that it asks for.
+    pub(super) fn asked(&self) -> impl Iterator<Item = IdentityId> {
+        let networks = (!self.networks.is_empty()).then_some(CLIENT_IP);
+        self.identities.iter().map(|(id, _)| *id).chain(networks)
     }
 
     fn network(&self, values: &RequestValues<'_>) -> Option<IpNet> {

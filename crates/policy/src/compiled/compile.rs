@@ -11,7 +11,7 @@ use crate::compiled::fast_path::FastPath;
 use crate::compiled::grants::cost::CompiledCost;
 use crate::compiled::grants::rule_grants::Grants;
 use crate::compiled::grants::scopes::Scopes;
-use crate::compiled::identity::{Identities, IdentityId, Source};
+use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, Source};
 use crate::compiled::matching::conditions::Conditions;
 use crate::compiled::matching::matcher::Matcher;
 use crate::compiled::rule::RuleAction;
@@ -37,7 +37,10 @@ impl CompiledPolicy {
         let deny = CompiledAccess::compile(&policy.deny, false, &mut identities);
         let allow = CompiledAccess::compile(&policy.allow, true, &mut identities);
         let matcher = Matcher::compile(&policy.rules, &rules, &identities);
-        let needs_client_ip = needs_peer(&rules, &[&deny, &allow], &identities);
+        let asked = asked(&rules, &[&deny, &allow], &identities);
+        identities.uses_host =
+            policy.rules.iter().any(|rule| !rule.when.hosts.is_empty()) || identities.has_host(asked.iter().copied());
+        let needs_client_ip = asked.iter().any(|id| identities.needs_peer(*id));
         for quota in scopes.quotas.iter().filter(|quota| quota.quota.kind() == AlgorithmKind::Concurrency) {
             rules[quota.rule as usize].concurrency = true;
         }
@@ -64,7 +67,7 @@ impl RuleAction {
         let may_be = |is_one| key.iter().any(|id| identities.may_be(*id, is_one));
         RuleAction {
             shape: None,
-            uses_route: key.iter().any(|id| identities.known(*id).per_rule),
+            uses_route: key.iter().any(|id| identities.is_per_rule(*id)),
             counts_readings: may_be(|source| matches!(source, Source::PathSegment(_)))
                 && !may_be(|source| matches!(source, Source::Path)),
             grants: Grants::compile(at, rule, shown, &key, identities, scopes),
@@ -122,12 +125,13 @@ fn compiled_rule(
     }
 }
 
-fn needs_peer(rules: &[CompiledRule], lists: &[&CompiledAccess], identities: &Identities) -> bool {
-    let asked = rules.iter().flat_map(|rule| rule.conditions.tests.iter().map(|(id, _)| *id));
+/// The identities that rules and lists ask for.
+fn asked(rules: &[CompiledRule], lists: &[&CompiledAccess], identities: &Identities) -> Vec<IdentityId> {
+    let tested = rules.iter().flat_map(|rule| rule.conditions.tests.iter().map(|(id, _)| *id));
     let keys = rules.iter().flat_map(|rule| rule.action.key.iter().copied());
+    let networks = rules.iter().filter(|rule| rule.conditions.network.is_some()).map(|_| CLIENT_IP);
     let uses_tiers = rules.iter().any(|rule| rule.action.grants.uses_tiers());
     let tiers = uses_tiers.then(|| identities.tiers.source()).flatten();
-    rules.iter().any(|rule| rule.conditions.network.is_some())
-        || asked.chain(keys).chain(tiers).any(|id| identities.needs_peer(id))
-        || lists.iter().any(|list| list.needs_peer(identities))
+    let listed = lists.iter().flat_map(|list| list.asked());
+    tested.chain(keys).chain(networks).chain(tiers).chain(listed).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! [`CompiledPolicy::new`] resolves every name and builds the indexes. `match_request` walks the steps of a simple
 //! policy (`fast_path`). All others, and requests out of the ordinary, take the indexes: what a request says is made
-//! comparable (`path`, `matching::host`), lists are asked (`access`), the rules whose conditions hold are found
+//! comparable (`path`, `matching::hosts`), lists are asked (`access`), the rules whose conditions hold are found
 //! (`matching`), and each of them gives a key (`key`), a grant and a cost (`grants`). `identity` finds out who the
 //! client is, as late as possible and once. `explain` does the same and tells what it saw.
 
@@ -20,14 +20,13 @@ mod path;
 mod rule;
 
 pub use error::CompileError;
-pub use explain::explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
-pub use grants::advertised::{AdvertisedQuota, MAX_FIELD_INTEGER};
+pub use explain::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 pub use grants::override_grant::{InvalidLimit, PossibleGrant};
-pub use key::hmac::HmacKey;
 pub use key::read_key::InvalidKey;
+pub use key::secrets::HmacKey;
 pub(crate) use key::secrets::Secrets;
 pub use matching::matched::{Access, Matched, MatchedCharge};
-pub use rule::{CompiledRule, RuleQuota};
+pub use rule::{AdvertisedQuota, CompiledRule, MAX_FIELD_INTEGER, RuleQuota};
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -281,7 +280,7 @@ impl CompiledPolicy {
     #[must_use]
     pub fn client_key(&self, request: &Request<'_>) -> Option<String> {
         let values = RequestValues::new(&self.identities, request);
-        values.find(identity::CLIENT_IP, None).map(|found| String::from_utf8_lossy(found.text).into_owned())
+        values.find(identity::CLIENT_IP, None).map(|found| lossy(found.text))
     }
 
     /// Who a denied client is where no address is known: the value that the list names, as keys show it.
@@ -292,7 +291,7 @@ impl CompiledPolicy {
             self.read_as(&mut values, reading);
             self.deny.value_meant(&values, self.matcher.any_route(&values.routes))
         });
-        Some(String::from_utf8_lossy(&value?).into_owned())
+        value.map(|value| lossy(&value))
     }
 
     /// The path patterns that a reading of a path matches.
@@ -429,6 +428,10 @@ impl CompiledPolicy {
 /// Keys are shorter than 2^32 bytes: values are shortened, and nobody writes millions of rules that all apply.
 fn position(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ const MAX_STEPS: usize = 32;
 const MAX_COMPARISONS: usize = 500_000;
 
 pub(super) fn check<'p>(policy: &'p Policy, names: &Names<'p>, rules: &mut Reporter<'_>) {
-    let mut clients = Clients { policy, names, optional: HashMap::new(), chosen: HashMap::new() };
+    let mut clients = Clients { policy, names, chosen: HashMap::new() };
     let replaced = clients.replaced_at_will(rules);
     let limiting = || policy.rules.iter().enumerate().filter(|(_, rule)| !rule.shadow && limits(rule));
     let lasting = policy.rules.iter().filter(|rule| !replaced.contains(rule.name.as_str()));
@@ -73,36 +73,23 @@ fn is_of_gateway(rule: &Rule) -> bool {
 struct Clients<'p, 'n> {
     policy: &'p Policy,
     names: &'n Names<'p>,
-    optional: HashMap<&'p str, bool>,
     chosen: HashMap<&'p str, bool>,
 }
 
 impl<'p> Clients<'p, '_> {
     /// The parts of a rule's key that a request of the rule can lack, with their positions.
-    fn optional_parts(&mut self, rule: &'p Rule) -> Vec<(usize, &'p str)> {
-        let mut parts = Vec::new();
-        for (at, name) in rule.key.iter().enumerate() {
-            if self.can_be_left_out(name, MAX_STEPS) && !has_segment(rule, self.names.source(name)) {
-                parts.push((at, name.as_str()));
-            }
-        }
-        parts
+    fn optional_parts(&self, rule: &'p Rule) -> Vec<(usize, &'p str)> {
+        let parts = rule.key.iter().map(String::as_str).enumerate();
+        let is_optional = |name| self.can_be_left_out(name) && !has_segment(rule, self.names.source(name));
+        parts.filter(|(_, name)| is_optional(name)).collect()
     }
 
-    fn can_be_left_out(&mut self, name: &'p str, steps: usize) -> bool {
-        if let Some(known) = self.optional.get(name) {
-            return *known;
-        }
-        let answer = match self.names.source(name) {
-            // Built in, or the tier, which every request has.
-            None | Some(IdentitySource::Peer | IdentitySource::Value(_)) => false,
-            Some(IdentitySource::First(others)) => {
-                steps > 0 && !others.is_empty() && others.iter().all(|other| self.can_be_left_out(other, steps - 1))
-            }
-            Some(_) => true,
-        };
-        self.optional.insert(name, answer);
-        answer
+    fn can_be_left_out(&self, name: &str) -> bool {
+        let found = self.names.spread(std::iter::once(name));
+        // What is built in, and the tier, every request has.
+        let is_always_there =
+            |name| matches!(self.names.source(name), None | Some(IdentitySource::Peer | IdentitySource::Value(_)));
+        !found.is_empty() && !found.into_iter().any(is_always_there)
     }
 
     /// Whether clients can put there what they like, and so have a new counter whenever they want.
@@ -184,7 +171,7 @@ impl<'p> Clients<'p, '_> {
         let mut has_new_counters = false;
         for name in &rule.key {
             let is_chosen = self.can_be_chosen(name, MAX_STEPS);
-            if !is_chosen && self.can_be_left_out(name, MAX_STEPS) {
+            if !is_chosen && self.can_be_left_out(name) {
                 return false;
             }
             has_new_counters |= is_chosen;

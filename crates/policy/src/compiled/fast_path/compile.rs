@@ -41,7 +41,9 @@ impl FastPath {
             step.shares_key = step.shape.is_some() && steps.iter().any(|before| before.shape == step.shape);
             steps.push(step);
         }
-        let reads = |is_one| steps.iter().any(|step| step.reads(is_one, identities));
+        let tier = identities.tiers.source().filter(|_| steps.iter().any(|step| step.base.uses_tiers()));
+        let read = || compiled.iter().flat_map(|rule| &rule.action.key).copied().chain(tier);
+        let reads = |is_one| read().any(|id| identities.may_be(id, is_one));
         let is_of_path = |source: &Source| matches!(source, Source::Path | Source::PathSegment(_) | Source::Route);
         Some(FastPath {
             reads_method: !methods.is_empty()
@@ -57,24 +59,6 @@ impl FastPath {
     }
 }
 
-impl StepKey {
-    fn parts(&self) -> &[IdentityId] {
-        match self {
-            StepKey::Client => &[CLIENT_IP],
-            StepKey::One(only) => std::slice::from_ref(only),
-            StepKey::Several(parts) => parts,
-        }
-    }
-}
-
-impl Step {
-    /// Whether a value of a source is read for it.
-    fn reads(&self, is_one: fn(&Source) -> bool, identities: &Identities) -> bool {
-        let tier = if self.base.uses_tiers() { identities.tiers.source() } else { None };
-        self.key.parts().iter().copied().chain(tier).any(|id| identities.may_be(id, is_one))
-    }
-}
-
 /// What a rule does, without its conditions on method and path. `None` if it asks for more than those, or more is
 /// needed for its key and its grant than to read a few values.
 fn step(at: u32, rule: &Rule, compiled: &CompiledRule, identities: &Identities) -> Option<Step> {
@@ -85,7 +69,7 @@ fn step(at: u32, rule: &Rule, compiled: &CompiledRule, identities: &Identities) 
         && action.replaces.is_empty()
         && action.grants.has_exact_overrides()
         && action.key.iter().all(|id| is_readable(*id, identities))
-        && tier_source.is_none_or(|id| is_readable(id, identities) && !is_address(id, identities));
+        && tier_source.is_none_or(|id| is_readable(id, identities) && !identities.needs_peer(id));
     let is_common = !compiled.deny && action.grants.exact_overrides().next().is_none();
     let common = || CommonStep::new(&action.key, base, &action.cost, identities);
     is_simple.then(|| Step {
@@ -110,22 +94,12 @@ fn step(at: u32, rule: &Rule, compiled: &CompiledRule, identities: &Identities) 
 
 /// Whether a rule asks for nothing but methods and paths.
 fn has_simple_conditions(when: &When) -> bool {
-    let When { methods: _, paths: _, hosts, headers, identities, network, domains, exact_entries } = when;
-    hosts.is_empty()
-        && headers.is_empty()
-        && identities.is_empty()
-        && network.is_none()
-        && domains.is_empty()
-        && !exact_entries
+    *when == When { methods: when.methods.clone(), paths: when.paths.clone(), ..When::default() }
 }
 
 /// Whether the value of an identity is read without a token or a tier.
 fn is_readable(id: IdentityId, identities: &Identities) -> bool {
     !identities.may_be(id, |source| matches!(source, Source::Tier | Source::Jwt { .. }))
-}
-
-fn is_address(id: IdentityId, identities: &Identities) -> bool {
-    identities.may_be(id, |source| matches!(source, Source::ClientIp | Source::Peer))
 }
 
 /// The methods that rules ask for.

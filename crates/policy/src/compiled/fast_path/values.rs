@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use super::Uncommon;
 use crate::compiled::grants::cost::number;
-use crate::compiled::identity::{Identities, IdentityId, Source, header, said_by_caller};
-use crate::compiled::matching::host;
+use crate::compiled::identity::{Identities, IdentityId, Source, said_by_caller};
+use crate::compiled::matching::hosts;
 use crate::compiled::path::normal::segment;
 use crate::compiled::path::plain_path::plain;
 use crate::model::{Paths, TIER, TrailingSlash};
@@ -74,7 +74,7 @@ impl<'p, 'r> Values<'p, 'r> {
 
     /// The value of an identity if it is present, and under which one it was found: of a list the one that has it.
     /// `route` is the pattern that matched.
-    #[inline(always)]
+    #[inline]
     pub(super) fn find<'v>(
         &self,
         id: IdentityId,
@@ -84,64 +84,31 @@ impl<'p, 'r> Values<'p, 'r> {
         'p: 'v,
     {
         let (known, request) = (self.identities.known(id), self.request);
-        if let Some(text) = known.set_by_caller(request) {
-            return Ok((!text.is_empty()).then_some((id, Value::OfRequest(text))));
-        }
-        let text = match &known.source {
-            Source::ClientIp => {
-                return Ok(self.identities.client(request).map(|client| (id, Value::Address(client))));
+        let text = match (known.set_by_caller(request), &known.source) {
+            (Some(text), _) => Some(text),
+            (None, Source::ClientIp) => return Ok(self.client().map(|client| (id, Value::Address(client)))),
+            (None, Source::Peer) => {
+                return Ok(request.peer.map(|peer| (id, Value::Address(peer.to_canonical()))));
             }
-            Source::Header(name) => common(header::value(request.headers, name))?,
-            Source::First(inner) => return self.find_first(inner, route),
-            _ => return self.find_other(id, route),
-        };
-        Ok(text.filter(|text| !text.is_empty()).map(|text| (id, Value::OfRequest(text))))
-    }
-
-    fn find_first<'v>(
-        &self,
-        among: &[IdentityId],
-        route: Option<&'v [u8]>,
-    ) -> Result<Option<(IdentityId, Value<'v, 'r>)>, Uncommon>
-    where
-        'p: 'v,
-    {
-        for id in among {
-            if let Some(found) = self.find(*id, route)? {
-                return Ok(Some(found));
+            (None, Source::First(inner)) => {
+                let found = inner.iter().map(|id| self.find(*id, route));
+                return found.filter_map(Result::transpose).next().transpose();
             }
-        }
-        Ok(None)
-    }
-
-    fn find_other<'v>(
-        &self,
-        id: IdentityId,
-        route: Option<&'v [u8]>,
-    ) -> Result<Option<(IdentityId, Value<'v, 'r>)>, Uncommon>
-    where
-        'p: 'v,
-    {
-        let request = self.request;
-        let text = match &self.identities.known(id).source {
-            Source::Peer => return Ok(request.peer.map(|peer| (id, Value::Address(peer.to_canonical())))),
-            Source::Route => return Ok(route.map(|route| (id, Value::OfPolicy(route)))),
-            Source::Value(text) => {
-                return Ok((!text.is_empty()).then_some((id, Value::OfPolicy(text))));
+            (None, Source::Route) => return Ok(route.map(|route| (id, Value::OfPolicy(route)))),
+            (None, Source::Value(text)) => return Ok(Some((id, Value::OfPolicy(text)))),
+            (None, Source::Method) => Some(request.method.as_bytes()),
+            (None, Source::Host) => {
+                let host = request.host.filter(|_| self.identities.uses_host).and_then(hosts::normalise);
+                host.map(|host| borrowed(&host)).transpose()?
             }
-            Source::Method => Some(request.method.as_bytes()),
-            Source::Host => match request.host.filter(|_| self.identities.uses_host).and_then(host::normalise) {
-                Some(host) => Some(borrowed(&host)?),
-                None => None,
+            (None, Source::Path) => self.path.map(|path| path.bytes),
+            (None, Source::PathSegment(at)) => self.path.and_then(|path| segment(path.bytes, *at)),
+            // Steps have none of these parts.
+            (None, Source::Tier | Source::Jwt { .. }) => return Err(Uncommon),
+            (None, source) => match source.read(request) {
+                Ok(text) => text.map(|text| borrowed(&text)).transpose()?,
+                Err(_) => return Err(Uncommon),
             },
-            Source::Path => self.path.map(|path| path.bytes),
-            Source::PathSegment(at) => self.path.and_then(|path| segment(path.bytes, *at)),
-            source @ (Source::Cookie(_) | Source::Query(_) | Source::Bearer) => common(source.read(request))?,
-            Source::Caller => None,
-            // Steps have none of these parts, and the others were found before.
-            Source::Tier | Source::Jwt { .. } | Source::ClientIp | Source::Header(_) | Source::First(_) => {
-                return Err(Uncommon);
-            }
         };
         Ok(text.filter(|text| !text.is_empty()).map(|text| (id, Value::OfRequest(text))))
     }
@@ -182,16 +149,7 @@ impl<'p, 'r> Values<'p, 'r> {
     }
 }
 
-/// A value that can be used, and stands in the request as it is.
-#[inline]
-fn common<'r>(read: Result<Option<Cow<'r, [u8]>>, impl Sized>) -> Result<Option<&'r [u8]>, Uncommon> {
-    match read {
-        Ok(None) => Ok(None),
-        Ok(Some(text)) => borrowed(&text).map(Some),
-        Err(_) => Err(Uncommon),
-    }
-}
-
+/// A value that stands in the request as it is.
 #[inline]
 fn borrowed<'r>(text: &Cow<'r, [u8]>) -> Result<&'r [u8], Uncommon> {
     match text {

@@ -12,7 +12,7 @@ use super::unusable::{Read, Unusable};
 use super::{cookie, header, query};
 use crate::compiled::address::address_text::{WHOLE, push_client};
 use crate::compiled::address::{carried, counted, forwarded, parse};
-use crate::compiled::matching::{host, texts::Test};
+use crate::compiled::matching::{hosts, texts::Test};
 use crate::compiled::path::normal::{NormalPath, segment};
 use crate::compiled::path::readings::Readings;
 use crate::compiled::path::routes::MatchedRoutes;
@@ -78,7 +78,7 @@ impl<'a> RequestValues<'a> {
             identities,
             request,
             method: upper_case(request.method),
-            host: if identities.uses_host { request.host.and_then(host::normalise) } else { None },
+            host: if identities.uses_host { request.host.and_then(hosts::normalise) } else { None },
             readings: Readings::of(request.target, identities.paths),
             reading: 0,
             routes: MatchedRoutes::new(),
@@ -106,7 +106,7 @@ impl<'a> RequestValues<'a> {
         self.reading = reading;
         self.tier.set(None);
         for (slot, known) in self.slots.iter_mut().zip(&self.identities.known) {
-            if known.per_reading {
+            if matches!(known.source, Source::Path | Source::PathSegment(_)) {
                 slot.take();
             }
         }

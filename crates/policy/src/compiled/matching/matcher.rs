@@ -80,7 +80,9 @@ impl Matcher {
         for (at, rule) in (0..).zip(rules) {
             rule.when.methods.iter().for_each(|method| methods.index.insert(method, at));
             rule.when.hosts.iter().for_each(|host| hosts.index.insert(host, at));
-            rule.when.domains.iter().for_each(|domain| domains.index.insert(domain, at));
+            for domain in &rule.when.domains {
+                domains.index.entry(domain.as_str().into()).or_default().insert(at);
+            }
         }
         let (values, others) = index_values(rules, compiled, identities);
         let networks = index_networks(rules);
@@ -165,7 +167,8 @@ impl Matcher {
         }
         let descriptor = values.request.descriptor;
         if !self.domains.any.is_all() {
-            take(3, &self.domains.any, self.domains.index.find(descriptor).as_slice());
+            let found = descriptor.and_then(|descriptor| self.domains.index.get(descriptor.domain));
+            take(3, &self.domains.any, found.as_slice());
         }
         if !self.entries.any.is_all() {
             take(4, &self.entries.any, self.entries.index.find(descriptor).as_slice());
@@ -296,7 +299,7 @@ fn index_values(
         *asking.entry(*id).or_default() += 1;
     }
     // The pattern that matched is another one for each rule, so it cannot be looked up for all.
-    asking.retain(|id, asking| is_worth_an_index(*asking, rules.len()) && !identities.known(*id).per_rule);
+    asking.retain(|id, asking| is_worth_an_index(*asking, rules.len()) && !identities.is_per_rule(*id));
     let mut indexed: Vec<(IdentityId, Values)> = Vec::new();
     let mut others = vec![Vec::new(); rules.len()];
     for (rule, (of_rule, compiled)) in (0..).zip(rules.iter().zip(compiled)) {

@@ -7,7 +7,7 @@ use super::grant::Counting;
 use super::members::Members;
 use super::store::ON_FAILURE;
 use crate::check::members;
-use crate::model::{Allowance, Cost, DEFAULT_LEASE, Grant, Override, Rule, TextPattern};
+use crate::model::{Allowance, DEFAULT_LEASE, Grant, Override, Rule, TextPattern};
 use crate::yaml::shape;
 use crate::yaml::tree::{Node, Value};
 
@@ -23,7 +23,7 @@ impl Reader<'_> {
 
     fn rule(&mut self, node: &Node, at: usize) -> Rule {
         // The place of a rule in the model is its place in the file.
-        let Some(members) = self.members(node, &shape::RULE) else { return unreadable(at) };
+        let Some(members) = self.members(node, &shape::RULE) else { return Rule::new(&unreadable_name(at)) };
         let counting = self.counting(&members);
         let allowance = self.allowance(&members, counting);
         let name = members.get("name").and_then(|node| self.text(node, "the name of a rule"));
@@ -31,7 +31,7 @@ impl Reader<'_> {
             name: name.unwrap_or_else(|| unreadable_name(at)),
             when: self.when(members.get("when")),
             key: members.get("key").map_or_else(Vec::new, |node| self.texts(node, "the name of an identity")),
-            cost: members.get("cost").map_or_else(Cost::default, |node| self.cost(node)),
+            cost: members.get("cost").and_then(|node| self.cost(node)).unwrap_or_default(),
             on_limit: self.on_limit(&members, allowance.as_ref()),
             shadow: members.get("shadow").and_then(|node| self.bool(node)).unwrap_or(false),
             publish: members.get("publish").and_then(|node| self.bool(node)).unwrap_or(true),
@@ -163,8 +163,4 @@ impl Reader<'_> {
 
 fn unreadable_name(at: usize) -> String {
     format!("unreadable-rule-{at}")
-}
-
-fn unreadable(at: usize) -> Rule {
-    Rule::new(&unreadable_name(at))
 }

@@ -70,32 +70,25 @@ impl Finishing<'_> {
     }
 
     fn misplaced(&mut self, granting: Option<&str>) {
-        let of_rates = members::OF_RATES.into_iter().filter(|member| self.builder.said.contains(member));
-        match granting {
-            Some("concurrency") => of_rates
-                .for_each(|member| self.wrong(codes::MISPLACED_MEMBER, member, members::beside_concurrency(member))),
-            Some("deny") => {
-                of_rates.for_each(|member| self.wrong(codes::MISPLACED_MEMBER, member, members::beside_deny(member)));
-            }
-            _ => self.algorithm(),
-        }
-    }
-
-    fn algorithm(&mut self) {
-        match (self.builder.algorithm, self.builder.queue) {
-            (Some(AlgorithmKind::Concurrency), _) => {
+        let RuleBuilder { said, algorithm, queue, .. } = self.builder;
+        let is_of_rates = !matches!(granting, Some("concurrency" | "deny"));
+        match (algorithm, queue) {
+            (Some(AlgorithmKind::Concurrency), _) if is_of_rates => {
                 let known = either(members::ALGORITHMS.iter().map(|(name, _)| *name));
                 let message = format!("expected {known}, found `{}`", AlgorithmKind::Concurrency);
                 let hint = "say `.concurrency(..)` instead of `.limit(..)` to limit how many requests are in flight";
-                self.wrong(codes::UNKNOWN_WORD, "algorithm", (message, hint.to_owned()));
+                return self.wrong(codes::UNKNOWN_WORD, "algorithm", (message, hint.to_owned()));
             }
-            (Some(AlgorithmKind::LeakyQueue), None) => {
+            (Some(AlgorithmKind::LeakyQueue), None) if is_of_rates => {
                 let hint = "add `.queue(size, max_wait)`, or choose the leaky bucket";
                 let message = "`queue` is missing in this rule".to_owned();
                 self.wrong(codes::MISSING_MEMBER, "queue", (message, hint.to_owned()));
             }
-            (None | Some(AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue), _) | (Some(_), None) => {}
-            (Some(algorithm), Some(_)) => self.wrong(codes::MISPLACED_MEMBER, "queue", members::queue_under(algorithm)),
+            _ => {}
+        }
+        for (member, wrong) in members::misplaced(granting.unwrap_or("limit"), *algorithm, |name| said.contains(&name))
+        {
+            self.wrong(codes::MISPLACED_MEMBER, member, wrong);
         }
     }
 

@@ -125,8 +125,7 @@ pub(super) fn cost(rule: &Rule, here: &mut Reporter<'_>) {
 /// A request that costs more than any client can have is refused for ever.
 fn never_fits(rule: &Rule, here: &mut Reporter<'_>) {
     let (least, _) = costs(rule);
-    let all = rule.allowance.grants().map(|(_, grant)| grant).chain(rule.overrides.iter().map(|own| &own.grant));
-    let largest = all.map(|grant| capacity(grant.quotas())).max();
+    let largest = rule.grants().map(|grant| capacity(grant.quotas())).max();
     if let Some(largest) = largest.filter(|largest| least > *largest) {
         let message = format!("every request costs at least {least}, and the limit never holds more than {largest}");
         let hint = "lower the cost, or raise the limit or its burst, as in 60/min burst 100";

@@ -69,9 +69,12 @@ impl Reporter<'_> {
         Reporter { place, problems: self.problems }
     }
 
-    /// Checks each item of the list that is here.
-    fn each<T>(&mut self, list: &[T], check: impl Fn(&T, &mut Reporter<'_>)) {
+    /// Checks each item of the list that is here, until there are problems enough.
+    fn each<'l, T>(&mut self, list: &'l [T], mut check: impl FnMut(&'l T, &mut Reporter<'_>)) {
         for (at, item) in list.iter().enumerate() {
+            if self.is_full() {
+                return;
+            }
             check(item, &mut self.item(at));
         }
     }

@@ -14,19 +14,14 @@ pub(super) const MAX_KEY_PARTS: usize = 16;
 pub(super) fn check(policy: &Policy, names: &Names<'_>, top: &mut Reporter<'_>) {
     let all: HashSet<&str> = policy.rules.iter().map(|rule| rule.name.as_str()).collect();
     let mut known = HashSet::new();
-    for (at, rule) in policy.rules.iter().enumerate() {
-        let mut here = top.member("rules");
-        let mut here = here.item(at);
+    top.member("rules").each(&policy.rules, |rule, here| {
         if !known.insert(&rule.name) {
             let message = format!("there are two rules of the name {}", quoted(&rule.name));
             here.member("name").add(codes::DUPLICATE_NAME, message, "give one of them another name");
         }
-        one(rule, policy, names, &mut here);
+        one(rule, policy, names, here);
         replaces(rule, &all, &mut here.member("replaces"));
-        if here.is_full() {
-            return;
-        }
-    }
+    });
 }
 
 fn one(rule: &Rule, policy: &Policy, names: &Names<'_>, here: &mut Reporter<'_>) {
@@ -55,13 +50,12 @@ fn one(rule: &Rule, policy: &Policy, names: &Names<'_>, here: &mut Reporter<'_>)
 fn key(rule: &Rule, names: &Names<'_>, here: &mut Reporter<'_>) {
     here.range(rule.key.len() as u64, 0..=MAX_KEY_PARTS as u64, "the number of a key's parts");
     let mut known = HashSet::new();
-    for (at, name) in rule.key.iter().enumerate() {
-        names.check(name, &mut here.item(at));
+    here.each(&rule.key, |name, here| {
+        names.check(name, here);
         if !known.insert(name) {
-            let message = format!("{} is twice in this key", quoted(name));
-            here.item(at).add(codes::DUPLICATE_NAME, message, "once is enough");
+            here.add(codes::DUPLICATE_NAME, format!("{} is twice in this key", quoted(name)), "once is enough");
         }
-    }
+    });
 }
 
 fn when(when: &When, names: &Names<'_>, here: &mut Reporter<'_>) {
@@ -69,14 +63,12 @@ fn when(when: &When, names: &Names<'_>, here: &mut Reporter<'_>) {
     here.member("host").each(&when.hosts, |host, here| here.host(host));
     here.member("path").each(&when.paths, |pattern, here| path::check(pattern, here));
     for (name, condition) in &when.headers {
-        let mut here = here.member("headers");
-        let mut here = here.member(name);
+        let mut here = here.at(here.place.member("headers").member(name));
         here.header(name);
         not_empty(condition, &mut here);
     }
     for (name, condition) in &when.identities {
-        let mut here = here.member("identity");
-        let mut here = here.member(name);
+        let mut here = here.at(here.place.member("identity").member(name));
         names.check(name, &mut here);
         not_empty(condition, &mut here);
         match condition {
@@ -103,21 +95,19 @@ fn not_empty(condition: &Condition, here: &mut Reporter<'_>) {
 }
 
 fn replaces(rule: &Rule, all: &HashSet<&str>, here: &mut Reporter<'_>) {
-    for (at, name) in rule.replaces.iter().enumerate() {
+    here.each(&rule.replaces, |name, here| {
         if *name == rule.name {
-            let hint = "name another rule, or leave it out";
-            here.item(at).add(codes::UNKNOWN_RULE, "a rule cannot replace itself", hint);
+            here.add(codes::UNKNOWN_RULE, "a rule cannot replace itself", "name another rule, or leave it out");
         } else if !all.contains(name.as_str()) {
             let hint = did_you_mean(name, all.iter().copied().filter(|other| *other != rule.name));
-            here.item(at).add(codes::UNKNOWN_RULE, format!("there is no rule {}", quoted(name)), hint);
+            here.add(codes::UNKNOWN_RULE, format!("there is no rule {}", quoted(name)), hint);
         }
-    }
+    });
 }
 
 fn overrides(rule: &Rule, names: &Names<'_>, here: &mut Reporter<'_>) {
     let mut known = HashSet::new();
-    for (at, own) in rule.overrides.iter().enumerate() {
-        let mut here = here.item(at);
+    here.each(&rule.overrides, |own, here| {
         let (parts, needed) = (own.key.len(), rule.key.len());
         if needed == 0 {
             let message = "a rule without a key counts everybody together, so there is nothing to override";
@@ -136,10 +126,10 @@ fn overrides(rule: &Rule, names: &Names<'_>, here: &mut Reporter<'_>) {
             here.add(codes::DUPLICATE_NAME, "this key is overridden twice", "keep one of the two");
         }
         for (identity, pattern) in rule.key.iter().zip(&own.key) {
-            names.check_pattern(identity, &pattern.0, &mut here);
+            names.check_pattern(identity, &pattern.0, here);
         }
-        grants::grant(&own.grant, &mut here);
-    }
+        grants::grant(&own.grant, here);
+    });
 }
 
 fn on_limit(steps: &OnLimit, here: &mut Reporter<'_>) {

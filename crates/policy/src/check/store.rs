@@ -85,15 +85,15 @@ fn state_sizes(policy: &Policy, rules: &mut Reporter<'_>) {
         StoreSettings::Memory(memory) => Some(bytes_for_one_key(memory.entries)),
         StoreSettings::Redis(_) => None,
     };
-    for (at, rule) in policy.rules.iter().enumerate() {
+    rules.each(&policy.rules, |rule, here| {
         if let Some(steps) = &rule.on_limit {
-            violations(steps, holds, &mut rules.item(at).member("on_limit"));
+            violations(steps, holds, &mut here.member("on_limit"));
         }
-        let Some(holds) = holds else { continue };
-        grants::each(rule, &mut rules.item(at), |grant, here, _| {
+        let Some(holds) = holds else { return };
+        grants::each(rule, here, |grant, here, _| {
             grant.quotas().iter().for_each(|quota| too_large(quota, holds, here));
         });
-    }
+    });
 }
 
 /// The bytes that a memory store of so many entries has for the log or the permits of one key. The store

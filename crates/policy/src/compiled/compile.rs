@@ -15,7 +15,7 @@ use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, Source};
 use crate::compiled::matching::conditions::Conditions;
 use crate::compiled::matching::matcher::Matcher;
 use crate::compiled::rule::RuleAction;
-use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings, When};
+use crate::model::{CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
 use crate::shown::shown;
 
 impl CompiledPolicy {
@@ -26,11 +26,33 @@ impl CompiledPolicy {
         let mut scopes = Scopes::default();
         let conditions: Vec<Conditions> =
             policy.rules.iter().map(|rule| Conditions::compile(&rule.when, &mut identities)).collect();
+        let (of_store, fallback_share) = match &policy.store {
+            StoreSettings::Memory(_) => (OnFailure::default(), (1, 1)),
+            StoreSettings::Redis(settings) => (settings.on_failure, settings.fallback_share),
+        };
         let mut rules = Vec::with_capacity(policy.rules.len());
         for ((at, shown), conditions) in (0..).zip(shown(policy)).zip(conditions) {
             let rule = &policy.rules[at as usize];
-            let action = RuleAction::compile(at, rule, &shown, &mut identities, &mut scopes);
-            rules.push(compiled_rule(rule, policy, conditions, &shown.when, action));
+            rules.push(CompiledRule {
+                name: rule.name.as_str().into(),
+                deny: rule.denies(),
+                shadow: rule.shadow,
+                publish: rule.publish,
+                on_limit: rule.on_limit,
+                on_failure: rule.on_failure.unwrap_or(of_store),
+                fallback_share,
+                concurrency: rule
+                    .grants()
+                    .flat_map(Grant::quotas)
+                    .any(|quota| quota.kind() == AlgorithmKind::Concurrency),
+                settled_by: rule.cost.settled_by.clone(),
+                max_cost: rule.cost.max,
+                variable_cost: matches!(rule.cost.source, CostSource::Header { .. } | CostSource::Estimate(_)),
+                own_cost: !matches!(rule.cost.source, CostSource::OfTheRequest),
+                conditions,
+                action: RuleAction::compile(at, rule, &shown, &mut identities, &mut scopes),
+                when: shown.when.clone(),
+            });
         }
         number_shapes(&mut rules);
         number_replaced(&policy.rules, &mut rules);
@@ -41,9 +63,6 @@ impl CompiledPolicy {
         identities.uses_host =
             policy.rules.iter().any(|rule| !rule.when.hosts.is_empty()) || identities.has_host(asked.iter().copied());
         let needs_client_ip = asked.iter().any(|id| identities.needs_peer(*id));
-        for quota in scopes.quotas.iter().filter(|quota| quota.quota.kind() == AlgorithmKind::Concurrency) {
-            rules[quota.rule as usize].concurrency = true;
-        }
         let routes = &matcher.routes.index;
         let fast_path = FastPath::compile(&policy.rules, &rules, &[&deny, &allow], routes, &identities);
         Ok(CompiledPolicy {
@@ -91,37 +110,6 @@ fn number_shapes(rules: &mut [CompiledRule]) {
     for action in rules.iter_mut().map(|rule| &mut rule.action).filter(|action| !action.uses_route) {
         let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
         action.shape = Some(*known.entry(action.key.clone()).or_insert(next));
-    }
-}
-
-/// All of a rule but whether it has permits, which is seen from its quotas.
-fn compiled_rule(
-    rule: &Rule,
-    policy: &Policy,
-    conditions: Conditions,
-    when: &When,
-    action: RuleAction,
-) -> CompiledRule {
-    let (of_store, fallback_share) = match &policy.store {
-        StoreSettings::Memory(_) => (OnFailure::default(), (1, 1)),
-        StoreSettings::Redis(settings) => (settings.on_failure, settings.fallback_share),
-    };
-    CompiledRule {
-        name: rule.name.as_str().into(),
-        deny: rule.denies(),
-        shadow: rule.shadow,
-        publish: rule.publish,
-        on_limit: rule.on_limit,
-        on_failure: rule.on_failure.unwrap_or(of_store),
-        fallback_share,
-        concurrency: false,
-        settled_by: rule.cost.settled_by.clone(),
-        max_cost: rule.cost.max,
-        variable_cost: matches!(rule.cost.source, CostSource::Header { .. } | CostSource::Estimate(_)),
-        own_cost: !matches!(rule.cost.source, CostSource::OfTheRequest),
-        conditions,
-        when: when.clone(),
-        action,
     }
 }
 

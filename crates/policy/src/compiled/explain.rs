@@ -95,8 +95,8 @@ impl Application {
 
 /// What the rules make of one reading of the path.
 struct Reading {
-    /// For each rule whether its conditions hold.
-    matching: Vec<bool>,
+    /// The rules whose conditions hold, in order.
+    matching: Vec<u32>,
     /// The rules that are replaced, each with the one that does it.
     replaced: Vec<(u32, u32)>,
 }
@@ -145,9 +145,8 @@ impl CompiledPolicy {
     fn refused_token(&self, values: &mut RequestValues<'_>) -> Option<String> {
         let mut keys = Keys::new();
         let refused = (0..values.reading_count()).find_map(|reading| {
-            let matching = self.matching_in(reading, values).matching;
-            let mut matched = (0..).zip(matching).filter_map(|(rule, matches)| matches.then_some(rule));
-            matched.find_map(|rule| match self.write_key(rule, values, &mut keys) {
+            let mut matching = self.matching_in(reading, values).matching.into_iter();
+            matching.find_map(|rule| match self.write_key(rule, values, &mut keys) {
                 Err(NoKey::Refused(id)) => Some(id),
                 Ok(()) | Err(NoKey::Absent(_)) => None,
             })
@@ -179,17 +178,26 @@ impl CompiledPolicy {
 
     fn matching_in(&self, reading: usize, values: &mut RequestValues<'_>) -> Reading {
         self.read_as(values, reading);
-        let mut matching = vec![false; self.rules.len()];
-        self.matcher.each(&self.rules, values, |rule| matching[rule as usize] = true);
-        let replaced = self.replacing(&matching, values);
-        Reading { matching, replaced }
+        let mut reading = Reading { matching: Vec::new(), replaced: Vec::new() };
+        self.matcher.each(&self.rules, values, |rule| reading.matching.push(rule));
+        for rule in &reading.matching {
+            // A rule replaces others where it has its key.
+            let others = self.replaced_by(*rule, values);
+            if !others.is_empty() && self.write_key(*rule, values, &mut Keys::new()).is_ok() {
+                reading.replaced.extend(others.iter().map(|other| (*other, *rule)));
+            }
+        }
+        reading
     }
 
     /// What limits applies in any reading, what replaces it must be there in all of them.
     fn outcome(&self, rule: u32, values: &mut RequestValues<'_>, readings: &[Reading]) -> RuleOutcome {
         let mut applied: Option<Application> = None;
         let mut why_not = None;
-        for (number, _) in readings.iter().enumerate().filter(|(_, reading)| reading.matching[rule as usize]) {
+        for number in 0..readings.len() {
+            if readings[number].matching.binary_search(&rule).is_err() {
+                continue;
+            }
             self.read_as(values, number);
             match self.application(rule, values) {
                 Ok(mut application) => {
@@ -227,18 +235,6 @@ impl CompiledPolicy {
             Some(_) if other.is_unlimited() => {}
             _ => *applied = Some(other),
         }
-    }
-
-    /// The rules that are replaced, each with the one that does it: one that has its key.
-    fn replacing(&self, matching: &[bool], values: &RequestValues<'_>) -> Vec<(u32, u32)> {
-        let mut replaced = Vec::new();
-        for (rule, _) in (0..).zip(matching).filter(|(_, matches)| **matches) {
-            let others = self.replaced_by(rule, values);
-            if !others.is_empty() && self.write_key(rule, values, &mut Keys::new()).is_ok() {
-                replaced.extend(others.iter().map(|other| (*other, rule)));
-            }
-        }
-        replaced
     }
 
     fn name(&self, rule: u32) -> &str {

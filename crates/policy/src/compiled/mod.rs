@@ -35,7 +35,7 @@ use crate::model::{OnInvalid, ResponseFields};
 use crate::request::Request;
 use access::CompiledAccess;
 use fast_path::FastPath;
-use grants::rule_grants::{Chosen, push_part, push_unusable_part};
+use grants::rule_grants::{Chosen, push_found};
 use identity::{Identities, IdentityId, RequestValues};
 use key::key_bytes::Keys;
 use matching::matched::KeyRef;
@@ -124,9 +124,7 @@ impl CompiledPolicy {
     /// The rules that a request matches, and what they charge.
     #[must_use]
     pub fn match_request<'r>(&self, request: &Request<'r>) -> Matched<'r> {
-        let mut matched = Matched::new(Access::Rules);
-        self.match_into(request, |_, _| None, &mut matched);
-        matched
+        self.match_request_with(request, |_, _| None)
     }
 
     /// Like [`match_request`](CompiledPolicy::match_request), where `overrides` may know quotas for a rule and
@@ -153,40 +151,51 @@ impl CompiledPolicy {
         overrides: impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
         matched: &mut Matched<'r>,
     ) {
-        let is_done = match &self.fast_path {
-            Some(steps) => steps.match_request(&self.identities, request, matched, &overrides),
-            None => false,
-        };
-        if !is_done {
-            *matched = self.match_by_index(request, overrides);
+        if let Some(steps) = &self.fast_path {
+            if steps.match_request(&self.identities, request, matched, &overrides) {
+                return;
+            }
+            *matched = Matched::new(Access::Rules);
         }
+        self.match_indexed(request, &overrides, matched);
     }
 
     /// Like [`match_request_with`](CompiledPolicy::match_request_with), always by way of the indexes: the reference
     /// that the fast path is tested against.
     #[doc(hidden)]
     #[must_use]
-    #[inline(never)]
     pub fn match_by_index<'r, 'h>(
         &self,
         request: &Request<'r>,
         overrides: impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) -> Matched<'r> {
+        let mut matched = Matched::new(Access::Rules);
+        self.match_indexed(request, &overrides, &mut matched);
+        matched
+    }
+
+    #[inline(never)]
+    fn match_indexed<'h>(
+        &self,
+        request: &Request<'_>,
+        overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+        matched: &mut Matched<'_>,
+    ) {
         let mut values = self.values(request);
-        let mut matched = if values.reading_count() > 1 {
-            self.match_each_reading(&mut values, &overrides)
+        if values.reading_count() > 1 {
+            *matched = self.match_each_reading(&mut values, overrides);
         } else {
-            self.match_reading(self.access(&values), &values, &overrides, |_| false)
-        };
+            self.match_reading(self.access(&values), &values, overrides, |_| false, matched);
+        }
         if matched.access == Access::Unauthorized {
             matched.refuse_token();
         } else if self.replaces {
             matched.without_replaced();
         }
-        matched
     }
 
     /// The values of a request, with its path in the first reading.
+    #[inline(always)]
     fn values<'a>(&'a self, request: &'a Request<'a>) -> RequestValues<'a> {
         let mut values = RequestValues::new(&self.identities, request);
         values.routes = self.matched_routes(values.path());
@@ -218,7 +227,8 @@ impl CompiledPolicy {
         for reading in 0..values.reading_count() {
             self.read_as(values, reading);
             let is_settled = |rule| joined.as_ref().is_some_and(|joined| self.is_settled(rule, joined));
-            let matched = self.match_reading(access, values, overrides, is_settled);
+            let mut matched = Matched::new(access);
+            self.match_reading(access, values, overrides, is_settled, &mut matched);
             match &mut joined {
                 Some(joined) => joined.join_reading(&matched, |rule| self.rules[rule as usize].action.counts_readings),
                 None => joined = Some(matched),
@@ -242,17 +252,17 @@ impl CompiledPolicy {
         values: &RequestValues<'_>,
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
         is_settled: impl Fn(u32) -> bool,
-    ) -> Matched<'static> {
-        let mut matched = Matched::new(access);
+        matched: &mut Matched<'_>,
+    ) {
+        matched.access = access;
         matched.endpoint = values.routes.first().copied();
         if access == Access::Rules {
             self.matcher.each(&self.rules, values, |rule| {
                 if !is_settled(rule) {
-                    self.charge(rule, values, &mut matched, overrides);
+                    self.charge(rule, values, matched, overrides);
                 }
             });
         }
-        matched
     }
 
     /// The path pattern that a request matches: the most specific of this
@@ -364,7 +374,7 @@ impl CompiledPolicy {
     }
 
     /// The rules that do not apply where this one does: none where that is not certain.
-    #[inline]
+    #[inline(always)]
     fn replaced_by(&self, rule: u32, values: &RequestValues<'_>) -> &[u32] {
         let replaces = &self.rules[rule as usize].action.replaces;
         if replaces.is_empty() || !self.surely_applies(rule, values) { &[] } else { replaces }
@@ -399,14 +409,11 @@ impl CompiledPolicy {
                 keys.truncate(start);
                 return Err(NoKey::Absent(*id));
             };
-            if found.is_usable() {
-                push_part(keys, at, *id, found.id, found.text, &self.identities);
-            } else if self.identities.known(found.id).on_invalid == OnInvalid::Refuse {
+            if !found.is_usable() && self.identities.known(found.id).on_invalid == OnInvalid::Refuse {
                 keys.truncate(start);
                 return Err(NoKey::Refused(found.id));
-            } else {
-                push_unusable_part(keys, at, *id, found.id, found.text, &self.identities);
             }
+            push_found(keys, at, *id, found, &self.identities);
         }
         Ok(())
     }

@@ -52,6 +52,11 @@ impl Rule {
         }
     }
 
+    /// What it grants to anybody, overrides among it.
+    pub(crate) fn grants(&self) -> impl Iterator<Item = &Grant> {
+        self.allowance.grants().map(|(_, grant)| grant).chain(self.overrides.iter().map(|own| &own.grant))
+    }
+
     /// Whether it denies the requests that it is for, and counts none of them.
     #[must_use]
     pub fn denies(&self) -> bool {

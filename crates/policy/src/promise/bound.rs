@@ -110,42 +110,34 @@ fn lease_ns(quota: &Quota) -> Option<u64> {
 /// How long a request of this cost can be refused, perhaps where all is owed that may be: asked of the algorithm
 /// itself, right after everything was spent at the worst moment, which is the start of a window.
 pub(super) fn longest_refusal_ns(quota: &Quota, cost: u64, is_owing: bool) -> Option<u64> {
-    let ask = Asked { at_ns: quota.period_ns(), cost, is_owing };
+    let at_ns = quota.period_ns();
     let tick = Tick::Nanosecond;
     match quota.kind() {
-        AlgorithmKind::FixedWindow => ask.of(&FixedWindow::new(quota, tick)?),
-        AlgorithmKind::SlidingWindowCounter => ask.of(&SlidingCounter::new(quota, tick)?),
-        AlgorithmKind::SlidingWindowLog => ask.of(&SlidingLog::new(quota, tick)?),
-        AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue if is_owing => {
-            ask.of(&Bucket::new(quota, tick)?)
-        }
+        AlgorithmKind::FixedWindow => refusal_ns(&FixedWindow::new(quota, tick)?, at_ns, cost, is_owing),
+        AlgorithmKind::SlidingWindowCounter => refusal_ns(&SlidingCounter::new(quota, tick)?, at_ns, cost, is_owing),
+        AlgorithmKind::SlidingWindowLog => refusal_ns(&SlidingLog::new(quota, tick)?, at_ns, cost, is_owing),
         AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
+            let bucket = Bucket::new(quota, tick)?;
+            if is_owing {
+                return refusal_ns(&bucket, at_ns, cost, is_owing);
+            }
             // Of one in which nothing remains, all that it costs must come back.
-            let price = Bucket::new(quota, tick)?.span_of(cost)?;
+            let price = bucket.span_of(cost)?;
             Some(price.ticks.saturating_add(u64::from(price.part > 0)))
         }
         AlgorithmKind::Concurrency => None,
     }
 }
 
-/// A request after everything was spent.
-struct Asked {
-    at_ns: u64,
-    cost: u64,
-    is_owing: bool,
-}
-
-impl Asked {
-    fn of<A: Algorithm>(&self, algorithm: &A) -> Option<u64> {
-        let mut state = A::State::default();
-        if self.is_owing {
-            algorithm.owe(&mut state, self.at_ns, u64::MAX);
-        } else {
-            let limit = algorithm.look(&state, self.at_ns, 0).limit;
-            algorithm.force(&mut state, self.at_ns, limit);
-        }
-        algorithm.look(&state, self.at_ns, self.cost).retry_after()
+fn refusal_ns<A: Algorithm>(algorithm: &A, at_ns: u64, cost: u64, is_owing: bool) -> Option<u64> {
+    let mut state = A::State::default();
+    if is_owing {
+        algorithm.owe(&mut state, at_ns, u64::MAX);
+    } else {
+        let limit = algorithm.look(&state, at_ns, 0).limit;
+        algorithm.force(&mut state, at_ns, limit);
     }
+    algorithm.look(&state, at_ns, cost).retry_after()
 }
 
 /// What may be owed, where costs can be settled above their estimate.

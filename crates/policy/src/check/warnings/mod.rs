@@ -23,17 +23,12 @@ pub(super) fn check(policy: &Policy, top: &mut Reporter<'_>) {
     store::check(policy, top);
     let access = networks::Access::of(policy);
     let tiers = listed_tiers(policy);
-    for (at, rule) in policy.rules.iter().enumerate() {
-        let mut here = top.member("rules");
-        let mut here = here.item(at);
-        applies::check(rule, tiers.as_ref(), &names, &access, &mut here);
-        rule::check(rule, tiers.as_ref(), &mut here);
+    top.member("rules").each(&policy.rules, |rule, here| {
+        applies::check(rule, tiers.as_ref(), &names, &access, here);
+        rule::check(rule, tiers.as_ref(), here);
         absent::check(rule, policy, &mut here.member("when"));
-        rule::cost(rule, &mut here);
-        if here.is_full() {
-            return;
-        }
-    }
+        rule::cost(rule, here);
+    });
 }
 
 /// What the rules come to, all together.

@@ -20,7 +20,7 @@ const LOGIN_WORDS: [&str; 14] = [
 
 pub(super) fn check(rule: &Rule, listed: Option<&BTreeSet<&str>>, here: &mut Reporter<'_>) {
     let all: Vec<&Quota> = rule.allowance.quotas().collect();
-    unlimited(rule, &all, here);
+    unlimited(rule, here);
     denies_all(rule, &mut here.member("deny"));
     login(rule, &all, &mut here.member("algorithm"));
     let limit = grants::member_of(&rule.allowance);
@@ -46,15 +46,12 @@ fn denies_all(rule: &Rule, here: &mut Reporter<'_>) {
     }
 }
 
-fn unlimited(rule: &Rule, all: &[&Quota], here: &mut Reporter<'_>) {
-    if rule.denies() {
-        return;
-    }
+fn unlimited(rule: &Rule, here: &mut Reporter<'_>) {
     // One that takes others away, or says that a gateway's descriptor is known, does something all the same.
-    if !rule.replaces.is_empty() || rule.when.exact_entries {
+    if rule.denies() || !rule.replaces.is_empty() || rule.when.exact_entries {
         return;
     }
-    if all.is_empty() && rule.overrides.iter().all(|own| own.grant.quotas().is_empty()) {
+    if rule.grants().all(|grant| grant.quotas().is_empty()) {
         let member = match &rule.allowance {
             Allowance::Same(_) => "unlimited",
             Allowance::Tiers(_) | Allowance::Deny => "tiers",
@@ -130,8 +127,7 @@ fn unused_tiers<'r>(tiers: impl Iterator<Item = &'r str>, listed: &BTreeSet<&str
 pub(super) fn cost(rule: &Rule, here: &mut Reporter<'_>) {
     above_limit(rule, here);
     let CostSource::Header { name, .. } = &rule.cost.source else { return };
-    let mut here = here.member("cost");
-    let mut here = here.member("header");
+    let mut here = here.at(here.place.member("cost").member("header"));
     let header = quoted(name);
     let message = format!("whoever sends {header} chooses what the request costs: clients will say 1");
     let hint = "let a proxy in front set the header, and remove what clients send";

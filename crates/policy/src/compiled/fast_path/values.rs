@@ -5,11 +5,11 @@ use std::net::IpAddr;
 
 use super::Uncommon;
 use crate::compiled::grants::cost::number;
-use crate::compiled::identity::{Identities, IdentityId, Source, said_by_caller};
+use crate::compiled::identity::{Identities, IdentityId, Source, header, said_by_caller};
 use crate::compiled::matching::hosts;
-use crate::compiled::path::normal::segment;
+use crate::compiled::path::normal::{segment, settle_plain};
 use crate::compiled::path::plain_path::plain;
-use crate::model::{Paths, TIER, TrailingSlash};
+use crate::model::{Paths, TIER};
 use crate::request::Request;
 
 /// A value, by its owner.
@@ -20,6 +20,9 @@ pub(super) enum Value<'p, 'r> {
     /// An address, which is a value once it is written.
     Address(IpAddr),
 }
+
+/// A value with the identity under which it was found.
+type FoundValue<'p, 'r> = Option<(IdentityId, Value<'p, 'r>)>;
 
 /// A path that every server takes for the same.
 #[derive(Clone, Copy)]
@@ -37,13 +40,8 @@ impl<'r> RequestPath<'r> {
         if target.is_empty() {
             return Ok(None);
         }
-        let bytes = plain(target.as_bytes()).ok_or(Uncommon)?;
-        if paths.ignore_case && bytes.iter().any(u8::is_ascii_uppercase) {
-            return Err(Uncommon);
-        }
-        let slash = bytes.last() == Some(&b'/');
-        let is_dropped = slash && bytes.len() > 1 && paths.trailing_slash == TrailingSlash::Ignore;
-        Ok(Some(RequestPath { bytes: &bytes[..bytes.len() - usize::from(is_dropped)], slash }))
+        let path = plain(target.as_bytes()).and_then(|path| settle_plain(path, paths));
+        path.map(|(bytes, slash)| Some(RequestPath { bytes, slash })).ok_or(Uncommon)
     }
 }
 
@@ -74,43 +72,50 @@ impl<'p, 'r> Values<'p, 'r> {
 
     /// The value of an identity if it is present, and under which one it was found: of a list the one that has it.
     /// `route` is the pattern that matched.
-    #[inline]
-    pub(super) fn find<'v>(
-        &self,
-        id: IdentityId,
-        route: Option<&'v [u8]>,
-    ) -> Result<Option<(IdentityId, Value<'v, 'r>)>, Uncommon>
+    #[inline(always)]
+    pub(super) fn find<'v>(&self, id: IdentityId, route: Option<&'v [u8]>) -> Result<FoundValue<'v, 'r>, Uncommon>
     where
         'p: 'v,
     {
         let (known, request) = (self.identities.known(id), self.request);
-        let text = match (known.set_by_caller(request), &known.source) {
-            (Some(text), _) => Some(text),
-            (None, Source::ClientIp) => return Ok(self.client().map(|client| (id, Value::Address(client)))),
-            (None, Source::Peer) => {
-                return Ok(request.peer.map(|peer| (id, Value::Address(peer.to_canonical()))));
-            }
-            (None, Source::First(inner)) => {
+        if let Some(text) = known.set_by_caller(request) {
+            return Ok((!text.is_empty()).then_some((id, Value::OfRequest(text))));
+        }
+        match &known.source {
+            Source::ClientIp => Ok(self.client().map(|client| (id, Value::Address(client)))),
+            Source::Header(name) => Ok(of_request(header::value(request.headers, name))?.map(|value| (id, value))),
+            _ => self.find_other(id, route),
+        }
+    }
+
+    fn find_other<'v>(&self, id: IdentityId, route: Option<&'v [u8]>) -> Result<FoundValue<'v, 'r>, Uncommon>
+    where
+        'p: 'v,
+    {
+        let request = self.request;
+        let value = match &self.identities.known(id).source {
+            Source::First(inner) => {
                 let found = inner.iter().map(|id| self.find(*id, route));
                 return found.filter_map(Result::transpose).next().transpose();
             }
-            (None, Source::Route) => return Ok(route.map(|route| (id, Value::OfPolicy(route)))),
-            (None, Source::Value(text)) => return Ok(Some((id, Value::OfPolicy(text)))),
-            (None, Source::Method) => Some(request.method.as_bytes()),
-            (None, Source::Host) => {
-                let host = request.host.filter(|_| self.identities.uses_host).and_then(hosts::normalise);
-                host.map(|host| borrowed(&host)).transpose()?
+            Source::Peer => request.peer.map(|peer| Value::Address(peer.to_canonical())),
+            Source::Route => route.map(Value::OfPolicy),
+            Source::Value(text) => Some(Value::OfPolicy(text)),
+            Source::Method => of_request(Ok::<_, Uncommon>(Some(request.method.as_bytes().into())))?,
+            Source::Host => {
+                let host = request.host.filter(|_| self.identities.uses_host);
+                of_request(Ok::<_, Uncommon>(host.and_then(hosts::normalise)))?
             }
-            (None, Source::Path) => self.path.map(|path| path.bytes),
-            (None, Source::PathSegment(at)) => self.path.and_then(|path| segment(path.bytes, *at)),
+            Source::Path => self.path.map(|path| Value::OfRequest(path.bytes)),
+            Source::PathSegment(at) => {
+                let segment = self.path.and_then(|path| segment(path.bytes, *at));
+                of_request(Ok::<_, Uncommon>(segment.map(Cow::Borrowed)))?
+            }
             // Steps have none of these parts.
-            (None, Source::Tier | Source::Jwt { .. }) => return Err(Uncommon),
-            (None, source) => match source.read(request) {
-                Ok(text) => text.map(|text| borrowed(&text)).transpose()?,
-                Err(_) => return Err(Uncommon),
-            },
+            Source::Tier | Source::Jwt { .. } => return Err(Uncommon),
+            source => of_request(source.read(request))?,
         };
-        Ok(text.filter(|text| !text.is_empty()).map(|text| (id, Value::OfRequest(text))))
+        Ok(value.map(|value| (id, value)))
     }
 
     /// The number in a header, if it is one.
@@ -149,11 +154,12 @@ impl<'p, 'r> Values<'p, 'r> {
     }
 }
 
-/// A value that stands in the request as it is.
-#[inline]
-fn borrowed<'r>(text: &Cow<'r, [u8]>) -> Result<&'r [u8], Uncommon> {
-    match text {
-        Cow::Borrowed(text) => Ok(text),
-        Cow::Owned(_) => Err(Uncommon),
+/// A value that was read, if it can be used and stands in the request as it is. An empty one is absent.
+#[inline(always)]
+fn of_request<'v, 'r>(read: Result<Option<Cow<'r, [u8]>>, impl Sized>) -> Result<Option<Value<'v, 'r>>, Uncommon> {
+    match read {
+        Ok(Some(Cow::Borrowed(text))) => Ok((!text.is_empty()).then_some(Value::OfRequest(text))),
+        Ok(None) => Ok(None),
+        Ok(Some(Cow::Owned(_))) | Err(_) => Err(Uncommon),
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
+use smallvec::SmallVec;
 use tollgate_core::Quota;
 
 use crate::compiled::grants::scopes::Scopes;
 use crate::compiled::grants::tier::Tiers;
-use crate::compiled::identity::{Identities, IdentityId, RequestValues};
+use crate::compiled::identity::{Found, Identities, IdentityId, RequestValues};
 use crate::compiled::key::key_bytes::{self, Keys};
 use crate::compiled::matching::texts::Pattern;
 use crate::compiled::{GrantSource, PossibleGrant};
@@ -109,10 +110,12 @@ impl Grants {
         parts: &[IdentityId],
         route: impl Fn() -> Option<&'a [u8]>,
     ) -> Chosen<'_> {
-        if !self.overrides.is_empty()
-            && let Some(number) = self.overriding(values, key, parts, route())
-        {
-            return Chosen { quotas: &self.overrides[number as usize].quotas, from: From::Override(number) };
+        if !self.overrides.is_empty() {
+            let route = route();
+            let found: SmallVec<[_; 4]> = parts.iter().map(|id| values.find(*id, route)).collect();
+            if let Some(number) = self.overriding(values, key, &found) {
+                return Chosen { quotas: &self.overrides[number as usize].quotas, from: From::Override(number) };
+            }
         }
         self.base.choose(|| values.tier())
     }
@@ -132,56 +135,38 @@ impl Grants {
         self.exact.iter().map(|(key, number)| (&**key, self.overrides[*number as usize].quotas.as_slice()))
     }
 
-    fn overriding(
-        &self,
-        values: &RequestValues<'_>,
-        key: &[u8],
-        parts: &[IdentityId],
-        route: Option<&[u8]>,
-    ) -> Option<u32> {
-        if parts.iter().any(|id| values.find(*id, route).is_some_and(|found| values.as_sent(found).is_some())) {
-            return self.overriding_carried(values, key, parts, route);
+    /// The override that means a key, which was made of these values.
+    fn overriding(&self, values: &RequestValues<'_>, key: &[u8], found: &[Option<Found<'_>>]) -> Option<u32> {
+        if found.iter().flatten().any(|found| values.as_sent(*found).is_some()) {
+            return self.overriding_carried(values, key, found);
         }
         let exact = self.exact.get(key).copied();
-        exact.or_else(|| self.wild.iter().copied().find(|number| self.means(*number, values, parts, route, false)))
+        exact.or_else(|| self.wild.iter().copied().find(|number| self.means(*number, values, found, false)))
     }
 
     /// The same where the key has an IPv4 address that the client's own address only carries: what is granted to
     /// that one counts where it is no more than the rule grants, and else only what is granted to the address as sent.
     #[cold]
-    fn overriding_carried(
-        &self,
-        values: &RequestValues<'_>,
-        key: &[u8],
-        parts: &[IdentityId],
-        route: Option<&[u8]>,
-    ) -> Option<u32> {
-        let sent = (0..).take(self.overrides.len()).filter(|number| self.means(*number, values, parts, route, true));
+    fn overriding_carried(&self, values: &RequestValues<'_>, key: &[u8], found: &[Option<Found<'_>>]) -> Option<u32> {
+        let sent = (0..).take(self.overrides.len()).filter(|number| self.means(*number, values, found, true));
         let most_exact = sent.min_by_key(|number| specificity(&self.overrides[*number as usize].patterns));
         let restricts = |number: &u32| self.overrides[*number as usize].restricts;
         most_exact.or_else(|| self.exact.get(key).copied().filter(restricts)).or_else(|| {
             let mut wild = self.wild.iter().copied().filter(restricts);
-            wild.find(|number| self.means(*number, values, parts, route, false))
+            wild.find(|number| self.means(*number, values, found, false))
         })
     }
 
     /// Whether an override means the values of a key. A value that cannot be used is none.
-    fn means(
-        &self,
-        number: u32,
-        values: &RequestValues<'_>,
-        parts: &[IdentityId],
-        route: Option<&[u8]>,
-        as_sent: bool,
-    ) -> bool {
+    fn means(&self, number: u32, values: &RequestValues<'_>, found: &[Option<Found<'_>>], as_sent: bool) -> bool {
         let patterns = &self.overrides[number as usize].patterns;
-        let is_meant = |(pattern, id): (&Pattern, &IdentityId)| {
-            values.find_usable(*id, route).is_some_and(|found| {
+        let is_meant = |(pattern, found): (&Pattern, &Option<Found<'_>>)| {
+            found.filter(Found::is_usable).is_some_and(|found| {
                 let sent = if as_sent { values.as_sent(found) } else { None };
                 pattern.matches(found.id, sent.as_deref().unwrap_or(found.text))
             })
         };
-        patterns.len() == parts.len() && patterns.iter().zip(parts).all(is_meant)
+        patterns.len() == found.len() && patterns.iter().zip(found).all(is_meant)
     }
 
     /// Where a grant comes from, in words.
@@ -284,18 +269,20 @@ pub(in crate::compiled) fn push_part(
     identities.push_value(keys, source, value);
 }
 
-/// The same where the value cannot be used: the client's address stands for it.
-#[cold]
-pub(in crate::compiled) fn push_unusable_part(
+/// The same for a value as it was found: the client's address stands for one that cannot be used.
+#[inline]
+pub(in crate::compiled) fn push_found(
     keys: &mut Keys,
     at: usize,
     id: IdentityId,
-    source: IdentityId,
-    address: &[u8],
+    found: Found<'_>,
     identities: &Identities,
 ) {
-    begin_part(keys, at, id, source, identities);
-    key_bytes::push_unusable(keys, address);
+    if found.is_usable() {
+        return push_part(keys, at, id, found.id, found.text, identities);
+    }
+    begin_part(keys, at, id, found.id, identities);
+    key_bytes::push_unusable(keys, found.text);
 }
 
 #[inline]

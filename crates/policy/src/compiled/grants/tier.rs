@@ -14,20 +14,12 @@ use crate::model::{Allowance, Condition, Policy, TIER, TextPattern, TierSource};
 pub(in crate::compiled) struct Tiers {
     names: Vec<String>,
     numbers: HashMap<Box<[u8]>, u32, FixedState>,
-    from: From,
+    /// The identity by whose value it is found.
+    source: Option<IdentityId>,
+    /// The tiers of values, where a value itself is none.
+    listed: Option<TextMap<u32>>,
     /// Of everybody whose tier is absent or not known.
     default: Option<u32>,
-}
-
-#[derive(Debug, Default)]
-enum From {
-    #[default]
-    Nowhere,
-    Direct(IdentityId),
-    Listed {
-        by: IdentityId,
-        tiers: TextMap<u32>,
-    },
 }
 
 impl Tiers {
@@ -38,17 +30,18 @@ impl Tiers {
         }
         let Some(tier) = &policy.tier else { return Ok(tiers) };
         tiers.default = Some(tiers.number_or_add(&tier.default));
-        tiers.from = match &tier.source {
-            TierSource::Direct(source) => From::Direct(identities.tier_source(policy, source, tier.trusted)?),
+        tiers.source = Some(match &tier.source {
+            TierSource::Direct(source) => identities.tier_source(policy, source, tier.trusted)?,
             TierSource::Listed { by, tiers: listed } => {
                 let by = identities.id(by);
                 let mut map = TextMap::new();
                 for (value, name) in listed {
                     *map.entry(identities.pattern(by, &TextPattern(value.clone()))) = tiers.number_or_add(name);
                 }
-                From::Listed { by, tiers: map }
+                tiers.listed = Some(map);
+                by
             }
-        };
+        });
         Ok(tiers)
     }
 
@@ -80,18 +73,14 @@ impl Tiers {
 
     /// The identity by whose value it is found.
     pub(in crate::compiled) fn source(&self) -> Option<IdentityId> {
-        match &self.from {
-            From::Nowhere => None,
-            From::Direct(id) | From::Listed { by: id, .. } => Some(*id),
-        }
+        self.source
     }
 
     /// The tier under a value of its source, which was found under `found`: the default for one that is not known.
     pub(in crate::compiled) fn of_value(&self, found: IdentityId, text: &[u8]) -> Option<u32> {
-        let number = match &self.from {
-            From::Nowhere => None,
-            From::Direct(_) => self.number(text),
-            From::Listed { tiers, .. } => tiers.find(found, text).next().copied(),
+        let number = match &self.listed {
+            Some(tiers) => tiers.find(found, text).next().copied(),
+            None => self.number(text),
         };
         number.or(self.default)
     }
@@ -107,7 +96,7 @@ impl Tiers {
         if let Some(name) = said_by_caller(values.request, TIER) {
             return self.of_name(name);
         }
-        match self.source().and_then(|source| values.find_usable(source, None)) {
+        match self.source.and_then(|source| values.find_usable(source, None)) {
             Some(found) => self.of_value(found.id, values.as_sent(found).as_deref().unwrap_or(found.text)),
             None => self.default,
         }

@@ -35,18 +35,39 @@ impl Found<'_> {
 }
 
 /// Room for the longest address.
-type Written = SmallVec<[u8; 40]>;
+pub(crate) type Written = SmallVec<[u8; 40]>;
+
+/// What is known of an identity.
+#[derive(Clone, Copy)]
+enum Slot<'a> {
+    Unread,
+    Read(Option<Value<'a>>),
+}
 
 /// A value that is present.
+#[derive(Clone, Copy)]
 struct Value<'a> {
     text: Text<'a>,
     unusable: Option<Unusable>,
 }
 
+/// A text by where it stands.
+#[derive(Clone, Copy)]
 enum Text<'a> {
-    /// It stands in the request or in the policy.
+    /// In the request or in the policy.
     Borrowed(&'a [u8]),
-    Written(Written),
+    /// Among those that had to be written anew, by number.
+    Owned(usize),
+    /// The client's address, or nothing where it is not known.
+    Client,
+    /// The address of the other end.
+    Peer,
+}
+
+/// A text that had to be written anew, and those after it. Few requests have one.
+struct OwnedText {
+    text: Vec<u8>,
+    next: OnceCell<Box<OwnedText>>,
 }
 
 /// What a token says, if there is one.
@@ -65,14 +86,19 @@ pub(crate) struct RequestValues<'a> {
     reading: usize,
     /// The path patterns that this reading matches.
     pub(crate) routes: MatchedRoutes,
-    slots: SmallVec<[OnceCell<Option<Value<'a>>>; 12]>,
+    slots: SmallVec<[Cell<Slot<'a>>; 12]>,
+    owned: OnceCell<Box<OwnedText>>,
     client: OnceCell<Option<IpAddr>>,
+    /// The parts that count of the client's address, and of the other end's.
+    client_text: OnceCell<Written>,
+    peer_text: OnceCell<Written>,
     tier: Cell<Option<Option<u32>>>,
     verified: OnceCell<Token>,
     unverified: OnceCell<Token>,
 }
 
 impl<'a> RequestValues<'a> {
+    #[inline(always)]
     pub(crate) fn new(identities: &'a Identities, request: &'a Request<'a>) -> RequestValues<'a> {
         RequestValues {
             identities,
@@ -82,8 +108,11 @@ impl<'a> RequestValues<'a> {
             readings: Readings::of(request.target, identities.paths),
             reading: 0,
             routes: MatchedRoutes::new(),
-            slots: identities.known.iter().map(|_| OnceCell::new()).collect(),
+            slots: SmallVec::from_elem(Cell::new(Slot::Unread), identities.known.len()),
+            owned: OnceCell::new(),
             client: OnceCell::new(),
+            client_text: OnceCell::new(),
+            peer_text: OnceCell::new(),
             tier: Cell::new(None),
             verified: OnceCell::new(),
             unverified: OnceCell::new(),
@@ -107,7 +136,7 @@ impl<'a> RequestValues<'a> {
         self.tier.set(None);
         for (slot, known) in self.slots.iter_mut().zip(&self.identities.known) {
             if matches!(known.source, Source::Path | Source::PathSegment(_)) {
-                slot.take();
+                slot.set(Slot::Unread);
             }
         }
     }
@@ -125,10 +154,20 @@ impl<'a> RequestValues<'a> {
             }
             _ => {}
         }
-        let value = self.slots[id.0 as usize].get_or_init(|| self.read(id)).as_ref()?;
-        let text = match &value.text {
+        let slot = &self.slots[id.0 as usize];
+        let value = match slot.get() {
+            Slot::Read(value) => value?,
+            Slot::Unread => {
+                let value = self.read(id);
+                slot.set(Slot::Read(value));
+                value?
+            }
+        };
+        let text = match value.text {
             Text::Borrowed(text) => text,
-            Text::Written(text) => text.as_slice(),
+            Text::Owned(number) => self.owned_text(number),
+            Text::Client => self.client_text.get_or_init(|| self.counted(self.client())).as_slice(),
+            Text::Peer => self.peer_text.get_or_init(|| self.counted(self.peer())).as_slice(),
         };
         Some(Found { id, text, unusable: value.unusable })
     }
@@ -142,10 +181,10 @@ impl<'a> RequestValues<'a> {
     /// The address as it was sent, where its value is the IPv4 address that it carries. Nothing is granted to the
     /// one because it is granted to the other: an address can be chosen for what it carries.
     #[inline]
-    pub(crate) fn as_sent(&self, found: Found<'_>) -> Option<SmallVec<[u8; 40]>> {
+    pub(crate) fn as_sent(&self, found: Found<'_>) -> Option<Written> {
         let address = match self.identities.known(found.id).source {
             Source::ClientIp => self.client()?,
-            Source::Peer if self.set_by_caller(found.id).is_none() => self.request.peer?.to_canonical(),
+            Source::Peer if self.set_by_caller(found.id).is_none() => self.peer()?,
             _ => return None,
         };
         carried(address)?;
@@ -191,6 +230,22 @@ impl<'a> RequestValues<'a> {
         tier
     }
 
+    /// The address of the other end.
+    fn peer(&self) -> Option<IpAddr> {
+        self.request.peer.map(|peer| peer.to_canonical())
+    }
+
+    /// The part of an address that counts.
+    #[inline]
+    fn counted(&self, address: Option<IpAddr>) -> Written {
+        let mut text = Written::new();
+        if let Some(address) = address {
+            push_client(&mut text, counted(address), self.identities.prefixes);
+        }
+        text
+    }
+
+    #[inline(always)]
     fn set_by_caller(&self, id: IdentityId) -> Option<&'a [u8]> {
         self.identities.known(id).set_by_caller(self.request)
     }
@@ -198,14 +253,14 @@ impl<'a> RequestValues<'a> {
     fn read(&self, id: IdentityId) -> Option<Value<'a>> {
         let known = self.identities.known(id);
         if let Some(text) = self.set_by_caller(id) {
-            return text_value(Cow::Borrowed(text));
+            return self.kept(Cow::Borrowed(text));
         }
         let text = match &known.source {
             Source::ClientIp => match self.client() {
-                Some(client) => return Some(self.address(client)),
+                Some(_) => return Some(Value { text: Text::Client, unusable: None }),
                 None => Cow::Borrowed(self.address_in_words()?),
             },
-            Source::Peer => return Some(self.address(self.request.peer?.to_canonical())),
+            Source::Peer => return self.peer().map(|_| Value { text: Text::Peer, unusable: None }),
             Source::Method => self.method.clone(),
             Source::Host => self.host.clone()?,
             Source::Path => self.path()?.bytes.clone(),
@@ -217,7 +272,7 @@ impl<'a> RequestValues<'a> {
             Source::Jwt { claim, verify } => return self.usable(known, self.claim(claim, *verify)),
             source => return self.usable(known, source.read(self.request)),
         };
-        text_value(text)
+        self.kept(text)
     }
 
     /// What a gateway says where a client's address should stand, and is none. Who is called so is counted by
@@ -228,27 +283,41 @@ impl<'a> RequestValues<'a> {
         Some(descriptor.value(name).or_else(|| descriptor.value(REMOTE_ADDRESS))?.trim_ascii().as_bytes())
     }
 
-    /// A value that was read. The client's address stands for one that cannot be used, or nothing where it is not
-    /// known.
+    /// A value that was read. The client's address stands for one that cannot be used.
     #[inline]
     fn usable(&self, known: &Known, read: Read<'a>) -> Option<Value<'a>> {
-        let reason = match read {
-            Ok(text) => return text_value(text?),
-            Err(reason) => reason,
-        };
-        if known.on_invalid == OnInvalid::Absent {
-            return None;
+        match read {
+            Ok(text) => self.kept(text?),
+            Err(_) if known.on_invalid == OnInvalid::Absent => None,
+            Err(reason) => Some(Value { text: Text::Client, unusable: Some(reason) }),
         }
-        let nothing = || Value { text: Text::Borrowed(b""), unusable: None };
-        Some(Value { unusable: Some(reason), ..self.client().map_or_else(nothing, |client| self.address(client)) })
     }
 
-    /// The part of an address that counts.
+    /// A value that is empty is absent.
     #[inline]
-    fn address(&self, address: IpAddr) -> Value<'a> {
-        let mut text = Written::new();
-        push_client(&mut text, counted(address), self.identities.prefixes);
-        Value { text: Text::Written(text), unusable: None }
+    fn kept(&self, text: Cow<'a, [u8]>) -> Option<Value<'a>> {
+        let text = match text {
+            Cow::Borrowed(text) if !text.is_empty() => Text::Borrowed(text),
+            Cow::Owned(text) if !text.is_empty() => Text::Owned(self.keep(text)),
+            _ => return None,
+        };
+        Some(Value { text, unusable: None })
+    }
+
+    #[cold]
+    fn keep(&self, text: Vec<u8>) -> usize {
+        let (mut cell, mut number) = (&self.owned, 0);
+        while let Some(known) = cell.get() {
+            (cell, number) = (&known.next, number + 1);
+        }
+        cell.get_or_init(|| Box::new(OwnedText { text, next: OnceCell::new() }));
+        number
+    }
+
+    #[cold]
+    fn owned_text(&self, number: usize) -> &[u8] {
+        let all = std::iter::successors(self.owned.get(), |known| known.next.get());
+        all.skip(number).map(|known| known.text.as_slice()).next().unwrap_or_default()
     }
 
     /// A claim of the token that the request carries. Tokens are read once, however many claims are asked for.
@@ -268,17 +337,6 @@ impl<'a> RequestValues<'a> {
         let text = claims.as_ref().and_then(|claims| claims.text(claim));
         Ok(text.map(|text| Cow::Owned(text.into_bytes())))
     }
-}
-
-/// A value that is empty is absent.
-#[inline]
-fn text_value(text: Cow<'_, [u8]>) -> Option<Value<'_>> {
-    let text = match text {
-        text if text.is_empty() => return None,
-        Cow::Borrowed(text) => Text::Borrowed(text),
-        Cow::Owned(text) => Text::Written(text.into()),
-    };
-    Some(Value { text, unusable: None })
 }
 
 /// Methods have a case, but some backends forgive it, and so a rule for POST means `post` as well.

@@ -59,13 +59,12 @@ impl CompiledPolicy {
                 text.strip_prefix(self.identities.known(*source).name.as_str())?.strip_prefix('=')
             };
             let found = self.identities.places(id).find_map(|source| Some((source, named(&source)?)));
-            found.ok_or_else(|| self.not_a_value(id, text, &self.places_in_words(id)))?
+            let found = found.ok_or_else(|| self.not_a_value(id, text, &self.places_in_words(id)))?;
+            key_bytes::push_name(key, &self.identities.known(found.0).name);
+            found
         } else {
             (id, text)
         };
-        if self.identities.is_list(id) {
-            key_bytes::push_name(key, &self.identities.known(source).name);
-        }
         if let Some(address) =
             text.strip_prefix(key_bytes::UNUSABLE).filter(|_| self.identities.can_be_unusable(source))
         {

@@ -64,10 +64,9 @@ fn without_port(host: &[u8]) -> &[u8] {
         let end = host.iter().position(|byte| *byte == b']');
         return end.map_or(host, |end| &host[..=end]);
     }
-    let mut colons = host.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at);
-    match (colons.next(), colons.next()) {
-        (Some(at), None) => &host[..at],
-        // Several colons and no brackets: an IPv6 address that somebody wrote bare.
+    match host.iter().position(|byte| *byte == b':') {
+        // Several colons and no brackets are an IPv6 address that was written bare.
+        Some(at) if !host[at + 1..].contains(&b':') => &host[..at],
         _ => host,
     }
 }

@@ -106,13 +106,6 @@ impl Matcher {
         values: &RequestValues<'_>,
         mut visit: impl FnMut(u32),
     ) {
-        let mut visit_each = |word: u32, bits: u64| {
-            for rule in rules_in(word, bits) {
-                if self.others_hold(rule, &rules[rule as usize].conditions, values) {
-                    visit(rule);
-                }
-            }
-        };
         // So few rules that a word holds them all and no value is indexed: there is nothing to plan, and most
         // policies are such.
         if self.all.word_count() == 1 && self.values.is_empty() {
@@ -120,10 +113,10 @@ impl Matcher {
             self.each_side(values, |_, any, holding| {
                 bits &= holding.iter().fold(any.word(0), |bits, set| bits | set.word(0));
             });
-            return visit_each(0, bits);
+            return self.each_in(0, bits, rules, values, &mut visit);
         }
         let mut sides: SmallVec<[Side<'a>; 3]> = SmallVec::new();
-        self.each_side(values, |_, any, holding| sides.push(Side { any, holding: holding.into() }));
+        self.each_side(values, |_, any, holding| sides.push(Side { any, holding: SmallVec::from_slice(holding) }));
         let mut looked_up: SmallVec<[Option<Side<'a>>; 2]> = self.values.iter().map(|_| None).collect();
         let words = self.few_words(&sides, values, &mut looked_up);
         let mut in_word = |word: u32| {
@@ -133,11 +126,28 @@ impl Matcher {
                     bits &= side.get_or_insert_with(|| dimension.value_side(values)).word(word);
                 }
             }
-            visit_each(word, bits);
+            self.each_in(word, bits, rules, values, &mut visit);
         };
         match words {
             Some(words) => words.into_iter().for_each(&mut in_word),
             None => (0..self.all.word_count()).for_each(&mut in_word),
+        }
+    }
+
+    /// Calls `visit` for each rule of a word whose other conditions hold.
+    #[inline(always)]
+    fn each_in(
+        &self,
+        word: u32,
+        bits: u64,
+        rules: &[CompiledRule],
+        values: &RequestValues<'_>,
+        visit: &mut impl FnMut(u32),
+    ) {
+        for rule in rules_in(word, bits) {
+            if self.others_hold(rule, &rules[rule as usize].conditions, values) {
+                visit(rule);
+            }
         }
     }
 
@@ -205,7 +215,7 @@ impl Matcher {
         smallest.map(Side::words)
     }
 
-    #[inline]
+    #[inline(always)]
     fn others_hold(&self, rule: u32, conditions: &Conditions, values: &RequestValues<'_>) -> bool {
         let others = &self.others[rule as usize];
         if !others.is_empty() {

@@ -47,6 +47,18 @@ pub(in crate::compiled) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath
     NormalPath { bytes: Cow::Owned(path), slash }
 }
 
+/// The same for a path that every server takes for the same, and whether it ended in a slash. `None` if letters of it
+/// have to be changed.
+#[inline(always)]
+pub(in crate::compiled) fn settle_plain(path: &[u8], paths: Paths) -> Option<(&[u8], bool)> {
+    if paths.ignore_case && path.iter().any(u8::is_ascii_uppercase) {
+        return None;
+    }
+    let slash = path.last() == Some(&b'/');
+    let is_dropped = slash && path.len() > 1 && paths.trailing_slash == TrailingSlash::Ignore;
+    Some((&path[..path.len() - usize::from(is_dropped)], slash))
+}
+
 /// What lies behind `http://host` where a client sends the whole of it, as to a proxy.
 pub(in crate::compiled) fn without_origin(target: &[u8]) -> &[u8] {
     if target.first() == Some(&b'/') {

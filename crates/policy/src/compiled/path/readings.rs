@@ -15,10 +15,12 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use crate::compiled::path::normal::{NormalPath, decode, decode_but, settle, without_origin, without_query};
+use crate::compiled::path::normal::{
+    NormalPath, decode, decode_but, settle, settle_plain, without_origin, without_query,
+};
 use crate::compiled::path::plain_path::{is_name_end, plain};
 use crate::compiled::path::resolve::{Escapes, Habits, resolve};
-use crate::model::{Paths, TrailingSlash};
+use crate::model::Paths;
 
 /// At least one reading, the most resolved first, each once. Most paths have no other.
 #[derive(Debug)]
@@ -106,12 +108,10 @@ impl<'a> Readings<'a> {
 }
 
 fn one(path: &[u8], paths: Paths) -> NormalPath<'_> {
-    if paths.ignore_case && path.iter().any(u8::is_ascii_uppercase) {
-        return settle(path.to_vec(), paths);
+    match settle_plain(path, paths) {
+        Some((bytes, slash)) => NormalPath { bytes: Cow::Borrowed(bytes), slash },
+        None => settle(path.to_vec(), paths),
     }
-    let slash = path.last() == Some(&b'/');
-    let drop = slash && path.len() > 1 && paths.trailing_slash == TrailingSlash::Ignore;
-    NormalPath { bytes: Cow::Borrowed(&path[..path.len() - usize::from(drop)]), slash }
 }
 
 /// The habits that make a difference to this path, those that do the most first.
@@ -142,6 +142,7 @@ fn may_be_sent(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::TrailingSlash;
 
     fn texts(target: &str, paths: Paths) -> Vec<String> {
         let readings = Readings::of(target, paths).unwrap();

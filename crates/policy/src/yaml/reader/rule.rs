@@ -42,43 +42,30 @@ impl Reader<'_> {
         }
     }
 
-    /// What a rule that denies has no use for, and what is not in the model, where the same is checked.
-    fn refuse_beside_deny(&mut self, members: &Members<'_>) {
-        for name in members::OF_RATES.into_iter().chain(["on_limit"]) {
-            if members.get(name).is_some() {
-                let (message, hint) = members::beside_deny(name);
-                self.misplaced(members.name_span(name), &message, &hint);
-            }
-        }
-    }
-
     fn counting(&mut self, members: &Members<'_>) -> Counting {
         let algorithm = members.get("algorithm").and_then(|node| self.word(node, &members::ALGORITHMS));
         let queue = members.get("queue").and_then(|node| self.queue(node));
-        if members.get("deny").is_some() {
-            self.refuse_beside_deny(members);
-            return Counting::Rates { algorithm: AlgorithmKind::TokenBucket, queue: None, max_debt: None };
-        }
-        let max_debt = members.get("max_debt").and_then(|node| self.number(node, 0..=MAX_AMOUNT));
+        let has = |name: &str| members.get(name).is_some();
+        let max_debt = members.get("max_debt").filter(|_| !has("deny"));
+        let max_debt = max_debt.and_then(|node| self.number(node, 0..=MAX_AMOUNT));
         // Where there are both, it was told, and the limit is read as the limit that it is.
-        let has_rates = members.get("limit").or(members.get("tiers")).is_some();
-        if let Some(node) = members.get("concurrency").filter(|_| !has_rates) {
-            for name in members::OF_RATES {
-                if members.get(name).is_some() {
-                    let (message, hint) = members::beside_concurrency(name);
-                    self.misplaced(members.name_span(name), &message, &hint);
-                }
-            }
-            return Counting::Permits { lease: self.lease(node) };
-        }
+        let is_concurrency = has("concurrency") && !has("limit") && !has("tiers");
+        let grant = match (has("deny"), is_concurrency) {
+            (true, _) => "deny",
+            (false, true) => "concurrency",
+            (false, false) => "limit",
+        };
         // An algorithm that could not be read may have been the right one.
-        let is_known = algorithm.is_some() || members.get("algorithm").is_none();
-        let algorithm = algorithm.unwrap_or(AlgorithmKind::TokenBucket);
-        if members.get("queue").is_some() && is_known && algorithm != AlgorithmKind::LeakyBucket {
-            let (message, hint) = members::queue_under(algorithm);
-            self.misplaced(members.name_span("queue"), &message, &hint);
+        let known = algorithm.or((!has("algorithm")).then_some(AlgorithmKind::TokenBucket));
+        for (name, (message, hint)) in members::misplaced(grant, known, has) {
+            self.misplaced(members.name_span(name), &message, &hint);
         }
-        Counting::Rates { algorithm, queue, max_debt }
+        let algorithm = algorithm.unwrap_or(AlgorithmKind::TokenBucket);
+        match (grant, members.get("concurrency")) {
+            ("deny", _) => Counting::Rates { algorithm: AlgorithmKind::TokenBucket, queue: None, max_debt: None },
+            ("concurrency", Some(node)) => Counting::Permits { lease: self.lease(node) },
+            _ => Counting::Rates { algorithm, queue, max_debt },
+        }
     }
 
     fn queue(&mut self, node: &Node) -> Option<Queue> {

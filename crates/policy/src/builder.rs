@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue};
 
 use crate::check::codes;
-use crate::check::nearest::nearest;
+use crate::check::words::nearest;
 use crate::checked::{CheckedPolicy, PolicyErrors};
 use crate::model::{
     BUILT_IN_IDENTITIES, Block, Cost, CostSource, Identity, IdentitySource, OnLimit, Policy, Rule, SecretKey, TIER,

@@ -26,6 +26,19 @@ pub enum Step {
     Item(usize),
 }
 
+impl Problem {
+    /// An empty hint is none.
+    pub(crate) fn new(
+        code: &'static str,
+        place: Place,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Problem {
+        let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
+        Problem { code, place, message: message.into(), hint }
+    }
+}
+
 impl Place {
     /// The policy as a whole.
     #[must_use]

@@ -6,21 +6,17 @@
 //! their tests; nothing here computes a limit a second time.
 
 mod bound;
-mod costs;
-mod debt;
 mod display;
-mod when;
+pub(crate) mod when;
 pub(crate) mod words;
 
 use tollgate_core::Quota;
 
-use crate::model::{Allowance, Cost, CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
+use crate::model::{CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
 use crate::shown::shown;
 
-use costs::Costs;
-
-pub use bound::{Bound, Most};
-pub use debt::Debt;
+use bound::Costs;
+pub use bound::{Bound, Debt, Most};
 pub use words::{ANY_SPAN, algorithm as algorithm_words, limit as limit_words, most as most_words};
 
 #[cfg(doc)]
@@ -141,7 +137,7 @@ pub struct Blocked {
 /// What each rule of a policy promises, in the order of the rules.
 #[must_use]
 pub fn promises(policy: &Policy) -> Vec<Promise> {
-    policy.rules.iter().map(|rule| Promise::of(&shown(rule, policy), &policy.store)).collect()
+    shown(policy).iter().map(|rule| Promise::of(rule, &policy.store)).collect()
 }
 
 impl Promise {
@@ -166,7 +162,7 @@ impl Promise {
             (StoreSettings::Redis(redis), Some(OnFailure::Local)) => Some(redis.fallback_share),
             _ => None,
         };
-        let terms = Terms { rule, warned, share, cost: &rule.cost };
+        let conditions = Conditions { rule, warned, share };
         Promise {
             rule: rule.name.clone(),
             when: when::conditions(&rule.when),
@@ -174,7 +170,7 @@ impl Promise {
             unit: unit(rule),
             deny: rule.denies(),
             shadow: rule.shadow,
-            grants: grants(rule).into_iter().map(|(whose, grant)| terms.grant(whose, grant)).collect(),
+            grants: grants(rule).into_iter().map(|(whose, grant)| conditions.grant(whose, grant)).collect(),
             says_cost: rule.cost.source != CostSource::Fixed(1),
             warned,
             blocked,
@@ -213,58 +209,42 @@ impl GrantPromise {
 }
 
 /// What the promises of a rule's quotas depend on besides the quotas.
-struct Terms<'a> {
+struct Conditions<'a> {
     rule: &'a Rule,
     warned: Option<Warned>,
     share: Option<(u32, u32)>,
-    cost: &'a Cost,
 }
 
-impl Terms<'_> {
+impl Conditions<'_> {
     fn grant(&self, whose: Vec<Whose>, grant: &Grant) -> GrantPromise {
-        let limits = match grant {
-            Grant::Unlimited => Vec::new(),
-            Grant::Limited(quotas) => {
-                let costs = Costs::of(self.cost, quotas);
-                let shares = self.shares(quotas);
-                let limits = quotas.iter().enumerate();
-                limits.map(|(at, quota)| self.limit(quota, costs, shares.get(at).cloned())).collect()
-            }
-        };
+        let costs = Costs::of(&self.rule.cost, grant.quotas());
+        let mut shares = self.shares(grant.quotas()).into_iter();
+        let limits = grant.quotas().iter().map(|quota| self.limit(quota, costs, shares.next())).collect();
         GrantPromise { whose, limits }
     }
 
     fn limit(&self, quota: &Quota, costs: Costs, share: Option<Share>) -> LimitPromise {
-        let (longest_refusal_ns, refusal_cost) = longest_refusal(quota, costs);
-        LimitPromise {
-            quota: *quota,
-            bound: Bound::of(quota, self.warned, refusal_cost),
-            longest_refusal_ns,
-            refusal_cost,
-            never_above: costs.never_above,
-            debt: Debt::of(self.rule, quota, refusal_cost),
-            share,
-        }
+        let Share { quota, bound, longest_refusal_ns, refusal_cost } = self.figures(quota, costs);
+        let debt = Debt::of(self.rule, &quota, refusal_cost);
+        let never_above = costs.never_above;
+        LimitPromise { quota, bound, longest_refusal_ns, refusal_cost, never_above, debt, share }
     }
 
     /// For each quota what an instance grants on its own, if it does.
     fn shares(&self, quotas: &[Quota]) -> Vec<Share> {
         let Some(share) = self.share else { return Vec::new() };
         let shares: Vec<Quota> = quotas.iter().map(|quota| quota.share(share)).collect();
-        let costs = Costs::of(self.cost, &shares);
-        let share = |quota: &Quota| {
-            let (longest_refusal_ns, refusal_cost) = longest_refusal(quota, costs);
-            let bound = Bound::of(quota, self.warned, refusal_cost);
-            Share { quota: *quota, bound, longest_refusal_ns, refusal_cost }
-        };
-        shares.iter().map(share).collect()
+        let costs = Costs::of(&self.rule.cost, &shares);
+        shares.iter().map(|quota| self.figures(quota, costs)).collect()
     }
-}
 
-/// How long the largest cost that can be admitted is refused, and that cost.
-fn longest_refusal(quota: &Quota, costs: Costs) -> (Option<u64>, u64) {
-    let longest_ns = costs.largest_admitted.and_then(|cost| bound::longest_refusal_ns(quota, cost));
-    (longest_ns, costs.largest_admitted.unwrap_or(1))
+    /// What a quota lets pass, and how long the largest cost that can be admitted is refused.
+    fn figures(&self, quota: &Quota, costs: Costs) -> Share {
+        let refusal_cost = costs.largest_admitted.unwrap_or(1);
+        let bound = Bound::of(quota, self.warned, refusal_cost);
+        let longest_refusal_ns = costs.largest_admitted.and_then(|cost| bound::longest_refusal_ns(quota, cost, false));
+        Share { quota: *quota, bound, longest_refusal_ns, refusal_cost }
+    }
 }
 
 /// The rule's grants, each with all to whom it is made.
@@ -274,10 +254,8 @@ fn grants(rule: &Rule) -> Vec<(Vec<Whose>, &Grant)> {
         Some((all, _)) => all.push(whose),
         None => grants.push((vec![whose], grant)),
     };
-    match &rule.allowance {
-        Allowance::Same(grant) => add(Whose::Everybody, grant),
-        Allowance::Tiers(tiers) => tiers.iter().for_each(|(tier, grant)| add(Whose::Tier(tier.clone()), grant)),
-        Allowance::Deny => {}
+    for (tier, grant) in rule.allowance.grants() {
+        add(tier.map_or(Whose::Everybody, |tier| Whose::Tier(tier.to_owned())), grant);
     }
     for exception in &rule.overrides {
         let patterns = exception.key.iter().map(|pattern| pattern.0.clone()).collect();

@@ -9,7 +9,7 @@ mod words;
 
 use tollgate_core::{AlgorithmKind, Quota};
 
-use crate::model::{Allowance, FieldSet, Grant, OnLimit, Policy, Reset, Rule};
+use crate::model::{FieldSet, OnLimit, Policy, Reset, Rule};
 
 /// The limits of a policy, as clients may know them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,14 +88,15 @@ impl Published {
     /// What of a policy clients may know.
     #[must_use]
     pub fn of(policy: &Policy) -> Published {
-        let limits = |rule: &&Rule| grants_of(rule).iter().any(|(_, grant)| is_limited(grant));
+        let limits = |rule: &&Rule| rule.allowance.quotas().next().is_some();
         let is_told = |rule: &&Rule| rule.publish && !rule.shadow && (rule.denies() || limits(rule));
         let told: Vec<&Rule> = policy.rules.iter().filter(is_told).collect();
         let any_warns = told.iter().any(|rule| rule.on_limit.is_some_and(|on_limit| on_limit.warn_first > 0));
         let any_limits = told.iter().any(limits);
+        let any_at_once = told.iter().any(|rule| has_limit(rule, AlgorithmKind::Concurrency));
         Published {
             fields: if any_limits { fields(policy, any_warns) } else { Vec::new() },
-            advice: if !any_limits { Vec::new() } else { advice(policy, told.iter().any(|rule| counts_at_once(rule))) },
+            advice: if any_limits { advice(policy, any_at_once) } else { Vec::new() },
             rules: told.into_iter().map(|rule| PublishedRule::of(rule, policy)).collect(),
         }
     }
@@ -104,10 +105,11 @@ impl Published {
 impl PublishedRule {
     fn of(rule: &Rule, policy: &Policy) -> PublishedRule {
         let default_tier = policy.tier.as_ref().map(|tier| tier.default.as_str());
-        let grants = grants_of(rule).into_iter().map(|(tier, grant)| PublishedGrant {
+        // Overrides are between the operator and the clients that have them.
+        let grants = rule.allowance.grants().map(|(tier, grant)| PublishedGrant {
             tier: tier.map(str::to_owned),
             is_default: tier.is_some() && tier == default_tier,
-            limits: quotas(grant).iter().map(PublishedLimit::of).collect(),
+            limits: grant.quotas().iter().map(PublishedLimit::of).collect(),
         });
         PublishedRule {
             name: rule.name.clone(),
@@ -139,30 +141,9 @@ impl PublishedLimit {
     }
 }
 
-/// What is granted to everybody, or to each tier. Overrides are between the operator and whom they are for.
-fn grants_of(rule: &Rule) -> Vec<(Option<&str>, &Grant)> {
-    match &rule.allowance {
-        Allowance::Same(grant) => vec![(None, grant)],
-        Allowance::Tiers(tiers) => tiers.iter().map(|(tier, grant)| (Some(tier.as_str()), grant)).collect(),
-        Allowance::Deny => Vec::new(),
-    }
-}
-
-fn quotas(grant: &Grant) -> &[Quota] {
-    match grant {
-        Grant::Unlimited => &[],
-        Grant::Limited(quotas) => quotas,
-    }
-}
-
-/// Whether it limits how many requests are under way.
-fn counts_at_once(rule: &Rule) -> bool {
-    let all = grants_of(rule);
-    all.iter().flat_map(|(_, grant)| quotas(grant)).any(|quota| quota.kind() == AlgorithmKind::Concurrency)
-}
-
-fn is_limited(grant: &Grant) -> bool {
-    !quotas(grant).is_empty()
+/// Whether a limit of the rule is of this kind.
+fn has_limit(rule: &Rule, kind: AlgorithmKind) -> bool {
+    rule.allowance.quotas().any(|quota| quota.kind() == kind)
 }
 
 fn beyond(rule: &Rule) -> Vec<String> {
@@ -170,8 +151,7 @@ fn beyond(rule: &Rule) -> Vec<String> {
         return vec!["They are refused with status 403; to try again does not help.".to_owned()];
     }
     let mut beyond = Vec::new();
-    let all = grants_of(rule);
-    let queues = all.iter().flat_map(|(_, grant)| quotas(grant)).any(|quota| quota.kind() == AlgorithmKind::LeakyQueue);
+    let queues = has_limit(rule, AlgorithmKind::LeakyQueue);
     if queues {
         beyond.push(
             "Requests that come too fast wait for their turn; when the queue is full they are refused with status 429."

@@ -3,18 +3,13 @@
 //! A file says each member once, and the reader refuses those that exclude each other. Calls can say the same, so the
 //! same is refused here, in the same words. What concerns the finished rule is checked with the policy.
 
-use std::time::Duration;
-
 use tollgate_core::{AlgorithmKind, Quota, QuotaError, Rate};
 
 use super::RuleBuilder;
 use crate::check::words::either;
-use crate::check::{codes, denies, members};
-use crate::model::{Allowance, Grant, Rule};
+use crate::check::{codes, members};
+use crate::model::{Allowance, DEFAULT_LEASE, Grant, Rule, quota_of};
 use crate::problem::{Place, Problem};
-
-/// How long a permit is held without being renewed, where nothing else is said.
-const LEASE: Duration = Duration::from_secs(60);
 
 const UNLIMITED: &str = "unlimited";
 
@@ -63,7 +58,9 @@ impl Finishing<'_> {
         let one = granting.next();
         let other = granting.find(|other| Some(*other) != one);
         match (one, other) {
-            (None, _) => self.wrong_rule(codes::CHOOSE_ONE, members::none_of("this rule", members::GRANTS)),
+            (None, _) => {
+                self.problem(codes::CHOOSE_ONE, self.place.clone(), members::none_of("this rule", members::GRANTS));
+            }
             (Some(one), Some(other)) => {
                 self.wrong(codes::CHOOSE_ONE, other, members::one_beside(other, one, members::GRANTS));
             }
@@ -73,41 +70,25 @@ impl Finishing<'_> {
     }
 
     fn misplaced(&mut self, granting: Option<&str>) {
-        let of_rates = members::OF_RATES.into_iter().filter(|member| self.builder.said.contains(member));
-        match granting {
-            Some("concurrency") => {
-                for member in of_rates {
-                    self.wrong(codes::MISPLACED_MEMBER, member, members::beside_concurrency(member));
-                }
-            }
-            Some("deny") => {
-                for member in of_rates {
-                    let (message, hint) = denies::beside(member);
-                    self.wrong(codes::MISPLACED_MEMBER, member, (message, hint.to_owned()));
-                }
-            }
-            _ => self.algorithm(),
-        }
-    }
-
-    fn algorithm(&mut self) {
-        match (self.builder.algorithm, self.builder.queue) {
-            (Some(AlgorithmKind::Concurrency), _) => {
+        let RuleBuilder { said, algorithm, queue, .. } = self.builder;
+        let is_of_rates = !matches!(granting, Some("concurrency" | "deny"));
+        match (algorithm, queue) {
+            (Some(AlgorithmKind::Concurrency), _) if is_of_rates => {
                 let known = either(members::ALGORITHMS.iter().map(|(name, _)| *name));
                 let message = format!("expected {known}, found `{}`", AlgorithmKind::Concurrency);
                 let hint = "say `.concurrency(..)` instead of `.limit(..)` to limit how many requests are in flight";
-                self.wrong(codes::UNKNOWN_WORD, "algorithm", (message, hint.to_owned()));
+                return self.wrong(codes::UNKNOWN_WORD, "algorithm", (message, hint.to_owned()));
             }
-            (Some(AlgorithmKind::LeakyQueue), None) => {
+            (Some(AlgorithmKind::LeakyQueue), None) if is_of_rates => {
                 let hint = "add `.queue(size, max_wait)`, or choose the leaky bucket";
-                self.wrong(
-                    codes::MISSING_MEMBER,
-                    "queue",
-                    ("`queue` is missing in this rule".to_owned(), hint.to_owned()),
-                );
+                let message = "`queue` is missing in this rule".to_owned();
+                self.wrong(codes::MISSING_MEMBER, "queue", (message, hint.to_owned()));
             }
-            (None | Some(AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue), _) | (Some(_), None) => {}
-            (Some(algorithm), Some(_)) => self.wrong(codes::MISPLACED_MEMBER, "queue", members::queue_under(algorithm)),
+            _ => {}
+        }
+        for (member, wrong) in members::misplaced(granting.unwrap_or("limit"), *algorithm, |name| said.contains(&name))
+        {
+            self.wrong(codes::MISPLACED_MEMBER, member, wrong);
         }
     }
 
@@ -116,8 +97,11 @@ impl Finishing<'_> {
         match granting {
             Some("deny") => Allowance::Deny,
             Some("concurrency") => {
-                let permits = Quota::concurrency(builder.permits.unwrap_or(0), Some(LEASE));
-                Allowance::Same(self.built(permits, self.place.member("concurrency")).map_or(Grant::Unlimited, limited))
+                let permits = Quota::concurrency(builder.permits.unwrap_or(0), Some(DEFAULT_LEASE));
+                Allowance::Same(
+                    self.built(permits, self.place.member("concurrency"))
+                        .map_or(Grant::Unlimited, |quota| Grant::Limited(vec![quota])),
+                )
             }
             Some("tiers") => {
                 let tiers = builder.tiers.iter().map(|(tier, rate)| {
@@ -143,38 +127,18 @@ impl Finishing<'_> {
     }
 
     fn quota(&mut self, rate: &str, place: &Place) -> Option<Quota> {
-        let rate: Rate = match rate.parse() {
-            Ok(rate) => rate,
-            Err(error) => {
-                let error: tollgate_core::ParseRateError = error;
-                let message = format!("not a rate: {}", error.expected());
-                self.problem(codes::BAD_RATE, place.clone(), (message, String::new()));
-                return None;
-            }
-        };
-        let builder = self.builder;
-        let quota = match (builder.algorithm, builder.queue) {
-            (None | Some(AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue), Some(queue)) => {
-                Quota::leaky_queue(rate, queue)
-            }
-            (Some(AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue), None) => Quota::leaky_bucket(rate),
-            (Some(AlgorithmKind::FixedWindow), _) => Quota::fixed_window(rate),
-            (Some(AlgorithmKind::SlidingWindowCounter), _) => Quota::sliding_window_counter(rate),
-            (Some(AlgorithmKind::SlidingWindowLog), _) => Quota::sliding_window_log(rate),
-            (Some(AlgorithmKind::TokenBucket | AlgorithmKind::Concurrency), _) | (None, None) => {
-                Quota::token_bucket(rate)
-            }
-        };
-        let owing = |quota: Quota| builder.max_debt.map_or(Ok(quota), |max_debt| quota.with_max_debt(max_debt));
-        self.built(quota.and_then(owing), place.clone())
+        let rate = rate.parse::<Rate>().map_err(|error| {
+            let message = format!("not a rate: {}", error.expected());
+            self.problem(codes::BAD_RATE, place.clone(), (message, String::new()));
+        });
+        let RuleBuilder { algorithm, queue, max_debt, .. } = *self.builder;
+        // A queue alone says that the bucket is a leaky one.
+        let implied = if queue.is_some() { AlgorithmKind::LeakyBucket } else { AlgorithmKind::TokenBucket };
+        self.built(quota_of(rate.ok()?, algorithm.unwrap_or(implied), queue, max_debt), place.clone())
     }
 
     fn built(&mut self, quota: Result<Quota, QuotaError>, place: Place) -> Option<Quota> {
         quota.map_err(|error| self.problem(codes::BAD_QUOTA, place, (error.to_string(), String::new()))).ok()
-    }
-
-    fn wrong_rule(&mut self, code: &'static str, said: members::Said) {
-        self.problem(code, self.place.clone(), said);
     }
 
     fn wrong(&mut self, code: &'static str, member: &str, said: members::Said) {
@@ -182,11 +146,6 @@ impl Finishing<'_> {
     }
 
     fn problem(&mut self, code: &'static str, place: Place, (message, hint): members::Said) {
-        let hint = Some(hint).filter(|hint| !hint.is_empty());
-        self.problems.push(Problem { code, place, message, hint });
+        self.problems.push(Problem::new(code, place, message, hint));
     }
-}
-
-fn limited(quota: Quota) -> Grant {
-    Grant::Limited(vec![quota])
 }

@@ -1,77 +1,159 @@
-//! How much rules grant.
+//! How much rules grant, what requests cost, and the largest cost that can ever pass.
 
 use std::collections::HashSet;
 
-use tollgate_core::AlgorithmKind;
+use tollgate_core::{Algorithm, AlgorithmKind, Bucket, BucketState, MAX_AMOUNT, Quota, Tick};
 
-use super::periods::quotas;
-use super::problems::Problems;
-use super::words::{all_of, quoted};
-use super::{codes, denies, syntax};
-use crate::model::{Allowance, Grant, Policy, Rule};
-use crate::problem::Place;
+use super::words::all_of;
+use super::{Reporter, codes, members, quoted};
+use crate::model::{Allowance, Cost, CostSource, Grant, Policy, Rule};
 
-pub(super) fn check(rule: &Rule, policy: &Policy, place: &Place, problems: &mut Problems) {
+pub(super) fn check(rule: &Rule, policy: &Policy, here: &mut Reporter<'_>) {
+    let mut limit = here.member(member_of(&rule.allowance));
     match &rule.allowance {
-        Allowance::Same(same) => grant(same, &place.member(member_of(same)), problems),
-        Allowance::Tiers(of_tiers) => tiers(of_tiers, policy, &place.member(tiers_member(of_tiers)), problems),
-        Allowance::Deny => denies::check(rule, place, problems),
+        Allowance::Same(same) => grant(same, &mut limit),
+        Allowance::Tiers(of_tiers) => tiers(of_tiers, policy, &mut limit),
+        Allowance::Deny => beside_deny(rule, here),
     }
 }
 
-/// The member in which a grant is written down.
-pub(super) fn member_of(grant: &Grant) -> &'static str {
-    let is_concurrency = quotas(grant).iter().any(|quota| quota.kind() == AlgorithmKind::Concurrency);
-    if is_concurrency { "concurrency" } else { "limit" }
+/// The member in which the grants of a rule are written down.
+pub(super) fn member_of(allowance: &Allowance) -> &'static str {
+    let is_concurrency = allowance.quotas().any(|quota| quota.kind() == AlgorithmKind::Concurrency);
+    match allowance {
+        _ if is_concurrency => "concurrency",
+        Allowance::Same(_) => "limit",
+        Allowance::Tiers(_) => "tiers",
+        Allowance::Deny => "deny",
+    }
 }
 
-/// The member in which the grants of tiers are written down.
-pub(super) fn tiers_member(tiers: &[(String, Grant)]) -> &'static str {
-    if tiers.iter().any(|(_, grant)| member_of(grant) == "concurrency") { "concurrency" } else { "tiers" }
+/// Calls `visit` with each grant of a rule, where it is written down, and whose it is in words.
+pub(super) fn each(rule: &Rule, here: &mut Reporter<'_>, mut visit: impl FnMut(&Grant, &mut Reporter<'_>, &str)) {
+    let mut limit = here.member(member_of(&rule.allowance));
+    for (tier, grant) in rule.allowance.grants() {
+        match tier {
+            Some(tier) => visit(grant, &mut limit.member(tier), &format!("the limit of the tier {}", quoted(tier))),
+            None => visit(grant, &mut limit, "the limit"),
+        }
+    }
+    for (at, own) in rule.overrides.iter().enumerate() {
+        visit(&own.grant, &mut here.member("overrides").item(at), "this override");
+    }
 }
 
 /// One grant by itself.
-pub(super) fn grant(grant: &Grant, place: &Place, problems: &mut Problems) {
+pub(super) fn grant(grant: &Grant, here: &mut Reporter<'_>) {
     let Grant::Limited(quotas) = grant else { return };
-    syntax::not_empty(quotas, "rate", place, problems);
+    here.not_empty(quotas, "rate");
     let mut periods = HashSet::new();
     for (at, quota) in quotas.iter().enumerate() {
         if !periods.insert((quota.period_ns(), quota.kind() == AlgorithmKind::Concurrency)) {
             let message = "two limits of the same period hold at once, so only the smaller one counts";
-            problems.add(
-                codes::EQUAL_PERIODS,
-                place.item(at),
-                message,
-                "keep one of the two, or give one another period",
-            );
+            let hint = "keep one of the two, or give one another period";
+            here.item(at).add(codes::EQUAL_PERIODS, message, hint);
         }
     }
 }
 
-fn tiers(tiers: &[(String, Grant)], policy: &Policy, place: &Place, problems: &mut Problems) {
-    syntax::not_empty(tiers, "tier", place, problems);
+fn tiers(tiers: &[(String, Grant)], policy: &Policy, here: &mut Reporter<'_>) {
+    here.not_empty(tiers, "tier");
     let mut known = HashSet::new();
     for (name, own) in tiers {
-        let place = place.member(name);
-        syntax::text(name, "a tier", place.clone(), problems);
-        grant(own, &place, problems);
+        let mut here = here.member(name);
+        here.text(name, "a tier");
+        grant(own, &mut here);
         if !known.insert(name.as_str()) {
-            let message = format!("the tier {} is there twice", quoted(name));
-            problems.add(codes::DUPLICATE_NAME, place, message, "keep one of the two");
+            here.add(codes::DUPLICATE_NAME, format!("the tier {} is there twice", quoted(name)), "keep one of the two");
         }
     }
     let Some(tier) = &policy.tier else {
         let hint =
             "say under `identity:` where a client's tier comes from, as in `tier: { header: X-Tier, default: free }`";
         let message = "a limit by tier needs to know the client's tier, and there is no identity `tier`";
-        problems.add(codes::TIERS_WITHOUT_TIER, place.clone(), message, hint);
-        return;
+        return here.add(codes::TIERS_WITHOUT_TIER, message, hint);
     };
     if !known.contains(tier.default.as_str()) && !tiers.is_empty() {
         let default = quoted(&tier.default);
         let message = format!("the default tier {default} is missing here, so most clients would have no limit");
         let there = all_of(tiers.iter().take(10).map(|(name, _)| name.as_str()));
         let hint = format!("add {default} beside {there}; `unlimited` is a limit too");
-        problems.add(codes::DEFAULT_TIER_MISSING, place.clone(), message, hint);
+        here.add(codes::DEFAULT_TIER_MISSING, message, hint);
+    }
+}
+
+/// A rule that denies counts nothing.
+fn beside_deny(rule: &Rule, here: &mut Reporter<'_>) {
+    let members = [
+        ("key", !rule.key.is_empty()),
+        ("cost", rule.cost != Cost::default()),
+        ("on_limit", rule.on_limit.is_some()),
+        ("overrides", !rule.overrides.is_empty()),
+        ("on_failure", rule.on_failure.is_some()),
+    ];
+    for (member, _) in members.into_iter().filter(|(_, is_there)| *is_there) {
+        let (message, hint) = members::beside_deny(member);
+        here.member(member).add(codes::MISPLACED_MEMBER, message, hint);
+    }
+}
+
+pub(super) fn cost(rule: &Rule, here: &mut Reporter<'_>) {
+    let amount = |value: u64, here: &mut Reporter<'_>| here.range(value, 1..=MAX_AMOUNT, "a cost");
+    amount(rule.cost.max, &mut here.member("max"));
+    match &rule.cost.source {
+        CostSource::OfTheRequest => {}
+        CostSource::Fixed(cost) => amount(*cost, here),
+        CostSource::Estimate(cost) => amount(*cost, &mut here.member("estimate")),
+        CostSource::Header { default, name } => {
+            amount(*default, &mut here.member("default"));
+            here.member("header").header(name);
+        }
+        CostSource::Methods { costs, default } => {
+            amount(*default, &mut here.member("default"));
+            for (method, cost) in costs {
+                amount(*cost, &mut here.member("method").member(method));
+                here.member("method").member(method).method(method);
+            }
+        }
+    }
+    if let Some(name) = &rule.cost.settled_by {
+        here.member("settle").header(name);
+    }
+    never_fits(rule, here);
+}
+
+/// A request that costs more than any client can have is refused for ever.
+fn never_fits(rule: &Rule, here: &mut Reporter<'_>) {
+    let (least, _) = costs(rule);
+    let largest = rule.grants().map(|grant| capacity(grant.quotas())).max();
+    if let Some(largest) = largest.filter(|largest| least > *largest) {
+        let message = format!("every request costs at least {least}, and the limit never holds more than {largest}");
+        let hint = "lower the cost, or raise the limit or its burst, as in 60/min burst 100";
+        here.add(codes::COST_NEVER_FITS, message, hint);
+    }
+}
+
+/// The largest cost that all of some quotas can ever hold.
+pub(crate) fn capacity(quotas: &[Quota]) -> u64 {
+    quotas.iter().map(capacity_of).min().unwrap_or(u64::MAX)
+}
+
+/// The largest cost that a quota can ever hold.
+pub(crate) fn capacity_of(quota: &Quota) -> u64 {
+    let of_bucket = |bucket: Bucket| bucket.look(&BucketState::default(), 0, 0).limit;
+    Bucket::new(quota, Tick::Nanosecond).map_or(quota.amount(), of_bucket)
+}
+
+/// The least that a request can cost under a rule, and the most that the policy itself says one costs.
+pub(super) fn costs(rule: &Rule) -> (u64, u64) {
+    match &rule.cost.source {
+        CostSource::OfTheRequest => (1, 1),
+        CostSource::Fixed(cost) | CostSource::Estimate(cost) => (*cost, *cost),
+        // A request can say 1, whatever holds for those that say nothing.
+        CostSource::Header { default, .. } => (1, *default),
+        CostSource::Methods { costs, default } => {
+            let all = || costs.iter().map(|(_, cost)| *cost).chain([*default]);
+            (all().min().unwrap_or(1), all().max().unwrap_or(1))
+        }
     }
 }

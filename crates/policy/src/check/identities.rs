@@ -1,40 +1,40 @@
-//! Identities, tiers, and what verifies them.
+//! Identities, tiers, what verifies them, and lists of clients by their values.
 
 use std::collections::{HashMap, HashSet};
 
-use super::names::Names;
-use super::problems::Problems;
-use super::words::quoted;
-use super::{codes, patterns, syntax};
-use crate::model::{BUILT_IN_IDENTITIES, Identity, IdentitySource, OnInvalid, Policy, TIER, Tier, TierSource};
-use crate::problem::Place;
+use super::{Names, Reporter, codes, quoted, syntax};
+use crate::model::{
+    AccessList, BUILT_IN_IDENTITIES, Identity, IdentitySource, OnInvalid, Policy, TIER, Tier, TierSource,
+};
 
-pub(super) fn check(policy: &Policy, names: &Names<'_>, problems: &mut Problems) {
-    let place = Place::top().member("identity");
+pub(super) fn check(policy: &Policy, names: &Names<'_>, top: &mut Reporter<'_>) {
     let mut known = HashSet::new();
+    let mut here = top.member("identity");
     for identity in &policy.identities {
-        let place = place.member(&identity.name);
-        name(&identity.name, &place, problems);
+        let mut here = here.member(&identity.name);
+        name(&identity.name, &mut here);
         if !known.insert(&identity.name) {
             let message = format!("the identity {} is declared twice", quoted(&identity.name));
-            problems.add(codes::DUPLICATE_NAME, place.clone(), message, "give one of the two another name");
+            here.add(codes::DUPLICATE_NAME, message, "give one of the two another name");
         }
-        source(&identity.source, &place, problems);
-        needs_key(&identity.source, identity.trusted, policy, &place, problems);
-        on_invalid(identity, &place, problems);
+        source(&identity.source, &mut here);
+        needs_key(&identity.source, identity.trusted, policy, &mut here);
+        on_invalid(identity, &mut here);
         if let IdentitySource::First(others) = &identity.source {
-            let place = place.member("first");
-            syntax::not_empty(others, "identity", &place, problems);
-            for (at, other) in others.iter().enumerate() {
-                names.check(other, place.item(at), problems);
-            }
+            let mut here = here.member("first");
+            here.not_empty(others, "identity");
+            here.each(others, |other, here| names.check(other, here));
         }
     }
-    circles(policy, problems);
-    client_ip(policy, &place.member("client_ip"), problems);
+    circles(policy, &mut here);
+    let mut client_ip = here.member("client_ip");
+    client_ip.member("ipv6_prefix").range(policy.client_ip.ipv6_prefix.into(), 1..=128, "a prefix");
+    client_ip.member("ipv4_prefix").range(policy.client_ip.ipv4_prefix.into(), 1..=32, "a prefix");
     if let Some(own) = &policy.tier {
-        tier(own, policy, names, &place.member(TIER), problems);
+        tier(own, policy, names, &mut here.member(TIER));
     }
+    access(&policy.deny, names, &mut top.member("deny"));
+    access(&policy.allow, names, &mut top.member("allow"));
 }
 
 /// The member in which a source is written down.
@@ -53,96 +53,97 @@ pub(super) fn member_of(source: &IdentitySource) -> &'static str {
     }
 }
 
-fn name(name: &str, place: &Place, problems: &mut Problems) {
+fn name(name: &str, here: &mut Reporter<'_>) {
     if BUILT_IN_IDENTITIES.contains(&name) || name == TIER {
         let message = format!("the identity {} exists already and cannot be declared", quoted(name));
-        problems.add(codes::RESERVED_NAME, place.clone(), message, "choose another name");
+        here.add(codes::RESERVED_NAME, message, "choose another name");
     } else if !syntax::is_identity_name(name) {
         let message = format!("{} cannot be the name of an identity", quoted(name));
         let hint = "a name begins with a small letter, and has small letters, digits and `_`, at most 64";
-        problems.add(codes::BAD_NAME, place.clone(), message, hint);
+        here.add(codes::BAD_NAME, message, hint);
     }
 }
 
-fn source(source: &IdentitySource, place: &Place, problems: &mut Problems) {
-    let place = place.member(member_of(source));
+fn source(source: &IdentitySource, here: &mut Reporter<'_>) {
+    let mut here = here.member(member_of(source));
     match source {
-        IdentitySource::Header(name) | IdentitySource::Cookie(name) => syntax::header(name, place, problems),
-        IdentitySource::Query(name) => syntax::text(name, "the name of a query parameter", place, problems),
-        IdentitySource::Jwt(claim) => syntax::text(claim, "the name of a claim", place, problems),
-        IdentitySource::Value(value) => syntax::text(value, "a value", place, problems),
-        IdentitySource::PathSegment(segment) => {
-            syntax::range(*segment as u64, 1, u64::MAX, "a segment's number", place, problems);
-        }
+        IdentitySource::Header(name) | IdentitySource::Cookie(name) => here.header(name),
+        IdentitySource::Query(name) => here.text(name, "the name of a query parameter"),
+        IdentitySource::Jwt(claim) => here.text(claim, "the name of a claim"),
+        IdentitySource::Value(value) => here.text(value, "a value"),
+        IdentitySource::PathSegment(segment) => here.range(*segment as u64, 1..=u64::MAX, "a segment's number"),
         IdentitySource::Peer | IdentitySource::Bearer | IdentitySource::First(_) | IdentitySource::Given => {}
     }
 }
 
-fn needs_key(source: &IdentitySource, trusted: bool, policy: &Policy, place: &Place, problems: &mut Problems) {
+fn needs_key(source: &IdentitySource, trusted: bool, policy: &Policy, here: &mut Reporter<'_>) {
     if !matches!(source, IdentitySource::Jwt(_)) {
         return;
     }
-    let place = place.member("jwt");
+    let mut here = here.member("jwt");
     if cfg!(not(feature = "jwt")) {
         let message = "this program was built without the feature `jwt`, so it cannot read tokens";
-        problems.add(
-            codes::JWT_NOT_BUILT,
-            place,
-            message,
-            "build it with the feature, or take the value from elsewhere",
-        );
+        here.add(codes::JWT_NOT_BUILT, message, "build it with the feature, or take the value from elsewhere");
     } else if policy.jwt.is_none() && !trusted {
         let hint = "add `jwt:` with an algorithm and a key at the top of the policy\nor add `trusted: true` if somebody in front has verified the token";
         let message = "there is no key to verify the token that this claim is taken from";
-        problems.add(codes::JWT_WITHOUT_KEY, place, message, hint);
+        here.add(codes::JWT_WITHOUT_KEY, message, hint);
     }
 }
 
-fn on_invalid(identity: &Identity, place: &Place, problems: &mut Problems) {
+fn on_invalid(identity: &Identity, here: &mut Reporter<'_>) {
     let has_token = matches!(identity.source, IdentitySource::Jwt(_) | IdentitySource::Bearer);
     if identity.on_invalid != OnInvalid::default() && !has_token {
         let message = "`on_invalid` goes with `jwt` or `bearer`";
-        let hint = "leave it out: only tokens can be invalid";
-        problems.add(codes::MISPLACED_MEMBER, place.member("on_invalid"), message, hint);
+        here.member("on_invalid").add(codes::MISPLACED_MEMBER, message, "leave it out: only tokens can be invalid");
     }
 }
 
-fn client_ip(policy: &Policy, place: &Place, problems: &mut Problems) {
-    let client_ip = &policy.client_ip;
-    for (name, bits, most) in [("ipv6_prefix", client_ip.ipv6_prefix, 128), ("ipv4_prefix", client_ip.ipv4_prefix, 32)]
-    {
-        syntax::range(bits.into(), 1, most, "a prefix", place.member(name), problems);
-    }
-}
-
-fn tier(tier: &Tier, policy: &Policy, names: &Names<'_>, place: &Place, problems: &mut Problems) {
-    syntax::text(&tier.default, "a tier", place.member("default"), problems);
+fn tier(tier: &Tier, policy: &Policy, names: &Names<'_>, here: &mut Reporter<'_>) {
+    here.member("default").text(&tier.default, "a tier");
     match &tier.source {
         TierSource::Direct(direct) => {
-            source(direct, place, problems);
-            needs_key(direct, tier.trusted, policy, place, problems);
+            source(direct, here);
+            needs_key(direct, tier.trusted, policy, here);
             if let IdentitySource::First(_) = direct {
                 let message = "a tier cannot be the first of several identities";
-                problems.add(codes::MISPLACED_MEMBER, place.member("first"), message, "take it from one source");
+                here.member("first").add(codes::MISPLACED_MEMBER, message, "take it from one source");
             }
         }
         TierSource::Listed { by, tiers } => {
             if by == TIER {
                 let message = "the tier cannot be chosen by the tier itself";
-                problems.add(codes::UNKNOWN_IDENTITY, place.member("by"), message, "choose it by another identity");
+                here.member("by").add(codes::UNKNOWN_IDENTITY, message, "choose it by another identity");
             } else {
-                names.check(by, place.member("by"), problems);
+                names.check(by, &mut here.member("by"));
             }
+            let mut here = here.member("map");
             for (value, tier) in tiers {
-                patterns::check(by, value, names, || place.member("map").member(value), problems);
-                syntax::text(tier, "a tier", place.member("map").member(value), problems);
+                let mut here = here.member(value);
+                names.check_pattern(by, value, &mut here);
+                here.text(tier, "a tier");
             }
         }
     }
 }
 
+/// `deny` or `allow`.
+fn access(list: &AccessList, names: &Names<'_>, here: &mut Reporter<'_>) {
+    for (name, meant) in &list.identities {
+        let mut here = here.member(name);
+        if name == "client_ip" {
+            let message = "addresses are compared as networks, not as texts";
+            here.add(codes::MISPLACED_MEMBER, message, "put them into the list of networks");
+            continue;
+        }
+        names.check(name, &mut here);
+        here.not_empty(meant, "text");
+        names.check_patterns(name, meant, &mut here);
+    }
+}
+
 /// Whether `first` leads back to where it began. Chains may be long, so there is no recursion.
-fn circles(policy: &Policy, problems: &mut Problems) {
+fn circles(policy: &Policy, here: &mut Reporter<'_>) {
     let left = leading_to_a_circle(policy);
     // Following what is left far enough ends on a circle.
     let Some(start) = policy.identities.iter().find(|identity| left.contains_key(identity.name.as_str())) else {
@@ -153,12 +154,11 @@ fn circles(policy: &Policy, problems: &mut Problems) {
     for _ in 0..left.len() {
         at = next(at).unwrap_or(at);
     }
-    let place = Place::top().member("identity").member(at).member("first");
     let message = match next(at) {
         Some(through) if through != at => format!("{} leads back to itself, through {}", quoted(at), quoted(through)),
         _ => format!("{} leads back to itself", quoted(at)),
     };
-    problems.add(codes::CIRCULAR_FIRST, place, message, "break the circle: remove one of the names");
+    here.member(at).member("first").add(codes::CIRCULAR_FIRST, message, "break the circle: remove one of the names");
 }
 
 /// The choices that are left when those that end somewhere are taken away, one after the other.

@@ -2,13 +2,14 @@
 
 use tollgate_core::AlgorithmKind;
 
+use super::quoted;
 use super::words::either;
 
 /// What a rule grants, or that it denies: exactly one of these.
 pub(crate) const GRANTS: &[&str] = &["limit", "tiers", "concurrency", "unlimited", "deny"];
 
 /// What counts rates, and so does not go with `concurrency` or `deny`.
-pub(crate) const OF_RATES: [&str; 3] = ["algorithm", "queue", "max_debt"];
+const OF_RATES: [&str; 3] = ["algorithm", "queue", "max_debt"];
 
 /// The algorithms of rates, by name.
 pub(crate) const ALGORITHMS: [(&str, AlgorithmKind); 5] = [
@@ -24,7 +25,7 @@ pub(crate) type Said = (String, String);
 
 /// A member that may be there once is there again.
 pub(crate) fn twice(member: &str) -> Said {
-    (format!("{} is there twice", super::words::quoted(member)), "keep one of the two".to_owned())
+    (format!("{} is there twice", quoted(member)), "keep one of the two".to_owned())
 }
 
 /// None of some is there, of which one must be.
@@ -38,13 +39,31 @@ pub(crate) fn one_beside(other: &str, one: &str, choice: &[&'static str]) -> Sai
     (format!("`{other}` cannot stand beside `{one}`"), hint)
 }
 
-/// A member of rates beside `concurrency`.
-pub(crate) fn beside_concurrency(member: &str) -> Said {
+/// The members of a rule, of those that it has, that do not go with the one that says what it grants: `grant`.
+pub(crate) fn misplaced(
+    grant: &str,
+    algorithm: Option<AlgorithmKind>,
+    has: impl Fn(&str) -> bool,
+) -> Vec<(&'static str, Said)> {
+    let of_rates = OF_RATES.into_iter().filter(|member| has(member));
+    match (grant, algorithm) {
+        ("deny", _) => {
+            let steps = ["on_limit"].into_iter().filter(|member| has(member));
+            of_rates.chain(steps).map(|member| (member, beside_deny(member))).collect()
+        }
+        ("concurrency", _) => of_rates.map(|member| (member, beside_concurrency(member))).collect(),
+        (_, None | Some(AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue)) => Vec::new(),
+        (_, Some(algorithm)) if has("queue") => vec![("queue", queue_under(algorithm))],
+        (_, Some(_)) => Vec::new(),
+    }
+}
+
+fn beside_concurrency(member: &str) -> Said {
     (format!("`{member}` goes with a limit of rates, not with `concurrency`"), "leave it out".to_owned())
 }
 
 /// A queue under another algorithm than the leaky bucket.
-pub(crate) fn queue_under(algorithm: AlgorithmKind) -> Said {
+fn queue_under(algorithm: AlgorithmKind) -> Said {
     let message = format!("`queue` goes with the leaky bucket only, not with {algorithm}");
     (message, "add `algorithm: leaky-bucket`, or leave out `queue`".to_owned())
 }
@@ -53,4 +72,14 @@ pub(crate) fn queue_under(algorithm: AlgorithmKind) -> Said {
 pub(crate) fn on_limit_without_limit() -> Said {
     let message = "`on_limit` needs a limit, and this rule grants everything".to_owned();
     (message, "leave `on_limit` out, or give the rule a limit".to_owned())
+}
+
+/// A member beside `deny`.
+pub(crate) fn beside_deny(member: &str) -> Said {
+    let message = format!("`{member}` cannot stand beside `deny`: a rule that denies counts nothing");
+    let hint = match member {
+        "key" => "say in `when` which requests it denies: `identity: { NAME: true }` asks for an identity",
+        _ => "leave it out; a rule that is to limit has `limit` in place of `deny`",
+    };
+    (message, hint.to_owned())
 }

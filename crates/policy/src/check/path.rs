@@ -2,22 +2,19 @@
 //! people bring it from routers that know more, and a rule that silently
 //! applies to nothing is worse than a message.
 
-use super::codes;
-use super::problems::Problems;
-use super::words::quoted;
+use super::{Reporter, codes, quoted};
 use crate::path_pattern::is_parameter;
-use crate::problem::Place;
 
 /// What is wrong with a path, and what to write instead.
 type Wrong = (&'static str, &'static str);
 
-pub(super) fn check(path: &str, place: Place, problems: &mut Problems) {
+pub(super) fn check(path: &str, here: &mut Reporter<'_>) {
     let wrong = regular_expression(path).or_else(|| no_slash(path)).or_else(|| outside_the_path(path)).or_else(|| {
         let last = path.split('/').count() - 1;
         path.split('/').enumerate().skip(1).find_map(|(at, segment)| in_segment(segment, at == last))
     });
     if let Some((what, hint)) = wrong {
-        problems.add(codes::BAD_PATH, place, format!("the path {} {what}", quoted(path)), hint);
+        here.add(codes::BAD_PATH, format!("the path {} {what}", quoted(path)), hint);
     }
 }
 
@@ -112,9 +109,7 @@ mod tests {
     use super::*;
 
     fn message(path: &str) -> Option<String> {
-        let mut problems = Problems::default();
-        check(path, Place::top(), &mut problems);
-        problems.into_list().first().map(|problem| problem.message.clone())
+        crate::check::found_by(|top| check(path, top)).first().map(|problem| problem.message.clone())
     }
 
     #[test]

@@ -2,11 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::codes;
-use super::problems::Problems;
-use super::words::quoted;
+use super::{Reporter, codes, quoted};
 use crate::model::{IdentitySource, JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial, MAX_JWT_KEYS, Policy};
-use crate::problem::Place;
 
 /// The key of a deployment is made for it, so it may as well be beyond all trying.
 const SHORTEST_SECRET_KEY: usize = 32;
@@ -14,29 +11,29 @@ const SHORTEST_SECRET_KEY: usize = 32;
 /// A shorter shared secret can be found from one token, by trying.
 const SHORTEST_JWT_SECRET: usize = 16;
 
-pub(super) fn check(policy: &Policy, problems: &mut Problems) {
+pub(super) fn check(policy: &Policy, top: &mut Reporter<'_>) {
     if let Some(key) = policy.secret_key.as_ref().filter(|key| key.0.len() < SHORTEST_SECRET_KEY) {
         let message = format!("the key has {} bytes, and must have at least {SHORTEST_SECRET_KEY}", key.0.len());
         let hint = "`openssl rand -hex 32` makes one";
-        problems.add(codes::SHORT_SECRET, Place::top().member("secrets"), message, hint);
+        top.member("secrets").add(codes::SHORT_SECRET, message, hint);
     }
     if let Some(jwt) = &policy.jwt {
-        jwt_keys(jwt, &Place::top().member("jwt"), problems);
+        jwt_keys(jwt, &mut top.member("jwt"));
     }
     for identity in policy.identities.iter().filter(|identity| identity.secret) {
         if let IdentitySource::First(_) = identity.source {
-            let place = Place::top().member("identity").member(&identity.name).member("secret");
             let message = "a list of identities is as secret as those in it";
-            problems.add(codes::MISPLACED_MEMBER, place, message, "write `secret: true` where they are declared");
+            let hint = "write `secret: true` where they are declared";
+            top.member("identity").member(&identity.name).member("secret").add(codes::MISPLACED_MEMBER, message, hint);
         }
     }
 }
 
-fn jwt_keys(jwt: &JwtSettings, place: &Place, problems: &mut Problems) {
+fn jwt_keys(jwt: &JwtSettings, here: &mut Reporter<'_>) {
     if jwt.keys.is_empty() || jwt.keys.len() > MAX_JWT_KEYS {
         let message =
             format!("there must be from 1 to {MAX_JWT_KEYS} keys that verify tokens, and are {}", jwt.keys.len());
-        problems.add(codes::OUT_OF_RANGE, place.clone(), message, "keep those whose tokens are still valid");
+        here.add(codes::OUT_OF_RANGE, message, "keep those whose tokens are still valid");
     }
     let mut known = HashSet::new();
     for key in &jwt.keys {
@@ -44,18 +41,18 @@ fn jwt_keys(jwt: &JwtSettings, place: &Place, problems: &mut Problems) {
             && !known.insert((kid, key.algorithm))
         {
             let message = format!("there are two keys {} for one algorithm", quoted(kid));
-            problems.add(codes::DUPLICATE_NAME, place.clone(), message, "keep one of them");
+            here.add(codes::DUPLICATE_NAME, message, "keep one of them");
         }
         match &key.key {
             KeyMaterial::Written(written) if written.is_empty() => {
-                problems.add(codes::MISSING_SECRET, place.clone(), "the key that verifies tokens is empty", "");
+                here.add(codes::MISSING_SECRET, "the key that verifies tokens is empty", "");
             }
             KeyMaterial::Written(secret) if wanted_bytes(key).is_some() && secret.len() < SHORTEST_JWT_SECRET => {
                 let message = format!(
                     "the shared secret has {} bytes, and must have at least {SHORTEST_JWT_SECRET}",
                     secret.len()
                 );
-                problems.add(codes::SHORT_SECRET, place.clone(), message, "let the issuer make a longer one");
+                here.add(codes::SHORT_SECRET, message, "let the issuer make a longer one");
             }
             _ => {}
         }

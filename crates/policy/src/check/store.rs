@@ -1,69 +1,52 @@
-use tollgate_core::MAX_SPAN_NS;
+//! The store: its settings, and logs and permits that a memory store could not hold up to their limit.
 
-use super::problems::Problems;
-use super::words::quoted;
-use super::{codes, syntax};
-use crate::model::{MemorySettings, Policy, RedisMode, RedisSettings, StoreSettings};
-use crate::problem::Place;
+use std::time::Duration;
 
-pub(super) fn check(policy: &Policy, problems: &mut Problems) {
-    syntax::range(
-        policy.fields.jitter_ns,
-        0,
-        MAX_SPAN_NS,
-        "the jitter, in nanoseconds,",
-        Place::top().member("jitter"),
-        problems,
-    );
-    let place = Place::top().member("store");
+use tollgate_core::{Concurrency, MAX_SPAN_NS, Quota, QuotaError, Rate, SlidingLog, Tick};
+
+use super::{Reporter, codes, grants, quoted};
+use crate::model::{MemorySettings, OnLimit, Policy, RedisMode, RedisSettings, StoreSettings};
+
+pub(super) fn check(policy: &Policy, top: &mut Reporter<'_>) {
+    top.member("jitter").range(policy.fields.jitter_ns, 0..=MAX_SPAN_NS, "the jitter, in nanoseconds,");
     match &policy.store {
-        StoreSettings::Memory(memory) => self::memory(memory, &place.member("memory"), problems),
-        StoreSettings::Redis(redis) => self::redis(redis, &place.member("redis"), problems),
+        StoreSettings::Memory(memory) => self::memory(memory, &mut top.member("store").member("memory")),
+        StoreSettings::Redis(redis) => self::redis(redis, &mut top.member("store").member("redis")),
     }
+    state_sizes(policy, &mut top.member("rules"));
 }
 
 /// More often, a disk would have little else to do.
 const SHORTEST_EVERY_NS: u64 = 100_000_000;
 
-fn memory(memory: &MemorySettings, place: &Place, problems: &mut Problems) {
-    syntax::range(memory.entries, 1, u64::MAX, "the number of entries", place.member("entries"), problems);
+fn memory(memory: &MemorySettings, here: &mut Reporter<'_>) {
+    here.member("entries").range(memory.entries, 1..=u64::MAX, "the number of entries");
     let Some(snapshot) = &memory.snapshot else { return };
-    syntax::text(&snapshot.file, "the name of the snapshot", place.member("snapshot"), problems);
+    here.member("snapshot").text(&snapshot.file, "the name of the snapshot");
     if !(SHORTEST_EVERY_NS..=MAX_SPAN_NS).contains(&snapshot.every_ns) {
         let message = "from one snapshot to the next it must be from 100ms to 36 years";
-        problems.add(codes::OUT_OF_RANGE, place.member("every"), message, "30s is what holds where nothing is said");
+        here.member("every").add(codes::OUT_OF_RANGE, message, "30s is what holds where nothing is said");
     }
 }
 
-fn redis(redis: &RedisSettings, place: &Place, problems: &mut Problems) {
-    syntax::not_empty(&redis.nodes, "node", &place.member("nodes"), problems);
+fn redis(redis: &RedisSettings, here: &mut Reporter<'_>) {
+    let mut nodes = here.member("nodes");
+    nodes.not_empty(&redis.nodes, "node");
     for (at, node) in redis.nodes.iter().enumerate().filter(|(_, node)| !is_node(node)) {
         let message = format!("{} is not a host and a port", quoted(node));
-        problems.add(
-            codes::BAD_NODE,
-            place.member("nodes").item(at),
-            message,
-            "write host:port, such as redis.internal:6379",
-        );
+        nodes.item(at).add(codes::BAD_NODE, message, "write host:port, such as redis.internal:6379");
     }
-    syntax::range(
-        redis.deadline_ns,
-        1,
-        MAX_SPAN_NS,
-        "the deadline, in nanoseconds,",
-        place.member("deadline"),
-        problems,
-    );
+    here.member("deadline").range(redis.deadline_ns, 1..=MAX_SPAN_NS, "the deadline, in nanoseconds,");
     let (part, whole) = redis.fallback_share;
     if part == 0 || part > whole {
         let message = format!("a share must be more than 0 and at most 1, and is {part}/{whole}");
         let hint = "with four instances, 1/4 keeps all of them together within the limit";
-        problems.add(codes::BAD_SHARE, place.member("fallback_share"), message, hint);
+        here.member("fallback_share").add(codes::BAD_SHARE, message, hint);
     }
-    mode(redis, place, problems);
+    mode(redis, here);
 }
 
-fn mode(redis: &RedisSettings, place: &Place, problems: &mut Problems) {
+fn mode(redis: &RedisSettings, here: &mut Reporter<'_>) {
     let (at, message, hint) = match redis.mode {
         RedisMode::Sentinel if redis.sentinel_primary.is_none() => {
             ("mode", "sentinels watch primaries by name, and none is named", "add `sentinel_primary: NAME`")
@@ -86,7 +69,7 @@ fn mode(redis: &RedisSettings, place: &Place, problems: &mut Problems) {
         ),
         _ => return,
     };
-    problems.add(codes::BAD_STORE, place.member(at), message, hint);
+    here.member(at).add(codes::BAD_STORE, message, hint);
 }
 
 /// `host:port`, where the host may be an IPv6 address in brackets.
@@ -95,4 +78,84 @@ fn is_node(node: &str) -> bool {
     let is_bracketed = host.starts_with('[') && host.ends_with(']') && host.len() > 2;
     let is_name = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     (is_bracketed || is_name) && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+fn state_sizes(policy: &Policy, rules: &mut Reporter<'_>) {
+    let holds = match &policy.store {
+        StoreSettings::Memory(memory) => Some(bytes_for_one_key(memory.entries)),
+        StoreSettings::Redis(_) => None,
+    };
+    rules.each(&policy.rules, |rule, here| {
+        if let Some(steps) = &rule.on_limit {
+            violations(steps, holds, &mut here.member("on_limit"));
+        }
+        let Some(holds) = holds else { return };
+        grants::each(rule, here, |grant, here, _| {
+            grant.quotas().iter().for_each(|quota| too_large(quota, holds, here));
+        });
+    });
+}
+
+/// The bytes that a memory store of so many entries has for the log or the permits of one key. The store
+/// divides 1,024 bytes an entry evenly among its parts, of which there are at most 1,024, and a key lives in one of
+/// them. A test compares it with the store.
+fn bytes_for_one_key(entries: u64) -> u64 {
+    let slots = entries.saturating_mul(3).div_ceil(2).max(64);
+    entries.saturating_mul(1024) / (slots / 64).clamp(1, 1024)
+}
+
+/// The fewest entries of a store that has more than so many bytes for one key.
+fn entries_for(bytes: u64) -> u64 {
+    // From 43,691 entries on a store has 1,024 parts, and as many bytes for one key as entries. A store of up to 85
+    // entries has one part.
+    const ONE_PART: u64 = 43_000;
+    if bytes < ONE_PART { bytes / 1024 + 1 } else { (bytes + 1).max(43_691) }
+}
+
+fn too_large(quota: &Quota, holds: u64, here: &mut Reporter<'_>) {
+    let tick = Tick::Nanosecond;
+    let log = SlidingLog::new(quota, tick).map(|log| ("log", log.most_heap_bytes()));
+    let permits = || Concurrency::new(quota, tick).map(|permits| ("list of permits", permits.most_heap_bytes()));
+    if let Some((what, needs)) = log.or_else(permits).filter(|(_, needs)| *needs >= holds) {
+        add(what, needs, holds, here);
+    }
+}
+
+/// Violations are counted in a log as well.
+fn violations(steps: &OnLimit, holds: Option<u64>, here: &mut Reporter<'_>) {
+    // Where no step blocks, the limiter remembers violations at a pace of fifty times those that are warned of.
+    let without_block = || steps.warn_first.saturating_mul(51).min(Quota::MAX_LOG.max(steps.warn_first));
+    let most = steps.block.map_or_else(without_block, |block| block.after.max(steps.warn_first));
+    if most > Quota::MAX_LOG {
+        let message = format!("at most {} violations are counted, and this asks for {most}", Quota::MAX_LOG);
+        return here.add(codes::TOO_LARGE_FOR_STORE, message, "lower the number");
+    }
+    let quota = Rate::new(most, Duration::from_nanos(steps.span_ns)).map_err(QuotaError::Rate);
+    let log =
+        quota.and_then(Quota::sliding_window_log).ok().and_then(|quota| SlidingLog::new(&quota, Tick::Nanosecond));
+    if let (Some(holds), Some(log)) = (holds, log)
+        && log.most_heap_bytes() >= holds
+    {
+        add("log of violations", log.most_heap_bytes(), holds, here);
+    }
+}
+
+fn add(what: &str, needs: u64, holds: u64, here: &mut Reporter<'_>) {
+    let message = format!("the {what} of one key may take {needs} bytes, and the store has {holds} for one key");
+    let entries = entries_for(needs);
+    let other = if what == "log" { ", or choose sliding-window-counter" } else { ", or lower the limit" };
+    let hint = format!("set `store: {{ memory: {{ entries: {entries} }} }}`{other}");
+    here.add(codes::TOO_LARGE_FOR_STORE, message, hint);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_that_are_asked_for_are_enough() {
+        for bytes in (1..300_000).chain([10_000_000, 1 << 40]) {
+            assert!(bytes_for_one_key(entries_for(bytes)) > bytes, "{bytes}");
+        }
+    }
 }

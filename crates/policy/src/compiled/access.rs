@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use crate::compiled::address::carried;
 use crate::compiled::address::networks::{NetworkMap, unmapped};
-use crate::compiled::identity::{Identities, IdentityId, Look};
+use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, RequestValues};
 use crate::compiled::key::key_bytes::Keys;
 use crate::compiled::matching::texts::{Pattern, TextMap};
 use crate::model::AccessList;
@@ -39,31 +39,34 @@ impl CompiledAccess {
 
     /// Whether the client is meant. Networks are asked about the whole address, not about its group.
     #[inline]
-    pub(super) fn means<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> bool {
-        self.network(look).is_some()
-            || self.identities.iter().any(|(id, map)| self.entry(look, *id, map, route).is_some())
+    pub(super) fn means(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
+        self.network(values).is_some()
+            || self.identities.iter().any(|(id, map)| self.entry(values, *id, map, route).is_some())
     }
 
     /// The entry that means the client, in words.
-    pub(super) fn entry_text<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> Option<String> {
-        if let Some(network) = self.network(look) {
+    pub(super) fn entry_text(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> Option<String> {
+        if let Some(network) = self.network(values) {
             return Some(format!("client_ip {network}"));
         }
         self.identities.iter().find_map(|(id, map)| {
-            let pattern = self.entry(look, *id, map, route)?;
-            let only = pattern.only.map_or_else(String::new, |only| format!("{}=", look.identities.known(only).name));
-            let shown = look.identities.shown_pattern(Some(&pattern.only.unwrap_or(*id)), &pattern.text);
-            Some(format!("{} {only}{shown}", look.identities.known(*id).name))
+            let pattern = self.entry(values, *id, map, route)?;
+            let only = pattern.only.map_or_else(String::new, |only| format!("{}=", values.identities.known(only).name));
+            let text = &pattern.text;
+            let of = pattern.only.unwrap_or(*id);
+            let shown =
+                if text.is_wildcard() { text.0.clone() } else { values.identities.shown(of, text.0.as_bytes()) };
+            Some(format!("{} {only}{shown}", values.identities.known(*id).name))
         })
     }
 
     /// The value for which the client is meant, as keys show it.
-    pub(super) fn value_meant<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> Option<Keys> {
+    pub(super) fn value_meant(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> Option<Keys> {
         self.identities.iter().find_map(|(id, map)| {
-            self.entry(look, *id, map, route)?;
-            let found = look.find(*id, route)?;
+            self.entry(values, *id, map, route)?;
+            let found = values.find(*id, route)?;
             let mut value = Keys::new();
-            look.identities.push_value(&mut value, found.id, look.text(found));
+            values.identities.push_value(&mut value, found.id, found.text);
             Some(value)
         })
     }
@@ -72,15 +75,17 @@ impl CompiledAccess {
         self.networks.is_empty() && self.identities.is_empty()
     }
 
-    pub(super) fn needs_peer(&self, identities: &Identities) -> bool {
-        !self.networks.is_empty() || self.identities.iter().any(|(id, _)| identities.needs_peer(*id))
+    /// The identities that it asks for.
+    pub(super) fn asked(&self) -> impl Iterator<Item = IdentityId> {
+        let networks = (!self.networks.is_empty()).then_some(CLIENT_IP);
+        self.identities.iter().map(|(id, _)| *id).chain(networks)
     }
 
-    fn network(&self, look: &mut Look<'_>) -> Option<IpNet> {
+    fn network(&self, values: &RequestValues<'_>) -> Option<IpNet> {
         if self.networks.is_empty() {
             return None;
         }
-        let client = look.client()?;
+        let client = values.client()?;
         let carried = carried(client).filter(|_| !self.grants).map(IpAddr::V4);
         self.networks
             .find(client)
@@ -89,19 +94,19 @@ impl CompiledAccess {
     }
 
     /// A value that cannot be used is in no list.
-    fn entry<'m, 'a>(
+    fn entry<'m>(
         &self,
-        look: &mut Look<'a>,
+        values: &RequestValues<'_>,
         id: IdentityId,
         map: &'m TextMap<Option<Pattern>>,
-        route: Option<&'a [u8]>,
+        route: Option<&[u8]>,
     ) -> Option<&'m Pattern> {
-        let found = look.find_usable(id, route)?;
+        let found = values.find_usable(id, route)?;
         let in_list = |value: &[u8]| map.find(found.id, value).find_map(Option::as_ref);
-        match look.as_sent(found) {
+        match values.as_sent(found) {
             Some(sent) if self.grants => in_list(&sent),
-            Some(sent) => in_list(&sent).or_else(|| in_list(look.text(found))),
-            None => in_list(look.text(found)),
+            Some(sent) => in_list(&sent).or_else(|| in_list(found.text)),
+            None => in_list(found.text),
         }
     }
 }

@@ -7,16 +7,15 @@ use tollgate_core::AlgorithmKind;
 use super::{CompileError, CompiledPolicy, CompiledRule};
 use crate::checked::CheckedPolicy;
 use crate::compiled::access::CompiledAccess;
-use crate::compiled::explain::condition_text::ConditionText;
 use crate::compiled::fast_path::FastPath;
 use crate::compiled::grants::cost::CompiledCost;
 use crate::compiled::grants::rule_grants::Grants;
 use crate::compiled::grants::scopes::Scopes;
-use crate::compiled::identity::{Identities, IdentityId, Source};
+use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, Source};
 use crate::compiled::matching::conditions::Conditions;
 use crate::compiled::matching::matcher::Matcher;
 use crate::compiled::rule::RuleAction;
-use crate::model::{CostSource, OnFailure, Policy, Rule, StoreSettings};
+use crate::model::{CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
 use crate::shown::shown;
 
 impl CompiledPolicy {
@@ -27,20 +26,43 @@ impl CompiledPolicy {
         let mut scopes = Scopes::default();
         let conditions: Vec<Conditions> =
             policy.rules.iter().map(|rule| Conditions::compile(&rule.when, &mut identities)).collect();
-        let compiled = |((at, rule), conditions)| {
-            let action = RuleAction::compile(at, rule, &mut identities, &mut scopes);
-            compiled_rule(rule, policy, conditions, action)
+        let (of_store, fallback_share) = match &policy.store {
+            StoreSettings::Memory(_) => (OnFailure::default(), (1, 1)),
+            StoreSettings::Redis(settings) => (settings.on_failure, settings.fallback_share),
         };
-        let mut rules: Vec<CompiledRule> = (0..).zip(&policy.rules).zip(conditions).map(compiled).collect();
+        let mut rules = Vec::with_capacity(policy.rules.len());
+        for ((at, shown), conditions) in (0..).zip(shown(policy)).zip(conditions) {
+            let rule = &policy.rules[at as usize];
+            rules.push(CompiledRule {
+                name: rule.name.as_str().into(),
+                deny: rule.denies(),
+                shadow: rule.shadow,
+                publish: rule.publish,
+                on_limit: rule.on_limit,
+                on_failure: rule.on_failure.unwrap_or(of_store),
+                fallback_share,
+                concurrency: rule
+                    .grants()
+                    .flat_map(Grant::quotas)
+                    .any(|quota| quota.kind() == AlgorithmKind::Concurrency),
+                settled_by: rule.cost.settled_by.clone(),
+                max_cost: rule.cost.max,
+                variable_cost: matches!(rule.cost.source, CostSource::Header { .. } | CostSource::Estimate(_)),
+                own_cost: !matches!(rule.cost.source, CostSource::OfTheRequest),
+                conditions,
+                action: RuleAction::compile(at, rule, &shown, &mut identities, &mut scopes),
+                when: shown.when.clone(),
+            });
+        }
         number_shapes(&mut rules);
         number_replaced(&policy.rules, &mut rules);
         let deny = CompiledAccess::compile(&policy.deny, false, &mut identities);
         let allow = CompiledAccess::compile(&policy.allow, true, &mut identities);
         let matcher = Matcher::compile(&policy.rules, &rules, &identities);
-        let needs_client_ip = needs_peer(&rules, &[&deny, &allow], &identities);
-        for quota in scopes.quotas.iter().filter(|quota| quota.quota.kind() == AlgorithmKind::Concurrency) {
-            rules[quota.rule as usize].concurrency = true;
-        }
+        let asked = asked(&rules, &[&deny, &allow], &identities);
+        identities.uses_host =
+            policy.rules.iter().any(|rule| !rule.when.hosts.is_empty()) || identities.has_host(asked.iter().copied());
+        let needs_client_ip = asked.iter().any(|id| identities.needs_peer(*id));
         let routes = &matcher.routes.index;
         let fast_path = FastPath::compile(&policy.rules, &rules, &[&deny, &allow], routes, &identities);
         Ok(CompiledPolicy {
@@ -59,15 +81,15 @@ impl CompiledPolicy {
 }
 
 impl RuleAction {
-    fn compile(at: u32, rule: &Rule, identities: &mut Identities, scopes: &mut Scopes) -> RuleAction {
+    fn compile(at: u32, rule: &Rule, shown: &Rule, identities: &mut Identities, scopes: &mut Scopes) -> RuleAction {
         let key: Vec<IdentityId> = rule.key.iter().map(|name| identities.id(name)).collect();
         let may_be = |is_one| key.iter().any(|id| identities.may_be(*id, is_one));
         RuleAction {
             shape: None,
-            uses_route: key.iter().any(|id| identities.known(*id).per_rule),
+            uses_route: key.iter().any(|id| identities.is_per_rule(*id)),
             counts_readings: may_be(|source| matches!(source, Source::PathSegment(_)))
                 && !may_be(|source| matches!(source, Source::Path)),
-            grants: Grants::compile(at, rule, &key, identities, scopes),
+            grants: Grants::compile(at, rule, shown, &key, identities, scopes),
             cost: CompiledCost::compile(&rule.cost, identities),
             replaces: Vec::new(),
             key,
@@ -91,37 +113,13 @@ fn number_shapes(rules: &mut [CompiledRule]) {
     }
 }
 
-/// All of a rule but whether it has permits, which is seen from its quotas.
-fn compiled_rule(rule: &Rule, policy: &Policy, conditions: Conditions, action: RuleAction) -> CompiledRule {
-    let (of_store, fallback_share) = match &policy.store {
-        StoreSettings::Memory(_) => (OnFailure::default(), (1, 1)),
-        StoreSettings::Redis(settings) => (settings.on_failure, settings.fallback_share),
-    };
-    CompiledRule {
-        name: rule.name.as_str().into(),
-        deny: rule.denies(),
-        shadow: rule.shadow,
-        publish: rule.publish,
-        on_limit: rule.on_limit,
-        on_failure: rule.on_failure.unwrap_or(of_store),
-        fallback_share,
-        concurrency: false,
-        settled_by: rule.cost.settled_by.clone(),
-        max_cost: rule.cost.max,
-        variable_cost: matches!(rule.cost.source, CostSource::Header { .. } | CostSource::Estimate(_)),
-        own_cost: !matches!(rule.cost.source, CostSource::OfTheRequest),
-        conditions,
-        condition_text: ConditionText::of(&shown(rule, policy).when),
-        action,
-    }
-}
-
-fn needs_peer(rules: &[CompiledRule], lists: &[&CompiledAccess], identities: &Identities) -> bool {
-    let asked = rules.iter().flat_map(|rule| rule.conditions.tests.iter().map(|(id, _)| *id));
+/// The identities that rules and lists ask for.
+fn asked(rules: &[CompiledRule], lists: &[&CompiledAccess], identities: &Identities) -> Vec<IdentityId> {
+    let tested = rules.iter().flat_map(|rule| rule.conditions.tests.iter().map(|(id, _)| *id));
     let keys = rules.iter().flat_map(|rule| rule.action.key.iter().copied());
+    let networks = rules.iter().filter(|rule| rule.conditions.network.is_some()).map(|_| CLIENT_IP);
     let uses_tiers = rules.iter().any(|rule| rule.action.grants.uses_tiers());
     let tiers = uses_tiers.then(|| identities.tiers.source()).flatten();
-    rules.iter().any(|rule| rule.conditions.network.is_some())
-        || asked.chain(keys).chain(tiers).any(|id| identities.needs_peer(id))
-        || lists.iter().any(|list| list.needs_peer(identities))
+    let listed = lists.iter().flat_map(|list| list.asked());
+    tested.chain(keys).chain(networks).chain(tiers).chain(listed).collect()
 }

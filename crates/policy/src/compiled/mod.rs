@@ -2,7 +2,7 @@
 //!
 //! [`CompiledPolicy::new`] resolves every name and builds the indexes. `match_request` walks the steps of a simple
 //! policy (`fast_path`). All others, and requests out of the ordinary, take the indexes: what a request says is made
-//! comparable (`path`, `matching::host`), lists are asked (`access`), the rules whose conditions hold are found
+//! comparable (`path`, `matching::hosts`), lists are asked (`access`), the rules whose conditions hold are found
 //! (`matching`), and each of them gives a key (`key`), a grant and a cost (`grants`). `identity` finds out who the
 //! client is, as late as possible and once. `explain` does the same and tells what it saw.
 
@@ -20,15 +20,13 @@ mod path;
 mod rule;
 
 pub use error::CompileError;
-pub(crate) use explain::condition_text::network as network_words;
-pub use explain::explanation::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
-pub use grants::advertised::{AdvertisedQuota, MAX_FIELD_INTEGER};
+pub use explain::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 pub use grants::override_grant::{InvalidLimit, PossibleGrant};
-pub use key::hmac::HmacKey;
 pub use key::read_key::InvalidKey;
+pub use key::secrets::HmacKey;
 pub(crate) use key::secrets::Secrets;
 pub use matching::matched::{Access, Matched, MatchedCharge};
-pub use rule::{CompiledRule, RuleQuota};
+pub use rule::{AdvertisedQuota, CompiledRule, MAX_FIELD_INTEGER, RuleQuota};
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -37,13 +35,12 @@ use crate::model::{OnInvalid, ResponseFields};
 use crate::request::Request;
 use access::CompiledAccess;
 use fast_path::FastPath;
-use grants::rule_grants::{Chosen, push_part, push_unusable_part};
-use identity::{Identities, IdentityId, Look, Seen};
+use grants::rule_grants::{Chosen, push_found};
+use identity::{Identities, IdentityId, RequestValues};
 use key::key_bytes::Keys;
 use matching::matched::KeyRef;
 use matching::matcher::Matcher;
 use path::normal::NormalPath;
-use path::readings::Readings;
 use path::routes::MatchedRoutes;
 
 /// Why a rule has no key for a request.
@@ -127,9 +124,7 @@ impl CompiledPolicy {
     /// The rules that a request matches, and what they charge.
     #[must_use]
     pub fn match_request<'r>(&self, request: &Request<'r>) -> Matched<'r> {
-        let mut matched = Matched::new(Access::Rules);
-        self.match_into(request, |_, _| None, &mut matched);
-        matched
+        self.match_request_with(request, |_, _| None)
     }
 
     /// Like [`match_request`](CompiledPolicy::match_request), where `overrides` may know quotas for a rule and
@@ -156,13 +151,13 @@ impl CompiledPolicy {
         overrides: impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
         matched: &mut Matched<'r>,
     ) {
-        let is_done = match &self.fast_path {
-            Some(steps) => steps.match_request(&self.identities, request, matched, &overrides),
-            None => false,
-        };
-        if !is_done {
-            *matched = self.match_by_index(request, overrides);
+        if let Some(steps) = &self.fast_path {
+            if steps.match_request(&self.identities, request, matched, &overrides) {
+                return;
+            }
+            *matched = Matched::new(Access::Rules);
         }
+        self.match_indexed(request, &overrides, matched);
     }
 
     /// Gives the charges of a common request to `charge`, one by one: the positions of its rule and quota, its cost and
@@ -182,28 +177,48 @@ impl CompiledPolicy {
     /// that the fast path is tested against.
     #[doc(hidden)]
     #[must_use]
-    #[inline(never)]
     pub fn match_by_index<'r, 'h>(
         &self,
         request: &Request<'r>,
         overrides: impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) -> Matched<'r> {
-        let seen = Seen::new(request, &self.identities);
-        let mut look = Look::new(&self.identities, request, &seen);
-        let mut matched = match seen.readings.as_ref().filter(|readings| readings.are_several()) {
-            Some(readings) => self.match_each_reading(readings, &mut look, &overrides),
-            None => {
-                let routes = self.matched_routes(look.path);
-                let access = self.access(&mut look, &routes);
-                self.match_reading(access, &mut look, &routes, &overrides, |_| false)
-            }
-        };
+        let mut matched = Matched::new(Access::Rules);
+        self.match_indexed(request, &overrides, &mut matched);
+        matched
+    }
+
+    #[inline(never)]
+    fn match_indexed<'h>(
+        &self,
+        request: &Request<'_>,
+        overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+        matched: &mut Matched<'_>,
+    ) {
+        let mut values = self.values(request);
+        if values.reading_count() > 1 {
+            *matched = self.match_each_reading(&mut values, overrides);
+        } else {
+            self.match_reading(self.access(&values), &values, overrides, |_| false, matched);
+        }
         if matched.access == Access::Unauthorized {
             matched.refuse_token();
         } else if self.replaces {
             matched.without_replaced();
         }
-        matched
+    }
+
+    /// The values of a request, with its path in the first reading.
+    #[inline(always)]
+    fn values<'a>(&'a self, request: &'a Request<'a>) -> RequestValues<'a> {
+        let mut values = RequestValues::new(&self.identities, request);
+        values.routes = self.matched_routes(values.path());
+        values
+    }
+
+    /// Compares another reading of the path.
+    fn read_as(&self, values: &mut RequestValues<'_>, reading: usize) {
+        values.read_as(reading);
+        values.routes = self.matched_routes(values.path());
     }
 
     /// Whether requests can take the fast path.
@@ -215,19 +230,18 @@ impl CompiledPolicy {
 
     /// What a request matches whose path can be read in several ways: whatever limits in any of them.
     #[cold]
-    fn match_each_reading<'a, 'h>(
-        &'a self,
-        readings: &'a Readings<'a>,
-        look: &mut Look<'a>,
+    fn match_each_reading<'h>(
+        &self,
+        values: &mut RequestValues<'_>,
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) -> Matched<'static> {
-        let access = self.access_in_each(readings, look);
+        let access = self.access_in_each(values);
         let mut joined: Option<Matched<'static>> = None;
-        for path in readings.iter() {
-            look.read_as(path);
-            let routes = self.matched_routes(look.path);
+        for reading in 0..values.reading_count() {
+            self.read_as(values, reading);
             let is_settled = |rule| joined.as_ref().is_some_and(|joined| self.is_settled(rule, joined));
-            let matched = self.match_reading(access, look, &routes, overrides, is_settled);
+            let mut matched = Matched::new(access);
+            self.match_reading(access, values, overrides, is_settled, &mut matched);
             match &mut joined {
                 Some(joined) => joined.join_reading(&matched, |rule| self.rules[rule as usize].action.counts_readings),
                 None => joined = Some(matched),
@@ -245,72 +259,62 @@ impl CompiledPolicy {
 
     /// What a request matches in one reading of its path, but for rules that are settled.
     #[inline]
-    fn match_reading<'a, 'h>(
-        &'a self,
+    fn match_reading<'h>(
+        &self,
         access: Access,
-        look: &mut Look<'a>,
-        routes: &[u32],
+        values: &RequestValues<'_>,
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
         is_settled: impl Fn(u32) -> bool,
-    ) -> Matched<'static> {
-        let mut matched = Matched::new(access);
-        matched.endpoint = routes.first().copied();
+        matched: &mut Matched<'_>,
+    ) {
+        matched.access = access;
+        matched.endpoint = values.routes.first().copied();
         if access == Access::Rules {
-            self.matcher.each(&self.rules, look, routes, |look, rule| {
+            self.matcher.each(&self.rules, values, |rule| {
                 if !is_settled(rule) {
-                    self.charge(rule, look, routes, &mut matched, overrides);
+                    self.charge(rule, values, matched, overrides);
                 }
             });
         }
-        matched
     }
 
     /// The path pattern that a request matches: the most specific of this
     /// rule's own, or of anybody's where no rule is given or the rule has none.
     #[must_use]
     pub fn route(&self, rule: Option<usize>, request: &Request<'_>) -> Option<&str> {
-        let seen = Seen::new(request, &self.identities);
-        let route = |path| {
-            let routes = self.matched_routes(Some(path));
+        let mut values = self.values(request);
+        let route = (0..values.reading_count()).find_map(|reading| {
+            self.read_as(&mut values, reading);
             match rule {
-                Some(rule) => self.matcher.route(position(rule), &routes),
-                None => self.matcher.any_route(&routes),
+                Some(rule) => self.matcher.route(position(rule), &values.routes),
+                None => self.matcher.any_route(&values.routes),
             }
-        };
-        let route = seen.readings.as_ref()?.iter().find_map(route);
+        });
         route.and_then(|route| str::from_utf8(route).ok())
     }
 
     /// The address of the client: that of the peer, or what a trusted proxy says.
     #[must_use]
     pub fn client_address(&self, request: &Request<'_>) -> Option<IpAddr> {
-        let seen = Seen::new(request, &self.identities);
-        Look::new(&self.identities, request, &seen).client()
+        self.identities.client(request)
     }
 
     /// The client's address as keys show it: the prefix by which clients are told apart.
     #[must_use]
     pub fn client_key(&self, request: &Request<'_>) -> Option<String> {
-        let seen = Seen::new(request, &self.identities);
-        let mut look = Look::new(&self.identities, request, &seen);
-        let found = look.find(identity::CLIENT_IP, None)?;
-        Some(String::from_utf8_lossy(look.text(found)).into_owned())
+        let values = RequestValues::new(&self.identities, request);
+        values.find(identity::CLIENT_IP, None).map(|found| lossy(found.text))
     }
 
     /// Who a denied client is where no address is known: the value that the list names, as keys show it.
     #[must_use]
     pub fn denied_value(&self, request: &Request<'_>) -> Option<String> {
-        let seen = Seen::new(request, &self.identities);
-        let mut look = Look::new(&self.identities, request, &seen);
-        let value = match &seen.readings {
-            Some(readings) => readings.iter().find_map(|path| {
-                look.read_as(path);
-                let routes = self.matched_routes(look.path);
-                self.deny.value_meant(&mut look, self.matcher.any_route(&routes))
-            }),
-            None => self.deny.value_meant(&mut look, None),
-        };
-        Some(String::from_utf8_lossy(&value?).into_owned())
+        let mut values = self.values(request);
+        let value = (0..values.reading_count()).find_map(|reading| {
+            self.read_as(&mut values, reading);
+            self.deny.value_meant(&values, self.matcher.any_route(&values.routes))
+        });
+        value.map(|value| lossy(&value))
     }
 
     /// The path patterns that a reading of a path matches.
@@ -319,12 +323,11 @@ impl CompiledPolicy {
     }
 
     /// A list denies by any reading of the path, and allows only by all of them.
-    fn access_in_each<'a>(&'a self, readings: &'a Readings<'a>, look: &mut Look<'a>) -> Access {
+    fn access_in_each(&self, values: &mut RequestValues<'_>) -> Access {
         let mut access = Access::Allowed;
-        for path in readings.iter() {
-            look.read_as(path);
-            let routes = self.matched_routes(look.path);
-            match self.access(look, &routes) {
+        for reading in 0..values.reading_count() {
+            self.read_as(values, reading);
+            match self.access(values) {
                 Access::Denied => return Access::Denied,
                 Access::Rules | Access::Unauthorized => access = Access::Rules,
                 Access::Allowed => {}
@@ -334,11 +337,11 @@ impl CompiledPolicy {
     }
 
     /// Deny comes before allow, and both before the rules.
-    fn access<'a>(&'a self, look: &mut Look<'a>, routes: &[u32]) -> Access {
-        let route = self.matcher.any_route(routes);
-        if self.deny.means(look, route) {
+    fn access(&self, values: &RequestValues<'_>) -> Access {
+        let route = self.matcher.any_route(&values.routes);
+        if self.deny.means(values, route) {
             Access::Denied
-        } else if self.allow.means(look, route) {
+        } else if self.allow.means(values, route) {
             Access::Allowed
         } else {
             Access::Rules
@@ -347,48 +350,47 @@ impl CompiledPolicy {
 
     /// Adds what a rule charges, if its key is there, or that it denies.
     #[inline]
-    fn charge<'a, 'h>(
-        &'a self,
+    fn charge<'h>(
+        &self,
         rule: u32,
-        look: &mut Look<'a>,
-        routes: &[u32],
+        values: &RequestValues<'_>,
         matched: &mut Matched<'_>,
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) {
         if self.rules[rule as usize].deny {
             matched.denials.push(rule);
-            return matched.replace(self.replaced_by(rule, look, routes));
+            return matched.replace(self.replaced_by(rule, values));
         }
         let written = matched.keys.len();
         let key = match self.written_before(rule, matched) {
             Some(key) => key,
-            None => match self.write_key(rule, look, routes, &mut matched.keys) {
+            None => match self.write_key(rule, values, &mut matched.keys) {
                 Ok(()) => KeyRef::written(written, matched.keys.len()),
                 Err(NoKey::Absent(_)) => return,
                 Err(NoKey::Refused(_)) => return matched.refuse_token(),
             },
         };
-        matched.replace(self.replaced_by(rule, look, routes));
+        matched.replace(self.replaced_by(rule, values));
         let text = matched.key_at(key);
         let quotas = match overrides(rule, text) {
             Some(quotas) => quotas,
-            None => self.grant(rule, look, routes, text).quotas,
+            None => self.grant(rule, values, text).quotas,
         };
         if quotas.is_empty() {
             matched.unlimited = true;
             return matched.keys.truncate(written);
         }
-        let cost = self.rules[rule as usize].action.cost.of_look(look);
+        let cost = self.rules[rule as usize].action.cost.of_values(values);
         for quota in quotas {
             matched.charges.push(MatchedCharge { rule, quota: *quota, cost, key });
         }
     }
 
     /// The rules that do not apply where this one does: none where that is not certain.
-    #[inline]
-    fn replaced_by<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> &'a [u32] {
+    #[inline(always)]
+    fn replaced_by(&self, rule: u32, values: &RequestValues<'_>) -> &[u32] {
         let replaces = &self.rules[rule as usize].action.replaces;
-        if replaces.is_empty() || !self.surely_applies(rule, look, routes) { &[] } else { replaces }
+        if replaces.is_empty() || !self.surely_applies(rule, values) { &[] } else { replaces }
     }
 
     /// Where the key of another rule with the same parts stands already. Most rules count by the same few identities.
@@ -403,53 +405,53 @@ impl CompiledPolicy {
     /// Whether what a rule replaces does not apply. A value that cannot be used, or an address that is meant only
     /// for what it carries, matches a rule and exempts from none.
     #[inline]
-    fn surely_applies<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32]) -> bool {
-        let action = &self.rules[rule as usize].action;
-        let route = self.key_route(rule, routes);
-        let is_usable = |id: &IdentityId| look.find_usable(*id, route).is_some();
-        action.key.iter().all(is_usable)
-            && self.rules[rule as usize].conditions.surely_hold(look, self.matcher.route(rule, routes))
+    fn surely_applies(&self, rule: u32, values: &RequestValues<'_>) -> bool {
+        let CompiledRule { action, conditions, .. } = &self.rules[rule as usize];
+        let route = self.key_route(rule, values);
+        let is_usable = |id: &IdentityId| values.find_usable(*id, route).is_some();
+        action.key.iter().all(is_usable) && conditions.surely_hold(values, self.matcher.route(rule, &values.routes))
     }
 
     /// Writes the key of a rule whose conditions hold, or says why there is none.
     #[inline]
-    fn write_key<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32], keys: &mut Keys) -> Result<(), NoKey> {
+    fn write_key(&self, rule: u32, values: &RequestValues<'_>, keys: &mut Keys) -> Result<(), NoKey> {
         let start = keys.len();
-        let route = self.key_route(rule, routes);
+        let route = self.key_route(rule, values);
         for (at, id) in self.rules[rule as usize].action.key.iter().enumerate() {
-            let Some(found) = look.find(*id, route) else {
+            let Some(found) = values.find(*id, route) else {
                 keys.truncate(start);
                 return Err(NoKey::Absent(*id));
             };
-            if found.is_usable() {
-                push_part(keys, at, *id, found.id, look.text(found), &self.identities);
-            } else if self.identities.known(found.id).on_invalid == OnInvalid::Refuse {
+            if !found.is_usable() && self.identities.known(found.id).on_invalid == OnInvalid::Refuse {
                 keys.truncate(start);
                 return Err(NoKey::Refused(found.id));
-            } else {
-                push_unusable_part(keys, at, *id, found.id, look.text(found), &self.identities);
             }
+            push_found(keys, at, *id, found, &self.identities);
         }
         Ok(())
     }
 
     /// What a rule grants to a key.
     #[inline]
-    fn grant<'a>(&'a self, rule: u32, look: &mut Look<'a>, routes: &[u32], key: &[u8]) -> Chosen<'a> {
+    fn grant(&self, rule: u32, values: &RequestValues<'_>, key: &[u8]) -> Chosen<'_> {
         let action = &self.rules[rule as usize].action;
-        action.grants.choose(look, key, &action.key, || self.key_route(rule, routes))
+        action.grants.choose(values, key, &action.key, || self.key_route(rule, values))
     }
 
     /// The pattern that matched, where a rule's key depends on it.
     #[inline]
-    fn key_route(&self, rule: u32, routes: &[u32]) -> Option<&[u8]> {
-        if self.rules[rule as usize].action.uses_route { self.matcher.route(rule, routes) } else { None }
+    fn key_route(&self, rule: u32, values: &RequestValues<'_>) -> Option<&[u8]> {
+        if self.rules[rule as usize].action.uses_route { self.matcher.route(rule, &values.routes) } else { None }
     }
 }
 
 /// Keys are shorter than 2^32 bytes: values are shortened, and nobody writes millions of rules that all apply.
 fn position(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
 }
 
 #[cfg(test)]

@@ -1,16 +1,15 @@
-//! A rule with all that is known of it, and a quota under the scope in which it counts.
+//! A rule with all that is known of it, a quota under the scope in which it counts, and what clients are told of it.
 
 use std::sync::Arc;
 
 use tollgate_core::Quota;
 
-use crate::compiled::explain::condition_text::ConditionText;
-use crate::compiled::grants::advertised::AdvertisedQuota;
+use crate::check::grants::capacity_of;
 use crate::compiled::grants::cost::CompiledCost;
 use crate::compiled::grants::rule_grants::Grants;
 use crate::compiled::identity::IdentityId;
 use crate::compiled::matching::conditions::Conditions;
-use crate::model::{OnFailure, OnLimit};
+use crate::model::{OnFailure, OnLimit, When};
 
 /// A rule: what it asks for, what it does to requests that match it, and what verdicts need of it.
 #[derive(Debug)]
@@ -40,8 +39,8 @@ pub struct CompiledRule {
     /// Whether the rule has a cost of its own, whatever the caller says.
     pub own_cost: bool,
     pub(super) conditions: Conditions,
-    /// The conditions as they were written.
-    pub(super) condition_text: ConditionText,
+    /// The conditions as they were written, without credentials.
+    pub(super) when: When,
     pub(super) action: RuleAction,
 }
 
@@ -78,4 +77,30 @@ pub struct RuleQuota {
     pub former_scope: Option<String>,
     /// What clients are told of it.
     pub advertised: AdvertisedQuota,
+}
+
+/// The largest integer that a structured field can carry: 15 digits.
+pub const MAX_FIELD_INTEGER: u64 = 999_999_999_999_999;
+
+const S_NS: u128 = 1_000_000_000;
+
+/// A quota in the figures of `RateLimit-Policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdvertisedQuota {
+    /// The largest that can remain: `q`.
+    pub limit: u64,
+    /// The whole seconds in which it comes back: `w`.
+    pub refill_s: u64,
+}
+
+impl AdvertisedQuota {
+    /// The figures of a quota.
+    #[must_use]
+    pub fn of(quota: &Quota) -> AdvertisedQuota {
+        let limit = capacity_of(quota);
+        // Whole at once where it is no bucket, which holds the amount.
+        let refill_ns = u128::from(limit) * u128::from(quota.period_ns()) / u128::from(quota.amount().max(1));
+        let refill_s = u64::try_from(refill_ns.div_ceil(S_NS)).unwrap_or(u64::MAX);
+        AdvertisedQuota { limit: limit.min(MAX_FIELD_INTEGER), refill_s: refill_s.clamp(1, MAX_FIELD_INTEGER) }
+    }
 }

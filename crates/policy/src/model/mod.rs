@@ -17,6 +17,7 @@ pub use identity::{
     OnInvalid, Tier, TierSource,
 };
 pub use rule::{Allowance, Block, Cost, CostSource, Grant, OnLimit, Override, Rule};
+pub(crate) use rule::{DEFAULT_LEASE, quota_of};
 pub use settings::{
     FieldSet, MemorySettings, OnFailure, Paths, RedisMode, RedisSettings, Reset, ResponseFields, Secret, SecretKey,
     SnapshotSettings, StoreSettings, TrailingSlash, WhenFull,

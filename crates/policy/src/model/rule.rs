@@ -1,4 +1,6 @@
-use tollgate_core::Quota;
+use std::time::Duration;
+
+use tollgate_core::{AlgorithmKind, Queue, Quota, QuotaError, Rate};
 
 use super::{OnFailure, TextPattern, When};
 
@@ -50,6 +52,11 @@ impl Rule {
         }
     }
 
+    /// What it grants to anybody, overrides among it.
+    pub(crate) fn grants(&self) -> impl Iterator<Item = &Grant> {
+        self.allowance.grants().map(|(_, grant)| grant).chain(self.overrides.iter().map(|own| &own.grant))
+    }
+
     /// Whether it denies the requests that it is for, and counts none of them.
     #[must_use]
     pub fn denies(&self) -> bool {
@@ -75,6 +82,39 @@ pub enum Grant {
     Unlimited,
     /// All of these at once. Never empty.
     Limited(Vec<Quota>),
+}
+
+impl Allowance {
+    /// What is granted, with the tier to which it is.
+    pub(crate) fn grants(&self) -> impl Iterator<Item = (Option<&str>, &Grant)> {
+        let (same, tiers): (Option<&Grant>, &[(String, Grant)]) = match self {
+            Allowance::Same(grant) => (Some(grant), &[]),
+            Allowance::Tiers(tiers) => (None, tiers),
+            Allowance::Deny => (None, &[]),
+        };
+        let tiers = tiers.iter().map(|(tier, grant)| (Some(tier.as_str()), grant));
+        same.into_iter().map(|grant| (None, grant)).chain(tiers)
+    }
+
+    /// The quotas of all that is granted; none if nothing is limited.
+    pub(crate) fn quotas(&self) -> impl Iterator<Item = &Quota> {
+        self.grants().flat_map(|(_, grant)| grant.quotas())
+    }
+
+    /// The longest period of all that is granted; `None` if nothing is limited.
+    pub(crate) fn longest_period_ns(&self) -> Option<u64> {
+        self.quotas().map(Quota::period_ns).max()
+    }
+}
+
+impl Grant {
+    /// Its quotas; none where it is unlimited.
+    pub(crate) fn quotas(&self) -> &[Quota] {
+        match self {
+            Grant::Unlimited => &[],
+            Grant::Limited(quotas) => quotas,
+        }
+    }
 }
 
 /// A grant for the keys that a pattern means. The most exact pattern counts:
@@ -149,4 +189,26 @@ pub struct Block {
     pub after: u64,
     /// How long it lasts.
     pub duration_ns: u64,
+}
+
+/// How long a permit is held without being renewed, where nothing else is said: a holder that says nothing for a
+/// minute is taken for dead.
+pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(60);
+
+/// The quota of a rate under an algorithm. A leaky bucket with a queue delays requests.
+pub(crate) fn quota_of(
+    rate: Rate,
+    algorithm: AlgorithmKind,
+    queue: Option<Queue>,
+    max_debt: Option<u64>,
+) -> Result<Quota, QuotaError> {
+    let quota = match (algorithm, queue) {
+        (AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue, Some(queue)) => Quota::leaky_queue(rate, queue),
+        (AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue, None) => Quota::leaky_bucket(rate),
+        (AlgorithmKind::FixedWindow, _) => Quota::fixed_window(rate),
+        (AlgorithmKind::SlidingWindowLog, _) => Quota::sliding_window_log(rate),
+        (AlgorithmKind::SlidingWindowCounter, _) => Quota::sliding_window_counter(rate),
+        (AlgorithmKind::TokenBucket | AlgorithmKind::Concurrency, _) => Quota::token_bucket(rate),
+    }?;
+    max_debt.map_or(Ok(quota), |max_debt| quota.with_max_debt(max_debt))
 }

@@ -1,9 +1,13 @@
+//! The most that a quota lets pass, how long it refuses, and what may be owed.
+
 use tollgate_core::{
-    Algorithm, AlgorithmKind, Bucket, BucketState, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick, most_admitted,
+    Algorithm, AlgorithmKind, Bucket, FixedWindow, Quota, SlidingCounter, SlidingLog, Tick, most_admitted,
     most_admitted_unheld,
 };
 
 use super::Warned;
+use crate::check::grants::{capacity, capacity_of};
+use crate::model::{Cost, CostSource, Rule};
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -93,42 +97,111 @@ fn most_warned(warned: Warned, span_ns: u64) -> u64 {
 /// How many a queue holds, and the longest that one of them waits: it is full
 /// when its places are taken, or when the next would wait too long.
 fn waiting(quota: &Quota) -> (u64, u64) {
-    let look = |bucket: Bucket| bucket.look(&BucketState::default(), 0, 0).limit;
-    let places = Bucket::new(quota, Tick::Nanosecond).map_or(0, look);
     // The first of them departs at once.
     let waiting = u128::from(quota.queue_size().saturating_sub(1));
     let all_places_ns = (waiting * u128::from(quota.period_ns())).div_ceil(quota.amount().into());
-    (places, saturated(all_places_ns).min(quota.ahead_ns()))
+    (capacity_of(quota), u64::try_from(all_places_ns).unwrap_or(u64::MAX).min(quota.ahead_ns()))
 }
 
 fn lease_ns(quota: &Quota) -> Option<u64> {
     (quota.period_ns() < tollgate_core::MAX_SPAN_NS).then(|| quota.period_ns())
 }
 
-/// How long a request of this cost can be refused: asked of the algorithm
-/// itself, right after everything was spent at the worst moment, which is the
-/// start of a window.
-pub(super) fn longest_refusal_ns(quota: &Quota, cost: u64) -> Option<u64> {
-    fn ask<A: Algorithm>(algorithm: &A, at_ns: u64, cost: u64) -> Option<u64> {
-        let mut state = A::State::default();
-        let limit = algorithm.look(&state, at_ns, 0).limit;
-        algorithm.force(&mut state, at_ns, limit);
-        algorithm.look(&state, at_ns, cost).retry_after()
-    }
+/// How long a request of this cost can be refused, perhaps where all is owed that may be: asked of the algorithm
+/// itself, right after everything was spent at the worst moment, which is the start of a window.
+pub(super) fn longest_refusal_ns(quota: &Quota, cost: u64, is_owing: bool) -> Option<u64> {
     let at_ns = quota.period_ns();
+    let tick = Tick::Nanosecond;
     match quota.kind() {
-        AlgorithmKind::FixedWindow => ask(&FixedWindow::new(quota, Tick::Nanosecond)?, at_ns, cost),
-        AlgorithmKind::SlidingWindowCounter => ask(&SlidingCounter::new(quota, Tick::Nanosecond)?, at_ns, cost),
-        AlgorithmKind::SlidingWindowLog => ask(&SlidingLog::new(quota, Tick::Nanosecond)?, at_ns, cost),
+        AlgorithmKind::FixedWindow => refusal_ns(&FixedWindow::new(quota, tick)?, at_ns, cost, is_owing),
+        AlgorithmKind::SlidingWindowCounter => refusal_ns(&SlidingCounter::new(quota, tick)?, at_ns, cost, is_owing),
+        AlgorithmKind::SlidingWindowLog => refusal_ns(&SlidingLog::new(quota, tick)?, at_ns, cost, is_owing),
         AlgorithmKind::TokenBucket | AlgorithmKind::LeakyBucket | AlgorithmKind::LeakyQueue => {
+            let bucket = Bucket::new(quota, tick)?;
+            if is_owing {
+                return refusal_ns(&bucket, at_ns, cost, is_owing);
+            }
             // Of one in which nothing remains, all that it costs must come back.
-            let price = Bucket::new(quota, Tick::Nanosecond)?.span_of(cost)?;
+            let price = bucket.span_of(cost)?;
             Some(price.ticks.saturating_add(u64::from(price.part > 0)))
         }
         AlgorithmKind::Concurrency => None,
     }
 }
 
-fn saturated(amount: u128) -> u64 {
-    u64::try_from(amount).unwrap_or(u64::MAX)
+fn refusal_ns<A: Algorithm>(algorithm: &A, at_ns: u64, cost: u64, is_owing: bool) -> Option<u64> {
+    let mut state = A::State::default();
+    if is_owing {
+        algorithm.owe(&mut state, at_ns, u64::MAX);
+    } else {
+        let limit = algorithm.look(&state, at_ns, 0).limit;
+        algorithm.force(&mut state, at_ns, limit);
+    }
+    algorithm.look(&state, at_ns, cost).retry_after()
+}
+
+/// What may be owed, where costs can be settled above their estimate.
+///
+/// Whatever is settled, no more than this is charged in any span: the bound of
+/// the limit, and once the debt. What cannot even be owed is lost, and each
+/// request that was under way when the key ran empty can add to that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debt {
+    /// So much at most.
+    pub most: u64,
+    /// The most that is charged in any span as long as the quota's period.
+    pub charged_in_period: u64,
+    /// How long a request can be refused where all of it is owed.
+    pub longest_refusal_ns: Option<u64>,
+}
+
+impl Debt {
+    /// What a request of `cost` has to reckon with under a quota of a rule.
+    pub(super) fn of(rule: &Rule, quota: &Quota, cost: u64) -> Option<Debt> {
+        let is_settled = match rule.cost.source {
+            CostSource::Estimate(_) => true,
+            // A caller that names a cost may settle it, but most never do: told where the rule speaks of it.
+            CostSource::OfTheRequest => !quota.owes_by_default(),
+            _ => false,
+        };
+        if !is_settled || quota.kind() == AlgorithmKind::Concurrency {
+            return None;
+        }
+        Some(Debt {
+            most: quota.max_debt(),
+            charged_in_period: most_admitted(quota, quota.period_ns())?.saturating_add(quota.max_debt()),
+            longest_refusal_ns: longest_refusal_ns(quota, cost, true),
+        })
+    }
+}
+
+/// The costs of requests that one grant is charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Costs {
+    /// The largest that can be admitted; `None` if none can.
+    pub(super) largest_admitted: Option<u64>,
+    /// The largest that all of its quotas can ever hold, if the rule can charge more than that.
+    pub(super) never_above: Option<u64>,
+}
+
+impl Costs {
+    pub(super) fn of(cost: &Cost, quotas: &[Quota]) -> Costs {
+        let capacity = capacity(quotas);
+        let among = |costs: &mut dyn Iterator<Item = u64>| {
+            let (mut largest_admitted, mut is_above) = (None, false);
+            for cost in costs {
+                is_above |= cost > capacity;
+                largest_admitted = largest_admitted.max((cost <= capacity).then_some(cost.max(1)));
+            }
+            Costs { largest_admitted, never_above: is_above.then_some(capacity) }
+        };
+        match &cost.source {
+            // What a caller says is the caller's affair: the figures are those of requests that cost 1.
+            CostSource::OfTheRequest => Costs { largest_admitted: Some(1), never_above: None },
+            CostSource::Fixed(cost) | CostSource::Estimate(cost) => among(&mut [*cost].into_iter()),
+            CostSource::Methods { costs, default } => among(&mut costs.iter().map(|(_, cost)| *cost).chain([*default])),
+            // A client can say any number up to `max`.
+            CostSource::Header { default, .. } => among(&mut [cost.max.min(capacity), cost.max, *default].into_iter()),
+        }
+    }
 }

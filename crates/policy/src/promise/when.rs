@@ -1,8 +1,7 @@
 //! Which requests a rule is for, in words: what is written and never applies is seen there.
 
 use super::words::either;
-use crate::compiled::network_words;
-use crate::model::{Condition, TextPattern, When};
+use crate::model::{Condition, Networks, TextPattern, When};
 
 /// Each condition of a rule, such as `path /login or /register`. None: all requests.
 pub(super) fn conditions(when: &When) -> Vec<String> {
@@ -20,12 +19,22 @@ pub(super) fn conditions(when: &When) -> Vec<String> {
     conditions.extend(when.identities.iter().map(|(name, condition)| format!("identity {name} {}", asked(condition))));
     conditions.extend(when.network.as_ref().map(|network| {
         let relation = if network.is_outside() { "not in" } else { "in" };
-        format!("client_ip {relation} {}", network_words(network))
+        format!("client_ip {relation} {}", networks(network))
     }));
     if when.exact_entries {
         conditions.push("exactly the entries that it names".to_owned());
     }
     conditions
+}
+
+/// The networks that are named, also where the client is to come from elsewhere.
+pub(crate) fn networks(networks: &Networks) -> String {
+    match networks {
+        Networks::Internal | Networks::NotInternal => "the internal networks".to_owned(),
+        Networks::Among(networks) | Networks::NotAmong(networks) => {
+            networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        }
+    }
 }
 
 fn methods(asked: &[String]) -> Vec<String> {

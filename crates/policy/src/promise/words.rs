@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Quota, Rate, most_admitted};
 
+use crate::check::words::joined;
+
 const MS_NS: u64 = 1_000_000;
 const S_NS: u64 = 1_000 * MS_NS;
 const MIN_NS: u64 = 60 * S_NS;
@@ -126,14 +128,6 @@ pub(crate) fn list(words: &[String]) -> String {
 /// `a`, `a or b`, `a, b or c`
 pub(crate) fn either(words: &[String]) -> String {
     joined(words, "or")
-}
-
-fn joined(words: &[String], last_word: &str) -> String {
-    match words {
-        [] => String::new(),
-        [only] => only.clone(),
-        [rest @ .., last] => format!("{} {last_word} {last}", rest.join(", ")),
-    }
 }
 
 #[cfg(test)]

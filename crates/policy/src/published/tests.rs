@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::builder::{PolicyBuilder, RuleBuilder, rule};
 use crate::model::{
-    AccessList, Condition, IdentitySource, Networks, Override, RedisSettings, StoreSettings, TextPattern, Tier,
+    AccessList, Condition, Grant, IdentitySource, Networks, Override, RedisSettings, StoreSettings, TextPattern, Tier,
     TierSource, When,
 };
 

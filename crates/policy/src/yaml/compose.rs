@@ -180,23 +180,15 @@ impl Composer<'_> {
 
     fn too_deep(&mut self, span: Span) -> Option<()> {
         let message = format!("this nests more than {MAX_DEPTH} levels deep");
-        self.findings.error(
-            codes::TOO_DEEP,
-            span,
-            message,
-            "no part of a policy nests that deep: is a bracket missing?",
-        );
+        let hint = "no part of a policy nests that deep: is a bracket missing?";
+        self.findings.error(codes::TOO_DEEP, span, message, hint);
         None
     }
 
     fn too_many(&mut self, span: Span) -> Option<()> {
         let message = format!("the file has more than {MAX_NODES} values, counting what aliases repeat");
-        self.findings.error(
-            codes::TOO_MANY_VALUES,
-            span,
-            message,
-            "tiers of many clients go into a `file:` of their own",
-        );
+        let hint = "tiers of many clients go into a `file:` of their own";
+        self.findings.error(codes::TOO_MANY_VALUES, span, message, hint);
         None
     }
 

@@ -1,7 +1,11 @@
+//! What people are told about a file.
+
 use std::fmt;
 
+use super::NamedFile;
 use super::source::Span;
 use crate::check::words::printable;
+use crate::problem::Problem;
 
 /// Something wrong in a file, with the line that it is about.
 ///
@@ -41,12 +45,17 @@ pub enum Severity {
     Warning,
 }
 
-/// What is said, before it is known where.
-pub(super) struct Said {
-    pub(super) severity: Severity,
-    pub(super) code: &'static str,
-    pub(super) message: String,
-    pub(super) hint: Option<String>,
+/// Everything that is wrong with a file. Displayed as blocks with an empty line between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What has to be repaired; never empty.
+    pub errors: Vec<Diagnostic>,
+    /// What is legal but likely wrong, as far as it can be told.
+    pub warnings: Vec<Diagnostic>,
+    /// How many more errors there are than are told.
+    pub omitted: usize,
+    /// The files that it names and that were read, or could not be: where one changes, there may be less that is wrong.
+    pub files: Vec<NamedFile>,
 }
 
 /// The most of a line that is shown, and how much of it before the place, in characters.
@@ -54,19 +63,19 @@ const MAX_SHOWN: usize = 100;
 const SHOWN_BEFORE: usize = 40;
 
 impl Diagnostic {
-    pub(super) fn new(said: Said, file: &str, span: Span, line: &str) -> Diagnostic {
+    pub(super) fn new(severity: Severity, problem: Problem, file: &str, span: Span, line: &str) -> Diagnostic {
         let width = span.width.max(1);
         let (source_line, carets) = excerpt(line, span.column.saturating_sub(1), width);
         Diagnostic {
-            severity: said.severity,
-            code: said.code,
+            severity,
+            code: problem.code,
             file: file.to_owned(),
             line: span.line,
             column: span.column,
             width,
             source_line,
-            message: said.message.chars().map(printable).collect(),
-            hint: said.hint.map(|hint| hint.chars().map(|c| if c == '\n' { c } else { printable(c) }).collect()),
+            message: problem.message.chars().map(printable).collect(),
+            hint: problem.hint.map(|hint| hint.chars().map(|c| if c == '\n' { c } else { printable(c) }).collect()),
             carets,
         }
     }
@@ -145,13 +154,32 @@ impl fmt::Display for Diagnostic {
     }
 }
 
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, diagnostic) in self.errors.iter().chain(&self.warnings).enumerate() {
+            if at > 0 {
+                f.write_str("\n\n")?;
+            }
+            diagnostic.fmt(f)?;
+        }
+        match self.omitted {
+            0 => Ok(()),
+            1 => f.write_str("\n\nand 1 more error"),
+            more => write!(f, "\n\nand {more} more errors"),
+        }
+    }
+}
+
+impl std::error::Error for Report {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::Place;
 
     fn shown(line: &str, column: usize, width: usize) -> String {
-        let said = Said { severity: Severity::Error, code: "x", message: "wrong".to_owned(), hint: None };
-        Diagnostic::new(said, "f", Span { line: 12, column, width }, line).to_string()
+        let problem = Problem::new("x", Place::top(), "wrong", "");
+        Diagnostic::new(Severity::Error, problem, "f", Span { line: 12, column, width }, line).to_string()
     }
 
     #[test]

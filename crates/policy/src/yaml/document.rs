@@ -1,11 +1,11 @@
 //! Other YAML files than policies, read with the same care: each value with
 //! its place, so that what is wrong can be shown.
 
-use super::diagnostic::{Diagnostic, Said, Severity};
-use super::report::Report;
+use super::diagnostic::{Diagnostic, Report, Severity};
 use super::source::{Source, Span};
 use super::tree::{Node, Value};
-use super::{File, Findings, root_of};
+use super::{Findings, root_of, text_of};
+use crate::problem::{Place, Problem};
 
 /// A YAML file of some kind.
 #[derive(Debug)]
@@ -37,17 +37,13 @@ pub struct Mistake {
 impl Document {
     /// Reads a text that is one YAML document; `file_name` is what messages call it.
     pub fn parse(text: &str, file_name: &str) -> Result<Document, Report> {
-        if text.len() as u64 > super::MAX_FILE_BYTES {
-            return Err(super::too_large(file_name));
-        }
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = text_of(text, file_name)?;
         let mut findings = Findings::default();
-        let root = root_of(text, &mut findings);
-        match root {
+        match root_of(text, &mut findings) {
             Some(root) if findings.is_empty() => {
                 Ok(Document { name: file_name.to_owned(), text: text.to_owned(), root })
             }
-            _ => Err(File { name: file_name, source: Source::new(text) }.report(findings, Vec::new())),
+            _ => Err(findings.into_report(&Source::new(file_name, text))),
         }
     }
 
@@ -60,12 +56,10 @@ impl Document {
     /// What is wrong with it, as people are told.
     #[must_use]
     pub fn report(&self, mistakes: Vec<Mistake>) -> Report {
-        let source = Source::new(&self.text);
+        let source = Source::new(&self.name, &self.text);
         let told = |mistake: Mistake| {
-            let span = source.within(mistake.place.0);
-            let hint = Some(mistake.hint).filter(|hint| !hint.is_empty());
-            let said = Said { severity: Severity::Error, code: "import", message: mistake.message, hint };
-            Diagnostic::new(said, &self.name, span, source.line(span.line))
+            let problem = Problem::new("import", Place::top(), mistake.message, mistake.hint);
+            source.diagnostic(Severity::Error, problem, mistake.place.0, &[])
         };
         let mut errors: Vec<Diagnostic> = mistakes.into_iter().map(told).collect();
         errors.sort_by_key(|error| (error.line, error.column));

@@ -1,10 +1,10 @@
 //! What was found wrong while reading, in the order in which it was found.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::diagnostic::{Diagnostic, Said, Severity};
+use super::diagnostic::{Diagnostic, Report, Severity};
 use super::source::{Source, Span};
+use crate::problem::{Place, Problem};
 
 /// Nobody reads more, and a hostile file shall not make us write more.
 const MAX_FINDINGS: usize = 100;
@@ -20,15 +20,10 @@ pub(super) struct Findings {
 }
 
 struct Finding {
-    said: Said,
+    problem: Problem,
     span: Span,
-    elsewhere: Option<OtherLine>,
-}
-
-/// A line of another file than the policy.
-pub(super) struct OtherLine {
-    pub(super) file: String,
-    pub(super) text: String,
+    /// The file, if it is another than the policy.
+    elsewhere: Option<String>,
 }
 
 impl Findings {
@@ -43,16 +38,10 @@ impl Findings {
         self.push(code, span, message.into(), hint.into(), None);
     }
 
-    /// The same, at a place in another file.
-    pub(super) fn error_in(
-        &mut self,
-        other: OtherLine,
-        code: &'static str,
-        span: Span,
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) {
-        self.push(code, span, message.into(), hint.into(), Some(other));
+    /// The same, at a place in another file. Its line is not shown: it may have an API key in it, and messages go to
+    /// logs and over HTTP.
+    pub(super) fn error_in(&mut self, file: &str, code: &'static str, span: Span, message: &str, hint: &str) {
+        self.push(code, span, message.to_owned(), hint.to_owned(), Some(file.to_owned()));
     }
 
     /// Keeps a value out of every message.
@@ -69,39 +58,22 @@ impl Findings {
         self.list.len() >= MAX_FINDINGS
     }
 
-    /// All of them by their place in the file, and how many more there are.
-    pub(super) fn into_diagnostics(mut self, file: &str, source: &Source<'_>) -> (Vec<Diagnostic>, usize) {
+    /// All of them by their place in the file.
+    pub(super) fn into_report(mut self, source: &Source<'_>) -> Report {
         self.list.sort_by_key(|finding| (finding.span.line, finding.span.column));
-        let secrets = self.secrets;
-        let shown = self.list.into_iter().map(|Finding { said, span, elsewhere }| match elsewhere {
-            Some(other) => Diagnostic::new(said, &other.file, span, &other.text),
-            None => {
-                let span = source.within(span);
-                Diagnostic::new(said, file, span, &hidden(source.line(span.line), span.line, &secrets))
-            }
-        });
-        (shown.collect(), self.omitted)
+        let told = |Finding { problem, span, elsewhere }| match elsewhere {
+            Some(file) => Diagnostic::new(Severity::Error, problem, &file, span, "…"),
+            None => source.diagnostic(Severity::Error, problem, span, &self.secrets),
+        };
+        let errors = self.list.into_iter().map(told).collect();
+        Report { errors, warnings: Vec::new(), omitted: self.omitted, files: Vec::new() }
     }
 
-    fn push(&mut self, code: &'static str, span: Span, message: String, hint: String, elsewhere: Option<OtherLine>) {
+    fn push(&mut self, code: &'static str, span: Span, message: String, hint: String, elsewhere: Option<String>) {
         if self.is_full() {
             self.omitted += 1;
         } else if self.known.insert((span, code, message.clone())) {
-            let hint = Some(hint).filter(|hint| !hint.is_empty());
-            let said = Said { severity: Severity::Error, code, message, hint };
-            self.list.push(Finding { said, span, elsewhere });
+            self.list.push(Finding { problem: Problem::new(code, Place::top(), message, hint), span, elsewhere });
         }
     }
-}
-
-/// The line with stars in place of secrets.
-fn hidden<'l>(line: &'l str, number: usize, secrets: &[Span]) -> Cow<'l, str> {
-    let is_secret = |at: usize| {
-        let mut of_line = secrets.iter().filter(|secret| secret.line == number);
-        of_line.any(|secret| (secret.column..secret.column + secret.width).contains(&(at + 1)))
-    };
-    if secrets.iter().all(|secret| secret.line != number) {
-        return Cow::Borrowed(line);
-    }
-    line.chars().enumerate().map(|(at, c)| if is_secret(at) { '*' } else { c }).collect::<String>().into()
 }

@@ -9,12 +9,8 @@ mod compose;
 mod diagnostic;
 mod document;
 mod found;
-mod json;
 mod load;
-mod named_file;
-mod places;
 mod reader;
-mod report;
 mod schema;
 mod shape;
 mod source;
@@ -22,21 +18,18 @@ mod tree;
 
 use std::path::Path;
 
-pub use diagnostic::{Diagnostic, Severity};
+pub use diagnostic::{Diagnostic, Report, Severity};
 pub use document::{Document, DocumentPlace, DocumentValue, Mistake};
-pub use load::{LoadError, load};
-pub use named_file::NamedFile;
-pub use report::Report;
+pub use load::{LoadError, NamedFile, load};
 pub use schema::json_schema;
 
 use crate::check::{self, codes};
 use crate::checked::CheckedPolicy;
 use crate::problem::Problem;
-use diagnostic::Said;
 use found::Findings;
 use reader::{Broken, Read};
 use source::{Source, Span};
-use tree::Node;
+use tree::{Node, span_of};
 
 /// A million rules would fit, and nobody writes them.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -57,14 +50,10 @@ pub struct Loaded {
 /// `file_name` is what messages call it. Files that the policy names are
 /// looked for in `base_dir`; without one, naming a file is an error.
 pub fn parse(text: &str, file_name: &str, base_dir: Option<&Path>) -> Result<Loaded, Report> {
-    if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(too_large(file_name));
-    }
-    // Some editors put a byte order mark first. It is no part of the text.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let file = File { name: file_name, source: Source::new(text) };
+    let text = text_of(text, file_name)?;
+    let source = Source::new(file_name, text);
     let mut findings = Findings::default();
-    let Some(root) = root_of(text, &mut findings) else { return Err(file.report(findings, Vec::new())) };
+    let Some(root) = root_of(text, &mut findings) else { return Err(findings.into_report(&source)) };
     let Read { policy, broken, files } = reader::read(&root, base_dir, &mut findings);
     let was_read = findings.is_empty();
     let errors = check::errors(&policy).into_iter().filter(|problem| !is_consequence(problem, broken));
@@ -72,15 +61,28 @@ pub fn parse(text: &str, file_name: &str, base_dir: Option<&Path>) -> Result<Loa
     if !findings.is_empty() {
         // What is missing because it could not be read is no reason to warn.
         let warnings = if was_read { check::warnings(&policy) } else { Vec::new() };
-        return Err(Report { files, ..file.report(findings, file.warnings(&warnings, &root)) });
+        let warnings = warnings_in(&source, &warnings, &root);
+        return Err(Report { files, warnings, ..findings.into_report(&source) });
     }
     match policy.check() {
-        Ok(policy) => Ok(Loaded { warnings: file.warnings(policy.warnings(), &root), policy, files }),
+        Ok(policy) => Ok(Loaded { warnings: warnings_in(&source, policy.warnings(), &root), policy, files }),
         Err(errors) => {
             tell(errors.0, &root, &mut findings);
-            Err(Report { files, ..file.report(findings, Vec::new()) })
+            Err(Report { files, ..findings.into_report(&source) })
         }
     }
+}
+
+/// The text of a file, unless it is too large. Some editors put a byte order mark first, which is no part of it.
+fn text_of<'t>(text: &'t str, file_name: &str) -> Result<&'t str, Report> {
+    if text.len() as u64 > MAX_FILE_BYTES {
+        let mut findings = Findings::default();
+        let message = "the file is larger than 4 MiB, which no policy needs to be";
+        let hint = "tiers of many clients go into a `file:` of their own";
+        findings.error(codes::FILE_TOO_LARGE, START, message, hint);
+        return Err(findings.into_report(&Source::new(file_name, "")));
+    }
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 /// The file as a tree, unless there is none or nothing in it.
@@ -97,7 +99,7 @@ fn root_of(text: &str, findings: &mut Findings) -> Option<Node> {
 /// Finds the places of what the model's checks have found.
 fn tell(problems: impl IntoIterator<Item = Problem>, root: &Node, findings: &mut Findings) {
     for problem in problems {
-        let span = places::span_of(root, &problem.place);
+        let span = span_of(root, &problem.place);
         findings.error(problem.code, span, problem.message, problem.hint.unwrap_or_default());
     }
 }
@@ -113,37 +115,12 @@ fn is_consequence(problem: &Problem, broken: Broken) -> bool {
     }
 }
 
-/// What messages are about.
-struct File<'f> {
-    name: &'f str,
-    source: Source<'f>,
-}
-
-impl File<'_> {
-    fn report(&self, findings: Findings, warnings: Vec<Diagnostic>) -> Report {
-        let (errors, omitted) = findings.into_diagnostics(self.name, &self.source);
-        Report { errors, warnings, omitted, files: Vec::new() }
-    }
-
-    fn warnings(&self, problems: &[Problem], root: &Node) -> Vec<Diagnostic> {
-        let mut warnings: Vec<Diagnostic> = problems.iter().map(|problem| self.warning(problem, root)).collect();
-        warnings.sort_by_key(|warning| (warning.line, warning.column));
-        warnings
-    }
-
-    fn warning(&self, problem: &Problem, root: &Node) -> Diagnostic {
-        let span = self.source.within(places::span_of(root, &problem.place));
-        let (message, hint) = (problem.message.clone(), problem.hint.clone());
-        let said = Said { severity: Severity::Warning, code: problem.code, message, hint };
-        Diagnostic::new(said, self.name, span, self.source.line(span.line))
-    }
+fn warnings_in(source: &Source<'_>, problems: &[Problem], root: &Node) -> Vec<Diagnostic> {
+    let told =
+        |problem: &Problem| source.diagnostic(Severity::Warning, problem.clone(), span_of(root, &problem.place), &[]);
+    let mut warnings: Vec<Diagnostic> = problems.iter().map(told).collect();
+    warnings.sort_by_key(|warning| (warning.line, warning.column));
+    warnings
 }
 
 const START: Span = Span { line: 1, column: 1, width: 1 };
-
-fn too_large(file: &str) -> Report {
-    let mut findings = Findings::default();
-    let hint = "tiers of many clients go into a `file:` of their own";
-    findings.error(codes::FILE_TOO_LARGE, START, "the file is larger than 4 MiB, which no policy needs to be", hint);
-    File { name: file, source: Source::new("") }.report(findings, Vec::new())
-}

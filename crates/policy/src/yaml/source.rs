@@ -1,5 +1,13 @@
-/// The text of a file, and where its lines are.
+//! Files as they are written: their lines, and places in them.
+
+use std::borrow::Cow;
+
+use super::diagnostic::{Diagnostic, Severity};
+use crate::problem::Problem;
+
+/// A file that messages are about: what they call it, and its lines.
 pub(super) struct Source<'t> {
+    name: &'t str,
     lines: Vec<&'t str>,
 }
 
@@ -12,7 +20,7 @@ pub(super) struct Span {
 }
 
 impl<'t> Source<'t> {
-    pub(super) fn new(text: &'t str) -> Source<'t> {
+    pub(super) fn new(name: &'t str, text: &'t str) -> Source<'t> {
         // As YAML has it: a carriage return ends a line too, alone or before a line feed.
         let mut lines = Vec::new();
         let mut rest = text;
@@ -22,16 +30,22 @@ impl<'t> Source<'t> {
             rest = after.strip_prefix("\r\n").unwrap_or(&after[1..]);
         }
         lines.push(rest);
-        Source { lines }
+        Source { name, lines }
     }
 
     /// The place, or the end of the text if it lies beyond: where a text ends
     /// too early, YAML's parser may point after it.
-    pub(super) fn within(&self, span: Span) -> Span {
+    fn within(&self, span: Span) -> Span {
         let line = span.line.clamp(1, self.lines.len());
         let end = self.line(line).chars().count() + 1;
         let column = if line == span.line { span.column.clamp(1, end) } else { end };
         Span { line, column, width: span.width.min(end - column).max(1) }
+    }
+
+    /// What people are told of a problem at a place in this file. Secrets in its line are not shown.
+    pub(super) fn diagnostic(&self, severity: Severity, problem: Problem, at: Span, secrets: &[Span]) -> Diagnostic {
+        let span = self.within(at);
+        Diagnostic::new(severity, problem, self.name, span, &hidden(self.line(span.line), span.line, secrets))
     }
 
     /// All lines.
@@ -40,7 +54,7 @@ impl<'t> Source<'t> {
     }
 
     /// The line of this number, counted from 1; empty beyond the end.
-    pub(super) fn line(&self, number: usize) -> &'t str {
+    fn line(&self, number: usize) -> &'t str {
         number.checked_sub(1).and_then(|at| self.lines.get(at)).copied().unwrap_or_default()
     }
 }
@@ -53,20 +67,32 @@ impl Span {
     }
 }
 
+/// The line with stars in place of secrets.
+fn hidden<'l>(line: &'l str, number: usize, secrets: &[Span]) -> Cow<'l, str> {
+    let is_secret = |at: usize| {
+        let mut of_line = secrets.iter().filter(|secret| secret.line == number);
+        of_line.any(|secret| (secret.column..secret.column + secret.width).contains(&(at + 1)))
+    };
+    if secrets.iter().all(|secret| secret.line != number) {
+        return Cow::Borrowed(line);
+    }
+    line.chars().enumerate().map(|(at, c)| if is_secret(at) { '*' } else { c }).collect::<String>().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_kind_of_line_end_counts() {
-        let source = Source::new("a\nb\r\nc\rd");
+        let source = Source::new("f", "a\nb\r\nc\rd");
         let lines: Vec<&str> = (0..=5).map(|number| source.line(number)).collect();
         assert_eq!(lines, ["", "a", "b", "c", "d", ""]);
     }
 
     #[test]
     fn no_place_lies_beyond_the_text() {
-        let source = Source::new("ab\ncde");
+        let source = Source::new("f", "ab\ncde");
         let within = |line, column, width| {
             let span = source.within(Span { line, column, width });
             (span.line, span.column, span.width)

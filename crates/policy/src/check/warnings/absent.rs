@@ -1,27 +1,23 @@
 //! Rules that deny every value but some, which a client escapes by sending none.
 
-use super::super::codes;
-use super::super::problems::Problems;
-use super::super::words::quoted;
+use super::{Reporter, codes, quoted};
 use crate::model::{BUILT_IN_IDENTITIES, Condition, Policy, Rule, When};
-use crate::problem::Place;
 
-pub(super) fn check(rule: &Rule, policy: &Policy, place: &Place, problems: &mut Problems) {
+pub(super) fn check(rule: &Rule, policy: &Policy, when: &mut Reporter<'_>) {
     if !rule.denies() {
         return;
     }
-    let place = place.member("when");
     for (name, condition) in &rule.when.headers {
         let is_denied = denied_if_absent(policy, |when| &when.headers, |known| known.eq_ignore_ascii_case(name));
         if excludes(condition) && !is_denied {
-            tell("header", "headers", name, &place, problems);
+            tell("header", "headers", name, when);
         }
     }
     for (name, condition) in &rule.when.identities {
         let is_denied = denied_if_absent(policy, |when| &when.identities, |known| known == name);
         // Every request has a method, a path and an address, or nothing can be said about it.
         if excludes(condition) && !is_denied && !BUILT_IN_IDENTITIES.contains(&name.as_str()) {
-            tell("identity", "identity", name, &place, problems);
+            tell("identity", "identity", name, when);
         }
     }
 }
@@ -42,8 +38,8 @@ fn denied_if_absent(
     policy.rules.iter().filter(|rule| rule.denies()).any(|rule| asks(&rule))
 }
 
-fn tell(what: &str, member: &str, name: &str, place: &Place, problems: &mut Problems) {
+fn tell(what: &str, member: &str, name: &str, when: &mut Reporter<'_>) {
     let message = format!("a request without the {what} {} is not denied: `not` is about other values", quoted(name));
     let hint = format!("add a rule that denies those: `when: {{ {member}: {{ {name}: false }} }}`");
-    problems.add(codes::ABSENT_NOT_DENIED, place.member(member).member(name), message, hint);
+    when.member(member).member(name).add(codes::ABSENT_NOT_DENIED, message, hint);
 }

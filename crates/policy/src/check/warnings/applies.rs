@@ -2,13 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::super::codes;
-use super::super::names::Names;
-use super::super::problems::Problems;
-use super::super::rules::MAX_KEY_PARTS;
-use super::super::words::quoted;
-use super::lists::Access;
-use crate::model::{Condition, IdentitySource, Networks, Rule, TIER, TextPattern};
+use super::networks::{Access, NetworkSet};
+use super::{Names, Reporter, codes, quoted};
+use crate::check::rules::MAX_KEY_PARTS;
+use crate::check::words::nearest;
+use crate::model::{Condition, IdentitySource, Networks, Rule, TIER, TextPattern, When};
 use crate::problem::Place;
 
 /// The methods that HTTP and its common extensions know.
@@ -38,28 +36,26 @@ pub(super) fn check(
     tiers: Option<&BTreeSet<&str>>,
     names: &Names<'_>,
     access: &Access,
-    place: &Place,
-    problems: &mut Problems,
+    here: &mut Reporter<'_>,
 ) {
-    let when = place.member("when");
     for (at, method) in rule.when.methods.iter().enumerate() {
         if !METHODS.contains(&method.as_str()) && !MORE_METHODS.contains(&method.as_str()) {
             let message = format!("{} is no method that HTTP knows", quoted(method));
-            let meant = super::super::nearest::nearest(method, METHODS);
-            let hint = meant.map_or_else(String::new, |meant| format!("did you mean {meant}?"));
-            problems.add(codes::UNKNOWN_METHOD, when.member("method").item(at), message, hint);
+            let hint = nearest(method, METHODS).map_or_else(String::new, |meant| format!("did you mean {meant}?"));
+            here.member("when").member("method").item(at).add(codes::UNKNOWN_METHOD, message, hint);
         }
     }
+    let when = here.place.member("when");
     let never = absent_but_needed(rule, names, &when)
         .or_else(|| always_present(rule, names, &when))
         .or_else(|| contradicts_method(rule, &when))
         .or_else(|| no_such_tier(rule, tiers, &when))
         .or_else(|| outside(rule, access, &when))
-        .or_else(|| too_short(rule, names, place))
+        .or_else(|| too_short(rule, names, &here.place))
         .or_else(|| names_no_entry(rule, &when));
     if let Some((place, why)) = never {
         let hint = "change one of the two, or remove the rule";
-        problems.add(codes::NEVER_APPLIES, place, format!("this rule can never apply: {why}"), hint);
+        here.at(place).add(codes::NEVER_APPLIES, format!("this rule can never apply: {why}"), hint);
     }
 }
 
@@ -129,7 +125,7 @@ fn may_match(patterns: &[TextPattern], text: &str) -> bool {
 /// Whoever comes from there is denied, or allowed, before any rule.
 fn outside(rule: &Rule, access: &Access, when: &Place) -> Never {
     let Some(Networks::Among(networks)) = &rule.when.network else { return None };
-    let is_decided = |list: &str, set: &super::super::overlap::NetworkSet| {
+    let is_decided = |list: &str, set: &NetworkSet| {
         let all = !networks.is_empty() && networks.iter().all(|network| set.covers(*network));
         all.then(|| (when.member("network"), format!("`{list}` has all of these networks, and comes before the rules")))
     };
@@ -153,14 +149,8 @@ fn too_short(rule: &Rule, names: &Names<'_>, place: &Place) -> Never {
 
 /// A gateway sends no descriptor without entries.
 fn names_no_entry(rule: &Rule, when: &Place) -> Never {
-    let asked = &rule.when;
-    let names_any = !rule.key.is_empty()
-        || !asked.headers.is_empty()
-        || !asked.identities.is_empty()
-        || !asked.methods.is_empty()
-        || !asked.hosts.is_empty()
-        || !asked.paths.is_empty()
-        || asked.network.is_some();
-    (asked.exact_entries && !names_any)
+    // Beside its domains, a rule names only entries.
+    let unnamed = When { domains: rule.when.domains.clone(), exact_entries: true, ..When::default() };
+    (rule.key.is_empty() && rule.when == unnamed)
         .then(|| (when.member("entries"), "it names no entry, and asks for no others".to_owned()))
 }

@@ -6,15 +6,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::super::codes;
-use super::super::names::Names;
-use super::super::periods::{grants, quotas};
-use super::super::problems::Problems;
-use super::super::words::{all_of, quoted};
 use super::covered::{Part, parts};
 use super::identity::is_free;
+use super::{Names, Reporter, codes, quoted};
+use crate::check::words::all_of;
 use crate::model::{Allowance, Condition, IdentitySource, Policy, Rule, TIER, TierSource};
-use crate::problem::Place;
 
 /// `first` of `first` of `first` .. is not followed further.
 const MAX_STEPS: usize = 32;
@@ -22,10 +18,9 @@ const MAX_STEPS: usize = 32;
 /// So many rules are compared with each other; beyond, a rule is taken for covered: only what is certain is said.
 const MAX_COMPARISONS: usize = 500_000;
 
-pub(super) fn check<'p>(policy: &'p Policy, names: &Names<'p>, problems: &mut Problems) {
-    let mut clients = Clients { policy, names, optional: HashMap::new(), chosen: HashMap::new() };
-    let place = Place::top().member("rules");
-    let replaced = clients.replaced_at_will(&place, problems);
+pub(super) fn check<'p>(policy: &'p Policy, names: &Names<'p>, rules: &mut Reporter<'_>) {
+    let mut clients = Clients { policy, names, chosen: HashMap::new() };
+    let replaced = clients.replaced_at_will(rules);
     let limiting = || policy.rules.iter().enumerate().filter(|(_, rule)| !rule.shadow && limits(rule));
     let lasting = policy.rules.iter().filter(|rule| !replaced.contains(rule.name.as_str()));
     let safeguards: Vec<&Rule> = lasting.filter(|rule| clients.is_safeguard(rule)).collect();
@@ -51,8 +46,7 @@ pub(super) fn check<'p>(policy: &'p Policy, names: &Names<'p>, problems: &mut Pr
     if is_all {
         let names: BTreeSet<&str> = uncovered.iter().map(|(_, _, name)| *name).collect();
         let message = format!("a request without {} meets no limit at all", all_of(names.into_iter().take(10)));
-        problems.add(codes::LIMITS_CAN_BE_AVOIDED, place, message, format!("add a rule by `client_ip`, or {first}"));
-        return;
+        return rules.add(codes::LIMITS_CAN_BE_AVOIDED, message, format!("add a rule by `client_ip`, or {first}"));
     }
     for (at, part, name) in uncovered {
         let message = format!(
@@ -62,12 +56,12 @@ pub(super) fn check<'p>(policy: &'p Policy, names: &Names<'p>, problems: &mut Pr
         let hint = format!(
             "add a rule by `client_ip` for the same requests, or {first}\nor deny such requests: `when: {{ identity: {{ {name}: false }} }}` with `deny: true`"
         );
-        problems.add(codes::LIMITS_CAN_BE_AVOIDED, place.item(at).member("key").item(part), message, hint);
+        rules.item(at).member("key").item(part).add(codes::LIMITS_CAN_BE_AVOIDED, message, hint);
     }
 }
 
 fn limits(rule: &Rule) -> bool {
-    grants(&rule.allowance).any(|grant| !quotas(grant).is_empty())
+    rule.allowance.quotas().next().is_some()
 }
 
 fn is_of_gateway(rule: &Rule) -> bool {
@@ -79,36 +73,23 @@ fn is_of_gateway(rule: &Rule) -> bool {
 struct Clients<'p, 'n> {
     policy: &'p Policy,
     names: &'n Names<'p>,
-    optional: HashMap<&'p str, bool>,
     chosen: HashMap<&'p str, bool>,
 }
 
 impl<'p> Clients<'p, '_> {
     /// The parts of a rule's key that a request of the rule can lack, with their positions.
-    fn optional_parts(&mut self, rule: &'p Rule) -> Vec<(usize, &'p str)> {
-        let mut parts = Vec::new();
-        for (at, name) in rule.key.iter().enumerate() {
-            if self.can_be_left_out(name, MAX_STEPS) && !has_segment(rule, self.names.source(name)) {
-                parts.push((at, name.as_str()));
-            }
-        }
-        parts
+    fn optional_parts(&self, rule: &'p Rule) -> Vec<(usize, &'p str)> {
+        let parts = rule.key.iter().map(String::as_str).enumerate();
+        let is_optional = |name| self.can_be_left_out(name) && !has_segment(rule, self.names.source(name));
+        parts.filter(|(_, name)| is_optional(name)).collect()
     }
 
-    fn can_be_left_out(&mut self, name: &'p str, steps: usize) -> bool {
-        if let Some(known) = self.optional.get(name) {
-            return *known;
-        }
-        let answer = match self.names.source(name) {
-            // Built in, or the tier, which every request has.
-            None | Some(IdentitySource::Peer | IdentitySource::Value(_)) => false,
-            Some(IdentitySource::First(others)) => {
-                steps > 0 && !others.is_empty() && others.iter().all(|other| self.can_be_left_out(other, steps - 1))
-            }
-            Some(_) => true,
-        };
-        self.optional.insert(name, answer);
-        answer
+    fn can_be_left_out(&self, name: &str) -> bool {
+        let found = self.names.spread(std::iter::once(name));
+        // What is built in, and the tier, every request has.
+        let is_always_there =
+            |name| matches!(self.names.source(name), None | Some(IdentitySource::Peer | IdentitySource::Value(_)));
+        !found.is_empty() && !found.into_iter().any(is_always_there)
     }
 
     /// Whether clients can put there what they like, and so have a new counter whenever they want.
@@ -143,9 +124,9 @@ impl<'p> Clients<'p, '_> {
         let default = self.policy.tier.as_ref().map(|tier| tier.default.as_str());
         let is_limited = match &rule.allowance {
             Allowance::Deny => return true,
-            Allowance::Same(grant) => !quotas(grant).is_empty(),
+            Allowance::Same(grant) => !grant.quotas().is_empty(),
             Allowance::Tiers(tiers) => {
-                tiers.iter().any(|(tier, grant)| Some(tier.as_str()) == default && !quotas(grant).is_empty())
+                tiers.iter().any(|(tier, grant)| Some(tier.as_str()) == default && !grant.quotas().is_empty())
             }
         };
         // Without a path of its own the rule has no route where no pattern matches.
@@ -190,7 +171,7 @@ impl<'p> Clients<'p, '_> {
         let mut has_new_counters = false;
         for name in &rule.key {
             let is_chosen = self.can_be_chosen(name, MAX_STEPS);
-            if !is_chosen && self.can_be_left_out(name, MAX_STEPS) {
+            if !is_chosen && self.can_be_left_out(name) {
                 return false;
             }
             has_new_counters |= is_chosen;
@@ -199,7 +180,7 @@ impl<'p> Clients<'p, '_> {
     }
 
     /// The names of the rules that clients can have taken away, which is told.
-    fn replaced_at_will(&mut self, place: &Place, problems: &mut Problems) -> HashSet<&'p str> {
+    fn replaced_at_will(&mut self, rules: &mut Reporter<'_>) -> HashSet<&'p str> {
         let policy = self.policy;
         let mut replaced = HashSet::new();
         for (at, rule) in policy.rules.iter().enumerate() {
@@ -208,8 +189,7 @@ impl<'p> Clients<'p, '_> {
                 let others = all_of(rule.replaces.iter().take(10).map(String::as_str));
                 let message = format!("clients can have this rule apply at will, and are then free of {others}");
                 let hint = "let it depend on what clients cannot choose: a network, or an identity with `trusted: true`\nor leave out `replaces`";
-                let place = place.item(at).member("replaces");
-                problems.add(codes::LIMITS_CAN_BE_AVOIDED, place, message, hint);
+                rules.item(at).member("replaces").add(codes::LIMITS_CAN_BE_AVOIDED, message, hint);
             }
         }
         replaced

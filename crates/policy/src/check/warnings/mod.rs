@@ -4,40 +4,43 @@
 mod absent;
 mod applies;
 mod avoid;
-mod cost;
 mod covered;
 mod identity;
-mod lists;
+mod networks;
 mod rule;
-mod secrets;
 mod store;
-mod whole;
 
 use std::collections::BTreeSet;
 
-use super::names::Names;
-use super::problems::Problems;
-use crate::model::{Allowance, Policy, TierSource};
-use crate::problem::Place;
+use super::{Names, Reporter, codes, quoted};
+use crate::model::{Policy, TierSource};
 
-pub(super) fn check(policy: &Policy, problems: &mut Problems) {
+pub(super) fn check(policy: &Policy, top: &mut Reporter<'_>) {
     let names = Names::of(policy);
-    whole::check(policy, &names, problems);
-    lists::check(policy, problems);
-    identity::check(policy, &names, problems);
-    secrets::check(policy, &names, problems);
-    store::check(policy, problems);
-    let access = lists::Access::of(policy);
+    whole(policy, &names, &mut top.member("rules"));
+    networks::check(policy, top);
+    identity::check(policy, &names, top);
+    store::check(policy, top);
+    let access = networks::Access::of(policy);
     let tiers = listed_tiers(policy);
-    for (at, rule) in policy.rules.iter().enumerate() {
-        let place = Place::top().member("rules").item(at);
-        applies::check(rule, tiers.as_ref(), &names, &access, &place, problems);
-        rule::check(rule, tiers.as_ref(), &place, problems);
-        absent::check(rule, policy, &place, problems);
-        cost::check(rule, &place, problems);
-        if problems.is_full() {
-            return;
-        }
+    top.member("rules").each(&policy.rules, |rule, here| {
+        applies::check(rule, tiers.as_ref(), &names, &access, here);
+        rule::check(rule, tiers.as_ref(), here);
+        absent::check(rule, policy, &mut here.member("when"));
+        rule::cost(rule, here);
+    });
+}
+
+/// What the rules come to, all together.
+fn whole<'p>(policy: &'p Policy, names: &Names<'p>, rules: &mut Reporter<'_>) {
+    if policy.rules.is_empty() {
+        let hint = "add a rule, such as `- { name: per-ip, key: client_ip, limit: 60/min }`";
+        rules.add(codes::NO_RULES, "there are no rules, so nobody has a limit", hint);
+    } else if policy.rules.iter().all(|rule| rule.shadow) {
+        let message = "every rule is a shadow: all is counted, nobody is refused";
+        rules.add(codes::ONLY_SHADOW, message, "remove `shadow: true` from the rules that are to hold");
+    } else {
+        avoid::check(policy, names, rules);
     }
 }
 
@@ -50,13 +53,4 @@ fn listed_tiers(policy: &Policy) -> Option<BTreeSet<&str>> {
     let TierSource::Listed { tiers, .. } = &tier.source else { return None };
     let all: BTreeSet<&str> = tiers.iter().map(|(_, tier)| tier.as_str()).chain([tier.default.as_str()]).collect();
     (all.len() <= MAX_TIERS).then_some(all)
-}
-
-/// Where a rule's limit is written down.
-fn limit_place(allowance: &Allowance, place: &Place) -> Place {
-    match allowance {
-        Allowance::Same(grant) => place.member(super::grants::member_of(grant)),
-        Allowance::Tiers(tiers) => place.member(super::grants::tiers_member(tiers)),
-        Allowance::Deny => place.member("deny"),
-    }
 }

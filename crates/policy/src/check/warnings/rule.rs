@@ -1,17 +1,13 @@
-//! Limits that hold less, or cost more, than they seem to.
+//! Limits that hold less, or cost more, than they seem to, and costs that no client can pay or that clients choose.
 
 use std::collections::BTreeSet;
 
-use tollgate_core::{AlgorithmKind, Quota, SlidingLog, Tick};
+use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Quota, SlidingLog, Tick};
 
-use super::super::nearest::nearest;
-use super::super::periods::{grants, quotas};
-use super::super::problems::Problems;
-use super::super::words::quoted;
-use super::super::{capacity, codes};
-use super::limit_place;
-use crate::model::{Allowance, Rule, When};
-use crate::problem::Place;
+use super::{Reporter, codes, quoted};
+use crate::check::grants::{self, capacity, capacity_of};
+use crate::check::words::did_you_mean;
+use crate::model::{Allowance, CostSource, Rule, When};
 
 /// A log takes 4 to 6 bytes a request: from here on, some 60 kB a key.
 const LARGE_LOG: u64 = 10_000;
@@ -22,53 +18,50 @@ const LOGIN_WORDS: [&str; 14] = [
     "verify", "session",
 ];
 
-pub(super) fn check(rule: &Rule, listed: Option<&BTreeSet<&str>>, place: &Place, problems: &mut Problems) {
-    let all: Vec<&Quota> = grants(&rule.allowance).flat_map(quotas).collect();
-    let limit = limit_place(&rule.allowance, place);
-    unlimited(rule, &all, place, problems);
-    denies_all(rule, place, problems);
-    login(rule, &all, place, problems);
-    large_log(&all, &limit, problems);
-    queue(&all, place, problems);
-    warns(rule, &all, place, problems);
+pub(super) fn check(rule: &Rule, listed: Option<&BTreeSet<&str>>, here: &mut Reporter<'_>) {
+    let all: Vec<&Quota> = rule.allowance.quotas().collect();
+    unlimited(rule, here);
+    denies_all(rule, &mut here.member("deny"));
+    login(rule, &all, &mut here.member("algorithm"));
+    let limit = grants::member_of(&rule.allowance);
+    large_log(&all, &mut here.member(limit));
+    queue(&all, &mut here.member("queue"));
+    warns(rule, &all, &mut here.member("on_limit"));
     if all.iter().any(|quota| quota.kind() == AlgorithmKind::Concurrency) {
         let message = "forward-auth, Envoy's RLS and CL.THROTTLE do not know when a request ends, so this rule does not apply there";
         let hint = "it holds in the middleware, and over HTTP for callers that release their receipt";
-        problems.add(codes::CONCURRENCY_ELSEWHERE, limit.clone(), message, hint);
+        here.member(limit).add(codes::CONCURRENCY_ELSEWHERE, message, hint);
     }
     if let (Allowance::Tiers(tiers), Some(listed)) = (&rule.allowance, listed) {
-        unused_tiers(tiers.iter().map(|(name, _)| name.as_str()), listed, &limit, problems);
+        unused_tiers(tiers.iter().map(|(name, _)| name.as_str()), listed, &mut here.member(limit));
     }
 }
 
 /// It may be meant, as while a site is closed, but a forgotten `when` looks the same.
-fn denies_all(rule: &Rule, place: &Place, problems: &mut Problems) {
+fn denies_all(rule: &Rule, here: &mut Reporter<'_>) {
     if rule.denies() && rule.when == When::default() {
         let message = "this rule denies every request: it has no `when`";
         let hint = "say in `when` which requests are meant, such as `when: { path: /admin/* }`";
-        problems.add(codes::DENIES_EVERYTHING, place.member("deny"), message, hint);
+        here.add(codes::DENIES_EVERYTHING, message, hint);
     }
 }
 
-fn unlimited(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
-    if rule.denies() {
-        return;
-    }
+fn unlimited(rule: &Rule, here: &mut Reporter<'_>) {
     // One that takes others away, or says that a gateway's descriptor is known, does something all the same.
-    if !rule.replaces.is_empty() || rule.when.exact_entries {
+    if rule.denies() || !rule.replaces.is_empty() || rule.when.exact_entries {
         return;
     }
-    if all.is_empty() && rule.overrides.iter().all(|own| quotas(&own.grant).is_empty()) {
+    if rule.grants().all(|grant| grant.quotas().is_empty()) {
         let member = match &rule.allowance {
             Allowance::Same(_) => "unlimited",
             Allowance::Tiers(_) | Allowance::Deny => "tiers",
         };
         let message = "this rule grants everything to everybody, so it limits nothing";
-        problems.add(codes::UNLIMITED_FOR_ALL, place.member(member), message, "give it a limit, or remove it");
+        here.member(member).add(codes::UNLIMITED_FOR_ALL, message, "give it a limit, or remove it");
     }
 }
 
-fn login(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
+fn login(rule: &Rule, all: &[&Quota], here: &mut Reporter<'_>) {
     if !all.iter().any(|quota| quota.kind() == AlgorithmKind::FixedWindow) {
         return;
     }
@@ -79,24 +72,24 @@ fn login(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
             quoted(path)
         );
         let hint = "choose sliding-window-log (exact) or sliding-window-counter";
-        problems.add(codes::FIXED_WINDOW_ON_LOGIN, place.member("algorithm"), message, hint);
+        here.add(codes::FIXED_WINDOW_ON_LOGIN, message, hint);
     }
 }
 
-fn large_log(all: &[&Quota], limit: &Place, problems: &mut Problems) {
+fn large_log(all: &[&Quota], here: &mut Reporter<'_>) {
     let is_large = |quota: &&&Quota| quota.kind() == AlgorithmKind::SlidingWindowLog && quota.amount() > LARGE_LOG;
     if let Some(quota) = all.iter().find(is_large) {
         let kib = SlidingLog::new(quota, Tick::Nanosecond).map_or(0, |log| log.most_heap_bytes() / 1024);
         let message = format!("a log remembers every request: up to {kib} KiB for each key");
         let hint = "choose sliding-window-counter, which takes the same few bytes whatever the limit";
-        problems.add(codes::LARGE_LOG, limit.clone(), message, hint);
+        here.add(codes::LARGE_LOG, message, hint);
     }
 }
 
-fn queue(all: &[&Quota], place: &Place, problems: &mut Problems) {
+fn queue(all: &[&Quota], here: &mut Reporter<'_>) {
     for quota in all.iter().filter(|quota| quota.kind() == AlgorithmKind::LeakyQueue) {
         // The request that departs at once has a place too.
-        let (size, taken) = (quota.queue_size(), capacity::served_within_wait(quota).saturating_add(1));
+        let (size, taken) = (quota.queue_size(), capacity_of(quota));
         if size > taken {
             let are = if taken == 1 { "is" } else { "are" };
             let message = format!(
@@ -104,37 +97,57 @@ fn queue(all: &[&Quota], place: &Place, problems: &mut Problems) {
             );
             let hint = format!("lower `size` to {taken}, or raise `max_wait`");
             let hint = if taken == 1 { "raise `max_wait`, or leave out `queue`".to_owned() } else { hint };
-            problems.add(codes::QUEUE_LONGER_THAN_WAIT, place.member("queue"), message, hint);
-            return;
+            return here.add(codes::QUEUE_LONGER_THAN_WAIT, message, hint);
         }
     }
 }
 
 /// Warnings that let as many pass as the limit does make another limit of it.
-fn warns(rule: &Rule, all: &[&Quota], place: &Place, problems: &mut Problems) {
+fn warns(rule: &Rule, all: &[&Quota], here: &mut Reporter<'_>) {
     let Some(steps) = &rule.on_limit else { return };
     let smallest = all.iter().map(|quota| quota.amount()).min();
     if let Some(limit) = smallest.filter(|limit| steps.warn_first > *limit) {
         let more = steps.warn_first;
         let message = format!("the limit is {limit}, and {more} more pass with a warning");
-        problems.add(codes::WARNS_ABOVE_LIMIT, place.member("on_limit"), message, "lower `first`, or raise the limit");
+        here.add(codes::WARNS_ABOVE_LIMIT, message, "lower `first`, or raise the limit");
     }
 }
 
 /// Where all tiers are written down, a rule for another is a typing mistake.
-fn unused_tiers<'r>(
-    tiers: impl Iterator<Item = &'r str>,
-    listed: &BTreeSet<&str>,
-    place: &Place,
-    problems: &mut Problems,
-) {
+fn unused_tiers<'r>(tiers: impl Iterator<Item = &'r str>, listed: &BTreeSet<&str>, here: &mut Reporter<'_>) {
     for name in tiers.filter(|name| !listed.contains(name)) {
-        if problems.is_full() {
+        if here.is_full() {
             return;
         }
-        let message = format!("nobody is in the tier {}", quoted(name));
-        let meant = nearest(name, listed.iter().copied());
-        let hint = meant.map_or_else(String::new, |meant| format!("did you mean {}?", quoted(meant)));
-        problems.add(codes::UNUSED_TIER, place.member(name), message, hint);
+        let hint = did_you_mean(name, listed.iter().copied());
+        here.member(name).add(codes::UNUSED_TIER, format!("nobody is in the tier {}", quoted(name)), hint);
     }
+}
+
+pub(super) fn cost(rule: &Rule, here: &mut Reporter<'_>) {
+    above_limit(rule, here);
+    let CostSource::Header { name, .. } = &rule.cost.source else { return };
+    let mut here = here.at(here.place.member("cost").member("header"));
+    let header = quoted(name);
+    let message = format!("whoever sends {header} chooses what the request costs: clients will say 1");
+    let hint = "let a proxy in front set the header, and remove what clients send";
+    here.add(codes::COST_FROM_CLIENT, message, hint);
+    if rule.cost.max == MAX_AMOUNT {
+        let message = format!("one request can use up a whole limit, as {header} may say any number");
+        here.add(codes::COST_WITHOUT_MAX, message, "add `max:`, the most that a request counts");
+    }
+}
+
+/// A request that costs more than its limit holds is refused for ever. Where
+/// that is so for all, it is an error.
+fn above_limit(rule: &Rule, here: &mut Reporter<'_>) {
+    let (_, most) = grants::costs(rule);
+    grants::each(rule, here, |grant, here, whose| {
+        let holds = capacity(grant.quotas());
+        if most > holds {
+            let message =
+                format!("a request may cost {most}, and {whose} never holds more than {holds}: it is always refused");
+            here.add(codes::COST_ABOVE_LIMIT, message, "lower the cost, or raise the limit or its burst");
+        }
+    });
 }

@@ -1,12 +1,11 @@
 //! Which policies are simple, and their steps.
 
+use super::FastPath;
 use super::common::CommonStep;
-use super::pattern::PatternTest;
 use super::step::{Step, StepKey};
-use super::{FastPath, OTHER_METHOD};
 use crate::compiled::access::CompiledAccess;
 use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, Source};
-use crate::compiled::matching::methods::{GET, HEAD};
+use crate::compiled::matching::methods::meant;
 use crate::compiled::path::routes::Routes;
 use crate::compiled::rule::CompiledRule;
 use crate::model::{Rule, When};
@@ -42,7 +41,9 @@ impl FastPath {
             step.shares_key = step.shape.is_some() && steps.iter().any(|before| before.shape == step.shape);
             steps.push(step);
         }
-        let reads = |is_one| steps.iter().any(|step| step.reads(is_one, identities));
+        let tier = identities.tiers.source().filter(|_| steps.iter().any(|step| step.base.uses_tiers()));
+        let read = || compiled.iter().flat_map(|rule| &rule.action.key).copied().chain(tier);
+        let reads = |is_one| read().any(|id| identities.may_be(id, is_one));
         let is_of_path = |source: &Source| matches!(source, Source::Path | Source::PathSegment(_) | Source::Route);
         Some(FastPath {
             reads_method: !methods.is_empty()
@@ -50,29 +51,11 @@ impl FastPath {
                 || steps.iter().any(|step| step.cost.is_by_method()),
             reads_path: routes.texts().len() > 0 || reads(is_of_path),
             reads_client: steps.iter().filter_map(|step| step.common.as_ref()).any(CommonStep::is_by_client),
-            patterns: routes.iter().map(|(pattern, _)| PatternTest::new(pattern)).collect(),
+            patterns: routes.iter().map(|(pattern, _)| pattern.clone()).collect(),
             paths: identities.paths,
             methods,
             steps,
         })
-    }
-}
-
-impl StepKey {
-    fn parts(&self) -> &[IdentityId] {
-        match self {
-            StepKey::Client => &[CLIENT_IP],
-            StepKey::One(only) => std::slice::from_ref(only),
-            StepKey::Several(parts) => parts,
-        }
-    }
-}
-
-impl Step {
-    /// Whether a value of a source is read for it.
-    fn reads(&self, is_one: fn(&Source) -> bool, identities: &Identities) -> bool {
-        let tier = if self.base.uses_tiers() { identities.tiers.source() } else { None };
-        self.key.parts().iter().copied().chain(tier).any(|id| identities.may_be(id, is_one))
     }
 }
 
@@ -86,7 +69,7 @@ fn step(at: u32, rule: &Rule, compiled: &CompiledRule, identities: &Identities) 
         && action.replaces.is_empty()
         && action.grants.has_exact_overrides()
         && action.key.iter().all(|id| is_readable(*id, identities))
-        && tier_source.is_none_or(|id| is_readable(id, identities) && !is_address(id, identities));
+        && tier_source.is_none_or(|id| is_readable(id, identities) && !identities.needs_peer(id));
     let is_common = !compiled.deny && action.grants.exact_overrides().next().is_none();
     let common = || CommonStep::new(&action.key, base, &action.cost, identities);
     is_simple.then(|| Step {
@@ -111,13 +94,7 @@ fn step(at: u32, rule: &Rule, compiled: &CompiledRule, identities: &Identities) 
 
 /// Whether a rule asks for nothing but methods and paths.
 fn has_simple_conditions(when: &When) -> bool {
-    let When { methods: _, paths: _, hosts, headers, identities, network, domains, exact_entries } = when;
-    hosts.is_empty()
-        && headers.is_empty()
-        && identities.is_empty()
-        && network.is_none()
-        && domains.is_empty()
-        && !exact_entries
+    *when == When { methods: when.methods.clone(), paths: when.paths.clone(), ..When::default() }
 }
 
 /// Whether the value of an identity is read without a token or a tier.
@@ -125,20 +102,12 @@ fn is_readable(id: IdentityId, identities: &Identities) -> bool {
     !identities.may_be(id, |source| matches!(source, Source::Tier | Source::Jwt { .. }))
 }
 
-fn is_address(id: IdentityId, identities: &Identities) -> bool {
-    identities.may_be(id, |source| matches!(source, Source::ClientIp | Source::Peer))
-}
-
-/// The methods that rules ask for. A rule for GET applies to HEAD as well.
+/// The methods that rules ask for.
 fn methods(rules: &[Rule]) -> Vec<Box<[u8]>> {
     let mut methods: Vec<Box<[u8]>> = Vec::new();
-    for name in rules.iter().flat_map(|rule| &rule.when.methods) {
-        let name = name.to_ascii_uppercase().into_bytes();
-        let head = (name == GET).then(|| HEAD.to_vec());
-        for name in [Some(name), head].into_iter().flatten() {
-            if !methods.iter().any(|known| **known == *name) {
-                methods.push(name.into());
-            }
+    for name in rules.iter().flat_map(|rule| &rule.when.methods).flat_map(meant) {
+        if !methods.contains(&name) {
+            methods.push(name);
         }
     }
     methods
@@ -148,12 +117,8 @@ fn method_bits(wanted: &[String], methods: &[Box<[u8]>]) -> u32 {
     if wanted.is_empty() {
         return u32::MAX;
     }
-    let wanted: Vec<Vec<u8>> = wanted.iter().map(|name| name.to_ascii_uppercase().into_bytes()).collect();
-    let is_wanted = |known: &[u8]| {
-        wanted.iter().any(|name| *name == known) || (known == HEAD && wanted.iter().any(|name| *name == GET))
-    };
-    let bits = (0..).zip(methods).filter(|(_, known)| is_wanted(known)).fold(0, |bits, (at, _)| bits | 1_u32 << at);
-    bits & !OTHER_METHOD
+    let position = |name| methods.iter().position(|known| *known == name);
+    wanted.iter().flat_map(meant).filter_map(position).fold(0, |bits, at| bits | 1_u32 << at)
 }
 
 /// The bits of a rule's patterns. `None` if it asks for paths and has no pattern, which none of them matches.

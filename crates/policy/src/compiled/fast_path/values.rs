@@ -5,10 +5,11 @@ use std::net::IpAddr;
 
 use super::Uncommon;
 use crate::compiled::grants::cost::number;
-use crate::compiled::identity::{Identities, IdentityId, Source, cookie, header, query, said_by_caller};
-use crate::compiled::matching::host;
+use crate::compiled::identity::{Identities, IdentityId, Source, header, said_by_caller};
+use crate::compiled::matching::hosts;
+use crate::compiled::path::normal::{segment, settle_plain};
 use crate::compiled::path::plain_path::plain;
-use crate::model::{Paths, TIER, TrailingSlash};
+use crate::model::{Paths, TIER};
 use crate::request::Request;
 
 /// A value, by its owner.
@@ -19,6 +20,9 @@ pub(super) enum Value<'p, 'r> {
     /// An address, which is a value once it is written.
     Address(IpAddr),
 }
+
+/// A value with the identity under which it was found.
+type FoundValue<'p, 'r> = Option<(IdentityId, Value<'p, 'r>)>;
 
 /// A path that every server takes for the same.
 #[derive(Clone, Copy)]
@@ -36,13 +40,8 @@ impl<'r> RequestPath<'r> {
         if target.is_empty() {
             return Ok(None);
         }
-        let bytes = plain(target.as_bytes()).ok_or(Uncommon)?;
-        if paths.ignore_case && bytes.iter().any(u8::is_ascii_uppercase) {
-            return Err(Uncommon);
-        }
-        let slash = bytes.last() == Some(&b'/');
-        let is_dropped = slash && bytes.len() > 1 && paths.trailing_slash == TrailingSlash::Ignore;
-        Ok(Some(RequestPath { bytes: &bytes[..bytes.len() - usize::from(is_dropped)], slash }))
+        let path = plain(target.as_bytes()).and_then(|path| settle_plain(path, paths));
+        path.map(|(bytes, slash)| Some(RequestPath { bytes, slash })).ok_or(Uncommon)
     }
 }
 
@@ -74,11 +73,7 @@ impl<'p, 'r> Values<'p, 'r> {
     /// The value of an identity if it is present, and under which one it was found: of a list the one that has it.
     /// `route` is the pattern that matched.
     #[inline(always)]
-    pub(super) fn find<'v>(
-        &self,
-        id: IdentityId,
-        route: Option<&'v [u8]>,
-    ) -> Result<Option<(IdentityId, Value<'v, 'r>)>, Uncommon>
+    pub(super) fn find<'v>(&self, id: IdentityId, route: Option<&'v [u8]>) -> Result<FoundValue<'v, 'r>, Uncommon>
     where
         'p: 'v,
     {
@@ -86,65 +81,41 @@ impl<'p, 'r> Values<'p, 'r> {
         if let Some(text) = known.set_by_caller(request) {
             return Ok((!text.is_empty()).then_some((id, Value::OfRequest(text))));
         }
-        let text = match &known.source {
-            Source::ClientIp => {
-                return Ok(self.identities.client(request).map(|client| (id, Value::Address(client))));
-            }
-            Source::Header(name) => common(header::value(request.headers, name))?,
-            Source::First(inner) => return self.find_first(inner, route),
-            _ => return self.find_other(id, route),
-        };
-        Ok(text.filter(|text| !text.is_empty()).map(|text| (id, Value::OfRequest(text))))
-    }
-
-    fn find_first<'v>(
-        &self,
-        among: &[IdentityId],
-        route: Option<&'v [u8]>,
-    ) -> Result<Option<(IdentityId, Value<'v, 'r>)>, Uncommon>
-    where
-        'p: 'v,
-    {
-        for id in among {
-            if let Some(found) = self.find(*id, route)? {
-                return Ok(Some(found));
-            }
+        match &known.source {
+            Source::ClientIp => Ok(self.client().map(|client| (id, Value::Address(client)))),
+            Source::Header(name) => Ok(of_request(header::value(request.headers, name))?.map(|value| (id, value))),
+            _ => self.find_other(id, route),
         }
-        Ok(None)
     }
 
-    fn find_other<'v>(
-        &self,
-        id: IdentityId,
-        route: Option<&'v [u8]>,
-    ) -> Result<Option<(IdentityId, Value<'v, 'r>)>, Uncommon>
+    fn find_other<'v>(&self, id: IdentityId, route: Option<&'v [u8]>) -> Result<FoundValue<'v, 'r>, Uncommon>
     where
         'p: 'v,
     {
         let request = self.request;
-        let text = match &self.identities.known(id).source {
-            Source::Peer => return Ok(request.peer.map(|peer| (id, Value::Address(peer.to_canonical())))),
-            Source::Route => return Ok(route.map(|route| (id, Value::OfPolicy(route)))),
-            Source::Value(text) => {
-                return Ok((!text.is_empty()).then_some((id, Value::OfPolicy(text))));
+        let value = match &self.identities.known(id).source {
+            Source::First(inner) => {
+                let found = inner.iter().map(|id| self.find(*id, route));
+                return found.filter_map(Result::transpose).next().transpose();
             }
-            Source::Method => Some(request.method.as_bytes()),
-            Source::Host => match request.host().filter(|_| self.identities.uses_host).and_then(host::normalise) {
-                Some(host) => Some(borrowed(&host)?),
-                None => None,
-            },
-            Source::Path => self.path.map(|path| path.bytes),
-            Source::PathSegment(at) => self.path.and_then(|path| segment(path.bytes, *at)),
-            Source::Cookie(name) => common(cookie::value(request.headers, name))?,
-            Source::Query(name) => common(query::value(request.target, name))?,
-            Source::Bearer => common(header::bearer(request.headers))?,
-            Source::Caller => None,
-            // Steps have none of these parts, and the others were found before.
-            Source::Tier | Source::Jwt { .. } | Source::ClientIp | Source::Header(_) | Source::First(_) => {
-                return Err(Uncommon);
+            Source::Peer => request.peer.map(|peer| Value::Address(peer.to_canonical())),
+            Source::Route => route.map(Value::OfPolicy),
+            Source::Value(text) => Some(Value::OfPolicy(text)),
+            Source::Method => of_request(Ok::<_, Uncommon>(Some(request.method.as_bytes().into())))?,
+            Source::Host => {
+                let host = request.host().filter(|_| self.identities.uses_host);
+                of_request(Ok::<_, Uncommon>(host.and_then(hosts::normalise)))?
             }
+            Source::Path => self.path.map(|path| Value::OfRequest(path.bytes)),
+            Source::PathSegment(at) => {
+                let segment = self.path.and_then(|path| segment(path.bytes, *at));
+                of_request(Ok::<_, Uncommon>(segment.map(Cow::Borrowed)))?
+            }
+            // Steps have none of these parts.
+            Source::Tier | Source::Jwt { .. } => return Err(Uncommon),
+            source => of_request(source.read(request))?,
         };
-        Ok(text.filter(|text| !text.is_empty()).map(|text| (id, Value::OfRequest(text))))
+        Ok(value.map(|value| (id, value)))
     }
 
     /// The number in a header, if it is one.
@@ -183,26 +154,12 @@ impl<'p, 'r> Values<'p, 'r> {
     }
 }
 
-/// A value that can be used, and stands in the request as it is.
-#[inline]
-fn common<'r>(read: Result<Option<Cow<'r, [u8]>>, impl Sized>) -> Result<Option<&'r [u8]>, Uncommon> {
+/// A value that was read, if it can be used and stands in the request as it is. An empty one is absent.
+#[inline(always)]
+fn of_request<'v, 'r>(read: Result<Option<Cow<'r, [u8]>>, impl Sized>) -> Result<Option<Value<'v, 'r>>, Uncommon> {
     match read {
+        Ok(Some(Cow::Borrowed(text))) => Ok((!text.is_empty()).then_some(Value::OfRequest(text))),
         Ok(None) => Ok(None),
-        Ok(Some(text)) => borrowed(&text).map(Some),
-        Err(_) => Err(Uncommon),
+        Ok(Some(Cow::Owned(_))) | Err(_) => Err(Uncommon),
     }
-}
-
-#[inline]
-fn borrowed<'r>(text: &Cow<'r, [u8]>) -> Result<&'r [u8], Uncommon> {
-    match text {
-        Cow::Borrowed(text) => Ok(text),
-        Cow::Owned(_) => Err(Uncommon),
-    }
-}
-
-/// What stands behind the slash of this number, counted from 1. The root has no segments.
-fn segment(path: &[u8], at: usize) -> Option<&[u8]> {
-    let rest = path.get(1..).filter(|rest| !rest.is_empty())?;
-    rest.split(|byte| *byte == b'/').nth(at.checked_sub(1)?)
 }

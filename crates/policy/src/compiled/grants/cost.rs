@@ -2,7 +2,7 @@
 
 use tollgate_core::MAX_AMOUNT;
 
-use crate::compiled::identity::{Identities, IdentityId, Look};
+use crate::compiled::identity::{Identities, IdentityId, RequestValues};
 use crate::compiled::matching::methods::{GET, HEAD};
 use crate::model::{Cost, CostSource};
 use crate::request::Request;
@@ -67,17 +67,12 @@ impl CompiledCost {
             }
         }
     }
-}
 
-impl CompiledCost {
-    /// The cost of a request that is under inspection.
+    /// The cost of a request with these values.
     #[inline]
-    pub(in crate::compiled) fn of_look(&self, look: &mut Look<'_>) -> u64 {
-        let (request, seen) = (look.request, look.seen);
-        self.of(request, &seen.method, |header| {
-            let found = look.find_usable(header, None)?;
-            number(look.text(found))
-        })
+    pub(in crate::compiled) fn of_values(&self, values: &RequestValues<'_>) -> u64 {
+        let read_number = |header| number(values.find_usable(header, None)?.text);
+        self.of(values.request, &values.method, read_number)
     }
 }
 

@@ -7,10 +7,7 @@ use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, ParseRateError, Queue, Quota, Qu
 
 use crate::compiled::grants::scopes::Scopes;
 use crate::compiled::{CompiledPolicy, GrantSource, RuleQuota};
-use crate::model::Grant;
-
-/// A holder that says nothing for a minute is taken for dead.
-const DEFAULT_LEASE: Duration = Duration::from_secs(60);
+use crate::model::{DEFAULT_LEASE, Grant, quota_of};
 
 /// A grant that a key may have, with the positions of its quotas among
 /// [`CompiledPolicy::quotas`]. None: unlimited.
@@ -91,21 +88,13 @@ fn read_quota(text: &str, own: Option<Quota>) -> Result<Quota, InvalidLimit> {
     let rate: Rate = text
         .parse()
         .map_err(|error: ParseRateError| InvalidLimit(format!("`{text}` is no rate: {}", error.expected())))?;
-    let quota = match (kind, own) {
-        (AlgorithmKind::LeakyQueue, Some(own)) => {
-            let max_wait = (own.ahead_ns() < MAX_SPAN_NS).then(|| Duration::from_nanos(own.ahead_ns()));
-            Quota::leaky_queue(rate, Queue { size: own.queue_size(), max_wait })
-        }
-        (AlgorithmKind::LeakyBucket, _) => Quota::leaky_bucket(rate),
-        (AlgorithmKind::FixedWindow, _) => Quota::fixed_window(rate),
-        (AlgorithmKind::SlidingWindowLog, _) => Quota::sliding_window_log(rate),
-        (AlgorithmKind::SlidingWindowCounter, _) => Quota::sliding_window_counter(rate),
-        _ => Quota::token_bucket(rate),
-    };
+    let queue = own.filter(|_| kind == AlgorithmKind::LeakyQueue).map(|own| {
+        let max_wait = (own.ahead_ns() < MAX_SPAN_NS).then(|| Duration::from_nanos(own.ahead_ns()));
+        Queue { size: own.queue_size(), max_wait }
+    });
     // A rule that says how much may be owed says so of this limit, too.
     let max_debt = own.filter(|own| !own.owes_by_default()).map(|own| own.max_debt());
-    let owing = |quota: Quota| max_debt.map_or(Ok(quota), |max_debt| quota.with_max_debt(max_debt));
-    quota.and_then(owing).map_err(not_built)
+    quota_of(rate, kind, queue, max_debt).map_err(not_built)
 }
 
 fn not_built(error: QuotaError) -> InvalidLimit {

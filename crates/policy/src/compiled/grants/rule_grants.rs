@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
+use smallvec::SmallVec;
 use tollgate_core::Quota;
 
 use crate::compiled::grants::scopes::Scopes;
 use crate::compiled::grants::tier::Tiers;
-use crate::compiled::identity::{Identities, IdentityId, Look};
+use crate::compiled::identity::{Found, Identities, IdentityId, RequestValues};
 use crate::compiled::key::key_bytes::{self, Keys};
 use crate::compiled::matching::texts::Pattern;
 use crate::compiled::{GrantSource, PossibleGrant};
-use crate::model::{Allowance, Grant, Override, Rule};
+use crate::model::{Allowance, Grant, Rule};
 
 /// All grants of a rule.
 #[derive(Debug)]
@@ -62,6 +63,7 @@ impl Grants {
     pub(in crate::compiled) fn compile(
         at: u32,
         rule: &Rule,
+        shown: &Rule,
         key: &[IdentityId],
         identities: &Identities,
         scopes: &mut Scopes,
@@ -72,54 +74,50 @@ impl Grants {
             Allowance::Deny => Base::Same(Vec::new()),
         };
         let mut grants = Grants { base, overrides: Vec::new(), exact: HashMap::default(), wild: Vec::new() };
-        for given in &rule.overrides {
-            let quotas = scopes.add(at, &rule.name, &given.grant);
-            let restricts = restricts(&given.grant, &rule.allowance);
-            grants.add_override(given, quotas, restricts, key, identities);
+        for (given, shown) in rule.overrides.iter().zip(&shown.overrides) {
+            let made = CompiledOverride {
+                text: shown.key.iter().map(|pattern| pattern.0.as_str()).collect::<Vec<_>>().join(" | "),
+                quotas: scopes.add(at, &rule.name, &given.grant),
+                patterns: key.iter().zip(&given.key).map(|(id, pattern)| identities.pattern(*id, pattern)).collect(),
+                restricts: restricts(&given.grant, &rule.allowance),
+            };
+            grants.add_override(made, key, identities);
         }
         let Grants { overrides, wild, .. } = &mut grants;
         wild.sort_by_key(|number| specificity(&overrides[*number as usize].patterns));
         grants
     }
 
-    fn add_override(
-        &mut self,
-        given: &Override,
-        quotas: Vec<u32>,
-        restricts: bool,
-        key: &[IdentityId],
-        identities: &Identities,
-    ) {
+    fn add_override(&mut self, made: CompiledOverride, key: &[IdentityId], identities: &Identities) {
         let number = u32::try_from(self.overrides.len()).unwrap_or(u32::MAX);
-        let shown = given.key.iter().enumerate().map(|(at, pattern)| identities.shown_pattern(key.get(at), pattern));
-        let text = shown.collect::<Vec<_>>().join(" | ");
-        let patterns: Vec<Pattern> =
-            key.iter().zip(&given.key).map(|(id, pattern)| identities.pattern(*id, pattern)).collect();
-        let is_whole = patterns.len() == key.len() && given.key.len() == key.len();
-        let is_wild = patterns.iter().any(|pattern| pattern.text.is_wildcard());
-        if is_whole && is_wild {
+        let is_wild = made.patterns.iter().any(|pattern| pattern.text.is_wildcard());
+        if made.patterns.len() == key.len() && is_wild {
             self.wild.push(number);
-        } else if is_whole {
-            for key in keys_meant(&patterns, key, identities) {
+        } else if made.patterns.len() == key.len() {
+            for key in keys_meant(&made.patterns, key, identities) {
                 self.exact.entry(key.to_vec().into()).or_insert(number);
             }
         }
-        self.overrides.push(CompiledOverride { text, quotas, patterns, restricts });
+        self.overrides.push(made);
     }
 
     /// The grant for a key: an override that means it, else that of the tier, else the rule's own.
     #[inline]
     pub(in crate::compiled) fn choose<'a>(
         &self,
-        look: &mut Look<'a>,
+        values: &RequestValues<'_>,
         key: &[u8],
         parts: &[IdentityId],
         route: impl Fn() -> Option<&'a [u8]>,
     ) -> Chosen<'_> {
-        if let Some(number) = self.overriding(look, key, parts, route) {
-            return Chosen { quotas: &self.overrides[number as usize].quotas, from: From::Override(number) };
+        if !self.overrides.is_empty() {
+            let route = route();
+            let found: SmallVec<[_; 4]> = parts.iter().map(|id| values.find(*id, route)).collect();
+            if let Some(number) = self.overriding(values, key, &found) {
+                return Chosen { quotas: &self.overrides[number as usize].quotas, from: From::Override(number) };
+            }
         }
-        self.base.choose(|| look.tier())
+        self.base.choose(|| values.tier())
     }
 
     /// What the rule grants without its overrides.
@@ -137,60 +135,38 @@ impl Grants {
         self.exact.iter().map(|(key, number)| (&**key, self.overrides[*number as usize].quotas.as_slice()))
     }
 
-    fn overriding<'a>(
-        &self,
-        look: &mut Look<'a>,
-        key: &[u8],
-        parts: &[IdentityId],
-        route: impl Fn() -> Option<&'a [u8]>,
-    ) -> Option<u32> {
-        if self.overrides.is_empty() {
-            return None;
-        }
-        let route = route();
-        if parts.iter().any(|id| look.find(*id, route).is_some_and(|found| look.as_sent(found).is_some())) {
-            return self.overriding_carried(look, key, parts, route);
+    /// The override that means a key, which was made of these values.
+    fn overriding(&self, values: &RequestValues<'_>, key: &[u8], found: &[Option<Found<'_>>]) -> Option<u32> {
+        if found.iter().flatten().any(|found| values.as_sent(*found).is_some()) {
+            return self.overriding_carried(values, key, found);
         }
         let exact = self.exact.get(key).copied();
-        exact.or_else(|| self.wild.iter().copied().find(|number| self.means(*number, look, parts, route, false)))
+        exact.or_else(|| self.wild.iter().copied().find(|number| self.means(*number, values, found, false)))
     }
 
     /// The same where the key has an IPv4 address that the client's own address only carries: what is granted to
     /// that one counts where it is no more than the rule grants, and else only what is granted to the address as sent.
     #[cold]
-    fn overriding_carried<'a>(
-        &self,
-        look: &mut Look<'a>,
-        key: &[u8],
-        parts: &[IdentityId],
-        route: Option<&'a [u8]>,
-    ) -> Option<u32> {
-        let sent = (0..).take(self.overrides.len()).filter(|number| self.means(*number, look, parts, route, true));
+    fn overriding_carried(&self, values: &RequestValues<'_>, key: &[u8], found: &[Option<Found<'_>>]) -> Option<u32> {
+        let sent = (0..).take(self.overrides.len()).filter(|number| self.means(*number, values, found, true));
         let most_exact = sent.min_by_key(|number| specificity(&self.overrides[*number as usize].patterns));
         let restricts = |number: &u32| self.overrides[*number as usize].restricts;
         most_exact.or_else(|| self.exact.get(key).copied().filter(restricts)).or_else(|| {
             let mut wild = self.wild.iter().copied().filter(restricts);
-            wild.find(|number| self.means(*number, look, parts, route, false))
+            wild.find(|number| self.means(*number, values, found, false))
         })
     }
 
     /// Whether an override means the values of a key. A value that cannot be used is none.
-    fn means<'a>(
-        &self,
-        number: u32,
-        look: &mut Look<'a>,
-        parts: &[IdentityId],
-        route: Option<&'a [u8]>,
-        as_sent: bool,
-    ) -> bool {
+    fn means(&self, number: u32, values: &RequestValues<'_>, found: &[Option<Found<'_>>], as_sent: bool) -> bool {
         let patterns = &self.overrides[number as usize].patterns;
-        let is_meant = |(pattern, id): (&Pattern, &IdentityId)| {
-            look.find_usable(*id, route).is_some_and(|found| {
-                let sent = if as_sent { look.as_sent(found) } else { None };
-                pattern.matches(found.id, sent.as_deref().unwrap_or_else(|| look.text(found)))
+        let is_meant = |(pattern, found): (&Pattern, &Option<Found<'_>>)| {
+            found.filter(Found::is_usable).is_some_and(|found| {
+                let sent = if as_sent { values.as_sent(found) } else { None };
+                pattern.matches(found.id, sent.as_deref().unwrap_or(found.text))
             })
         };
-        patterns.len() == parts.len() && patterns.iter().zip(parts).all(is_meant)
+        patterns.len() == found.len() && patterns.iter().zip(found).all(is_meant)
     }
 
     /// Where a grant comes from, in words.
@@ -293,18 +269,20 @@ pub(in crate::compiled) fn push_part(
     identities.push_value(keys, source, value);
 }
 
-/// The same where the value cannot be used: the client's address stands for it.
-#[cold]
-pub(in crate::compiled) fn push_unusable_part(
+/// The same for a value as it was found: the client's address stands for one that cannot be used.
+#[inline]
+pub(in crate::compiled) fn push_found(
     keys: &mut Keys,
     at: usize,
     id: IdentityId,
-    source: IdentityId,
-    address: &[u8],
+    found: Found<'_>,
     identities: &Identities,
 ) {
-    begin_part(keys, at, id, source, identities);
-    key_bytes::push_unusable(keys, address);
+    if found.is_usable() {
+        return push_part(keys, at, id, found.id, found.text, identities);
+    }
+    begin_part(keys, at, id, found.id, identities);
+    key_bytes::push_unusable(keys, found.text);
 }
 
 #[inline]
@@ -319,19 +297,10 @@ fn begin_part(keys: &mut Keys, at: usize, id: IdentityId, source: IdentityId, id
 
 /// Whether a grant is no more than what the rule grants, whatever the tier.
 fn restricts(grant: &Grant, allowance: &Allowance) -> bool {
-    let is_less = |base: &Grant| match (grant, base) {
-        (Grant::Unlimited, _) => false,
-        (Grant::Limited(_), Grant::Unlimited) => true,
-        (Grant::Limited(own), Grant::Limited(base)) => {
-            base.iter().all(|base| own.iter().any(|own| is_within(own, base)))
-        }
-    };
-    match allowance {
-        Allowance::Same(base) => is_less(base),
-        Allowance::Tiers(tiers) => tiers.iter().all(|(_, base)| is_less(base)),
-        // It has no overrides.
-        Allowance::Deny => false,
-    }
+    let own = grant.quotas();
+    let is_less = |base: &Grant| base.quotas().iter().all(|base| own.iter().any(|own| is_within(own, base)));
+    // A rule that denies has no overrides.
+    !own.is_empty() && *allowance != Allowance::Deny && allowance.grants().all(|(_, base)| is_less(base))
 }
 
 fn is_within(own: &Quota, base: &Quota) -> bool {

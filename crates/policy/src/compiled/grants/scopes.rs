@@ -6,8 +6,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use tollgate_core::{AlgorithmKind, Quota, Rate};
 
-use crate::compiled::RuleQuota;
-use crate::compiled::grants::advertised::AdvertisedQuota;
+use crate::compiled::{AdvertisedQuota, RuleQuota};
 use crate::model::Grant;
 
 /// Collects what can be charged.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 
 use crate::compiled::CompileError;
-use crate::compiled::identity::{Identities, IdentityId, Look};
+use crate::compiled::identity::{Identities, IdentityId, RequestValues, said_by_caller};
 use crate::compiled::matching::texts::TextMap;
 use crate::model::{Allowance, Condition, Policy, TIER, TextPattern, TierSource};
 
@@ -14,20 +14,12 @@ use crate::model::{Allowance, Condition, Policy, TIER, TextPattern, TierSource};
 pub(in crate::compiled) struct Tiers {
     names: Vec<String>,
     numbers: HashMap<Box<[u8]>, u32, FixedState>,
-    from: From,
+    /// The identity by whose value it is found.
+    source: Option<IdentityId>,
+    /// The tiers of values, where a value itself is none.
+    listed: Option<TextMap<u32>>,
     /// Of everybody whose tier is absent or not known.
     default: Option<u32>,
-}
-
-#[derive(Debug, Default)]
-enum From {
-    #[default]
-    Nowhere,
-    Direct(IdentityId),
-    Listed {
-        by: IdentityId,
-        tiers: TextMap<u32>,
-    },
 }
 
 impl Tiers {
@@ -38,17 +30,18 @@ impl Tiers {
         }
         let Some(tier) = &policy.tier else { return Ok(tiers) };
         tiers.default = Some(tiers.number_or_add(&tier.default));
-        tiers.from = match &tier.source {
-            TierSource::Direct(source) => From::Direct(identities.tier_source(policy, source, tier.trusted)?),
+        tiers.source = Some(match &tier.source {
+            TierSource::Direct(source) => identities.tier_source(policy, source, tier.trusted)?,
             TierSource::Listed { by, tiers: listed } => {
                 let by = identities.id(by);
                 let mut map = TextMap::new();
                 for (value, name) in listed {
                     *map.entry(identities.pattern(by, &TextPattern(value.clone()))) = tiers.number_or_add(name);
                 }
-                From::Listed { by, tiers: map }
+                tiers.listed = Some(map);
+                by
             }
-        };
+        });
         Ok(tiers)
     }
 
@@ -78,20 +71,16 @@ impl Tiers {
         self.default
     }
 
-    /// Whether the address of the other end decides it.
+    /// The identity by whose value it is found.
     pub(in crate::compiled) fn source(&self) -> Option<IdentityId> {
-        match &self.from {
-            From::Nowhere => None,
-            From::Direct(id) | From::Listed { by: id, .. } => Some(*id),
-        }
+        self.source
     }
 
     /// The tier under a value of its source, which was found under `found`: the default for one that is not known.
     pub(in crate::compiled) fn of_value(&self, found: IdentityId, text: &[u8]) -> Option<u32> {
-        let number = match &self.from {
-            From::Nowhere => None,
-            From::Direct(_) => self.number(text),
-            From::Listed { tiers, .. } => tiers.find(found, text).next().copied(),
+        let number = match &self.listed {
+            Some(tiers) => tiers.find(found, text).next().copied(),
+            None => self.number(text),
         };
         number.or(self.default)
     }
@@ -103,19 +92,14 @@ impl Tiers {
 
     /// The tier of a request. A value that no part of the policy knows is the
     /// default: nobody becomes somebody else by a word of their own.
-    pub(in crate::compiled) fn find(&self, look: &mut Look<'_>) -> Option<u32> {
-        if let Some(name) = look.caller_says(TIER) {
+    pub(in crate::compiled) fn find(&self, values: &RequestValues<'_>) -> Option<u32> {
+        if let Some(name) = said_by_caller(values.request, TIER) {
             return self.of_name(name);
         }
-        let found = match &self.from {
-            From::Nowhere => None,
-            From::Direct(id) => look.find_usable(*id, None).and_then(|found| self.number(look.text(found))),
-            From::Listed { by, tiers } => look.find_usable(*by, None).and_then(|found| match look.as_sent(found) {
-                Some(sent) => tiers.find(found.id, &sent).next().copied(),
-                None => tiers.find(found.id, look.text(found)).next().copied(),
-            }),
-        };
-        found.or(self.default)
+        match self.source.and_then(|source| values.find_usable(source, None)) {
+            Some(found) => self.of_value(found.id, values.as_sent(found).as_deref().unwrap_or(found.text)),
+            None => self.default,
+        }
     }
 }
 

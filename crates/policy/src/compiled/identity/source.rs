@@ -1,12 +1,12 @@
 //! Identities by number, with their sources resolved.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use super::jwt;
-use crate::compiled::CompileError;
+use crate::check::names::Names;
 use crate::compiled::address;
 use crate::compiled::address::address_text::{Prefixes, WHOLE, push_client};
 use crate::compiled::address::carried;
@@ -14,12 +14,13 @@ use crate::compiled::address::networks::NetworkMap;
 use crate::compiled::grants::tier::Tiers;
 use crate::compiled::key::key_bytes::{self, Keys};
 use crate::compiled::key::secrets::Secrets;
-use crate::compiled::matching::host;
+use crate::compiled::matching::hosts;
 use crate::compiled::matching::texts::Pattern;
 use crate::compiled::path::normal;
+use crate::compiled::{CompileError, lossy};
 use crate::model::{
-    BUILT_IN_IDENTITIES, ForwardedBy, Identity, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern,
-    TierSource, is_credential_header,
+    BUILT_IN_IDENTITIES, ForwardedBy, IdentitySource, OnInvalid, Paths, Policy, TIER, TextPattern, TierSource,
+    is_credential_header,
 };
 use crate::request::FieldName;
 
@@ -61,12 +62,8 @@ pub(crate) struct Known {
     pub(crate) settable: bool,
     /// Whether its values are credentials, which keys show only as hashes.
     pub(crate) secret: bool,
-    /// Whether it depends on the rule that asks: the pattern that matched is the rule's own.
-    pub(crate) per_rule: bool,
     /// What happens where its value is present and cannot be used.
     pub(crate) on_invalid: OnInvalid,
-    /// Whether it depends on how the path is read.
-    pub(crate) per_reading: bool,
 }
 
 impl Known {
@@ -116,7 +113,7 @@ impl Identities {
             verifier,
             tiers: Tiers::default(),
             secrets: Secrets::new(policy.secret_key.as_ref()),
-            uses_host: uses_host(policy),
+            uses_host: false,
         };
         identities.declare_built_in();
         identities.declare(policy)?;
@@ -140,10 +137,11 @@ impl Identities {
                 self.add(&identity.name, Source::Caller, true);
             }
         }
+        let names = Names::of(policy);
         for identity in &policy.identities {
             let id = self.id(&identity.name);
             let source = match &identity.source {
-                IdentitySource::First(names) => Source::First(self.flat(policy, names)),
+                IdentitySource::First(listed) => Source::First(self.flat(listed, &names)),
                 source => self.single(source, &identity.name, identity.trusted)?,
             };
             let known = &mut self.known[id.0 as usize];
@@ -152,45 +150,14 @@ impl Identities {
                 known.on_invalid = identity.on_invalid;
             }
         }
-        self.mark_per_rule();
         self.mark_secret(policy);
         Ok(())
     }
 
     /// What may be present for a list of names, the lists among them spread out,
     /// each name where it comes first: who is absent once is absent twice.
-    fn flat(&mut self, policy: &Policy, names: &[String]) -> Vec<IdentityId> {
-        let lists: HashMap<&str, &[String]> = policy.identities.iter().filter_map(list).collect();
-        let mut flat = Vec::new();
-        let mut met = HashSet::new();
-        let mut ahead: Vec<&str> = names.iter().rev().map(String::as_str).collect();
-        while let Some(name) = ahead.pop() {
-            if !met.insert(name) {
-                continue;
-            }
-            match lists.get(name) {
-                Some(inner) => ahead.extend(inner.iter().rev().map(String::as_str)),
-                None => flat.push(self.id(name)),
-            }
-        }
-        flat
-    }
-
-    fn mark_per_rule(&mut self) {
-        let route = self.id("route");
-        for known in &mut self.known {
-            known.per_rule = match &known.source {
-                Source::Route => true,
-                Source::First(inner) => inner.contains(&route),
-                _ => false,
-            };
-            known.per_reading = known.per_rule || matches!(known.source, Source::Path | Source::PathSegment(_));
-        }
-        for at in 0..self.known.len() {
-            if let Source::First(inner) = &self.known[at].source {
-                self.known[at].per_reading = inner.iter().any(|id| self.known(*id).per_reading);
-            }
-        }
+    fn flat(&mut self, listed: &[String], names: &Names<'_>) -> Vec<IdentityId> {
+        names.spread(listed.iter().map(String::as_str)).into_iter().map(|name| self.id(name)).collect()
     }
 
     /// Those that the policy says are, and lists that have one: a caller may set such a list to anything.
@@ -234,9 +201,7 @@ impl Identities {
 
     fn add_nameless(&mut self, name: &str, source: Source, settable: bool) -> IdentityId {
         let id = IdentityId(u32::try_from(self.known.len()).unwrap_or(u32::MAX));
-        let on_invalid = OnInvalid::default();
-        let (name, secret, per_rule, per_reading) = (name.to_owned(), false, false, false);
-        self.known.push(Known { name, source, settable, secret, per_rule, per_reading, on_invalid });
+        self.known.push(Known { name: name.to_owned(), source, settable, secret: false, on_invalid: OnInvalid::Count });
         id
     }
 
@@ -271,12 +236,10 @@ impl Identities {
         trusted: bool,
     ) -> Result<IdentityId, CompileError> {
         let source = match source {
-            IdentitySource::First(names) => Source::First(self.flat(policy, names)),
+            IdentitySource::First(listed) => Source::First(self.flat(listed, &Names::of(policy))),
             source => self.single(source, TIER, trusted)?,
         };
-        let id = self.add_nameless(TIER, source, false);
-        self.mark_per_rule();
-        Ok(id)
+        Ok(self.add_nameless(TIER, source, false))
     }
 
     pub(crate) fn known(&self, id: IdentityId) -> &Known {
@@ -309,22 +272,9 @@ impl Identities {
         if self.known(found).secret { self.secrets.push(keys, value) } else { key_bytes::push_value(keys, value) }
     }
 
-    /// A pattern of the policy as it may be shown: one that is a credential as its hash.
-    pub(crate) fn shown_pattern(&self, id: Option<&IdentityId>, pattern: &TextPattern) -> String {
-        let Some(id) = id.filter(|id| self.known(**id).secret && !pattern.is_wildcard()) else {
-            return pattern.0.clone();
-        };
-        let named = self.places(*id).filter(|_| self.is_list(*id)).find_map(|place| {
-            let name = &self.known(place).name;
-            Some((place, name, pattern.0.strip_prefix(name)?.strip_prefix('=')?))
-        });
-        match named {
-            Some((place, name, text)) if self.known(place).secret => {
-                format!("{name}={}", self.secrets.hashed(text.as_bytes()))
-            }
-            Some(_) => pattern.0.clone(),
-            None => self.secrets.hashed(pattern.0.as_bytes()),
-        }
+    /// A value that was found under this identity as it may be shown: a credential as its hash.
+    pub(crate) fn shown(&self, found: IdentityId, value: &[u8]) -> String {
+        if self.known(found).secret { self.secrets.hashed(value) } else { lossy(value) }
     }
 
     /// Under which identities a value of this one may be found: of a list under
@@ -353,11 +303,19 @@ impl Identities {
 
     /// Whether the address of the other end decides what this is.
     pub(crate) fn needs_peer(&self, id: IdentityId) -> bool {
-        match &self.known(id).source {
-            Source::ClientIp | Source::Peer => true,
-            Source::First(inner) => inner.iter().any(|id| self.needs_peer(*id)),
-            _ => false,
-        }
+        self.may_be(id, |source| matches!(source, Source::ClientIp | Source::Peer))
+    }
+
+    /// Whether the host is one of these values, or of those that a declared list has.
+    pub(crate) fn has_host(&self, mut asked: impl Iterator<Item = IdentityId>) -> bool {
+        let mut lists = self.named().filter(|id| self.is_list(*id));
+        let is_host = |id| self.may_be(id, |source| matches!(source, Source::Host));
+        asked.any(is_host) || lists.any(is_host)
+    }
+
+    /// Whether it depends on the rule that asks: the pattern that matched is the rule's own.
+    pub(crate) fn is_per_rule(&self, id: IdentityId) -> bool {
+        self.may_be(id, |source| matches!(source, Source::Route))
     }
 
     /// A pattern for the values of an identity, written as its values are. For a
@@ -381,7 +339,7 @@ impl Identities {
         match &self.known(id).source {
             Source::ClientIp | Source::Peer => self.canonical_address(text),
             Source::Method => text.to_ascii_uppercase(),
-            Source::Host => host::normalise(text).map_or_else(String::new, |host| lossy(&host)),
+            Source::Host => hosts::normalise(text).map_or_else(String::new, |host| lossy(&host)),
             Source::Path | Source::Route if !text.contains('*') => {
                 normal::normalise(text, self.paths).map_or_else(String::new, |path| lossy(&path.bytes))
             }
@@ -400,17 +358,6 @@ impl Identities {
     }
 }
 
-fn list(identity: &Identity) -> Option<(&str, &[String])> {
-    match &identity.source {
-        IdentitySource::First(names) => Some((&identity.name, names)),
-        _ => None,
-    }
-}
-
-fn lossy(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).into_owned()
-}
-
 /// Whether any token has to be verified.
 fn verifies(policy: &Policy) -> bool {
     let identities = policy.identities.iter().map(|identity| (&identity.source, identity.trusted));
@@ -419,19 +366,4 @@ fn verifies(policy: &Policy) -> bool {
         TierSource::Listed { .. } => None,
     });
     identities.chain(tier).any(|(source, trusted)| matches!(source, IdentitySource::Jwt(_)) && !trusted)
-}
-
-/// Whether anything asks for the host. Any name that it could go by counts.
-fn uses_host(policy: &Policy) -> bool {
-    const HOST: &str = "host";
-    let in_rules = policy.rules.iter().any(|rule| {
-        !rule.when.hosts.is_empty()
-            || rule.key.iter().any(|name| name == HOST)
-            || rule.when.identities.iter().any(|(name, _)| name == HOST)
-    });
-    let in_lists =
-        [&policy.deny, &policy.allow].iter().any(|list| list.identities.iter().any(|(name, _)| name == HOST));
-    let listed = policy.identities.iter().filter_map(list).any(|(_, names)| names.iter().any(|name| name == HOST));
-    let in_tiers = policy.tier.iter().any(|tier| matches!(&tier.source, TierSource::Listed { by, .. } if by == HOST));
-    in_rules || in_lists || listed || in_tiers
 }

@@ -13,7 +13,7 @@ use crate::compiled::identity::{IdentityId, Source};
 use crate::compiled::key::key_bytes::{self, Keys};
 use crate::compiled::key::key_text::KeyText;
 use crate::compiled::key::secrets;
-use crate::compiled::matching::host;
+use crate::compiled::matching::hosts;
 use crate::compiled::path::normal::NormalPath;
 use crate::compiled::path::readings::Readings;
 
@@ -59,13 +59,12 @@ impl CompiledPolicy {
                 text.strip_prefix(self.identities.known(*source).name.as_str())?.strip_prefix('=')
             };
             let found = self.identities.places(id).find_map(|source| Some((source, named(&source)?)));
-            found.ok_or_else(|| self.not_a_value(id, text, &self.places_in_words(id)))?
+            let found = found.ok_or_else(|| self.not_a_value(id, text, &self.places_in_words(id)))?;
+            key_bytes::push_name(key, &self.identities.known(found.0).name);
+            found
         } else {
             (id, text)
         };
-        if self.identities.is_list(id) {
-            key_bytes::push_name(key, &self.identities.known(source).name);
-        }
         if let Some(address) =
             text.strip_prefix(key_bytes::UNUSABLE).filter(|_| self.identities.can_be_unusable(source))
         {
@@ -99,7 +98,7 @@ impl CompiledPolicy {
             // A caller may set it to anything.
             Source::Peer => Some(self.network(value).map_or(Cow::Borrowed(value), Cow::Owned)),
             Source::Method => Some(Cow::Owned(value.to_ascii_uppercase())),
-            Source::Host => text.and_then(host::normalise).map(|host| Cow::Owned(host.into_owned())),
+            Source::Host => text.and_then(hosts::normalise).map(|host| Cow::Owned(host.into_owned())),
             Source::Path => {
                 let readings = text.and_then(|text| Readings::of(text, self.identities.paths));
                 readings.map(|readings| Cow::Owned(self.path_meant(rule, &readings)))

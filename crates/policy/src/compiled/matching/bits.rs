@@ -34,32 +34,47 @@ impl RuleSet {
 
 /// A set of rules of which many are there.
 #[derive(Clone, Debug)]
-pub(in crate::compiled) struct DenseSet(Vec<u64>);
+pub(in crate::compiled) struct DenseSet {
+    bits: Vec<u64>,
+    /// The words that are not 0.
+    words: Vec<u32>,
+    is_all: bool,
+}
 
 impl DenseSet {
-    pub(in crate::compiled) fn all(rules: usize) -> DenseSet {
-        let mut words = vec![u64::MAX; rules.div_ceil(64)];
-        if let (Some(last), used @ 1..) = (words.last_mut(), rules % 64) {
-            *last = (1 << used) - 1;
+    /// The rules, of so many, that are such.
+    pub(in crate::compiled) fn of(rules: usize, is_such: impl Fn(usize) -> bool) -> DenseSet {
+        let mut bits = vec![0; rules.div_ceil(64)];
+        let mut is_all = true;
+        for rule in 0..rules {
+            let is_such = is_such(rule);
+            bits[rule / 64] |= u64::from(is_such) << (rule % 64);
+            is_all &= is_such;
         }
-        DenseSet(words)
+        let words = (0..).zip(&bits).filter(|(_, bits)| **bits != 0).map(|(word, _)| word).collect();
+        DenseSet { bits, words, is_all }
     }
 
-    pub(in crate::compiled) fn remove(&mut self, rule: u32) {
-        self.0[rule as usize / 64] &= !(1 << (rule % 64));
+    /// Whether no rule is missing.
+    pub(in crate::compiled) fn is_all(&self) -> bool {
+        self.is_all
     }
 
     pub(in crate::compiled) fn word(&self, word: u32) -> u64 {
-        self.0[word as usize]
+        self.bits[word as usize]
+    }
+
+    pub(in crate::compiled) fn contains(&self, rule: u32) -> bool {
+        self.word(rule / 64) >> (rule % 64) & 1 == 1
     }
 
     /// The words that are not 0.
-    pub(in crate::compiled) fn words(&self) -> impl Iterator<Item = u32> {
-        (0..).zip(&self.0).filter(|(_, bits)| **bits != 0).map(|(word, _)| word)
+    pub(in crate::compiled) fn words(&self) -> &[u32] {
+        &self.words
     }
 
     pub(in crate::compiled) fn word_count(&self) -> u32 {
-        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.bits.len()).unwrap_or(u32::MAX)
     }
 }
 
@@ -92,8 +107,8 @@ mod tests {
     #[test]
     fn all_are_all() {
         for count in [0, 1, 63, 64, 65, 128] {
-            let set = DenseSet::all(count);
-            let found: Vec<u32> = set.words().flat_map(|word| rules_in(word, set.word(word))).collect();
+            let set = DenseSet::of(count, |_| true);
+            let found: Vec<u32> = set.words().iter().flat_map(|&word| rules_in(word, set.word(word))).collect();
             assert_eq!(found, (0..u32::try_from(count).unwrap()).collect::<Vec<_>>());
         }
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::compiled::address::carried;
 use crate::compiled::address::networks::{NetworkMap, meant};
-use crate::compiled::identity::{Identities, IdentityId, Look};
+use crate::compiled::identity::{Identities, IdentityId, RequestValues};
 use crate::compiled::matching::texts::Test;
 use crate::model::{Networks, When};
 
@@ -53,9 +53,9 @@ impl Conditions {
     }
 
     /// Whether all conditions on values and addresses hold beyond doubt, which is what an exemption takes.
-    pub(in crate::compiled) fn surely_hold<'a>(&self, look: &mut Look<'a>, route: Option<&'a [u8]>) -> bool {
-        let tests = self.tests.iter().all(|(id, test)| look.surely_passes(*id, test, route));
-        tests && (self.network.is_none() || look.client().is_some_and(|client| self.surely_come_from(client)))
+    pub(in crate::compiled) fn surely_hold(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
+        let tests = self.tests.iter().all(|(id, test)| values.surely_passes(*id, test, route));
+        tests && (self.network.is_none() || values.client().is_some_and(|client| self.surely_come_from(client)))
     }
 
     /// A client that is to come from elsewhere must do so by both addresses.
@@ -65,8 +65,8 @@ impl Conditions {
     }
 
     /// Whether the test at a position holds.
-    pub(in crate::compiled) fn holds<'a>(&self, at: usize, look: &mut Look<'a>, route: Option<&'a [u8]>) -> bool {
+    pub(in crate::compiled) fn holds(&self, at: usize, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
         let Some((id, test)) = self.tests.get(at) else { return true };
-        look.passes(*id, test, route)
+        values.passes(*id, test, route)
     }
 }

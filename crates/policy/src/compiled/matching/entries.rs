@@ -11,18 +11,7 @@ use crate::model::Rule;
 use crate::request::{Descriptor, REMOTE_ADDRESS};
 
 /// The rules of each domain.
-#[derive(Debug, Default)]
-pub(in crate::compiled) struct Domains(HashMap<Box<str>, RuleSet, FixedState>);
-
-impl Domains {
-    pub(in crate::compiled) fn insert(&mut self, domain: &str, rule: u32) {
-        self.0.entry(domain.into()).or_default().insert(rule);
-    }
-
-    pub(in crate::compiled) fn find(&self, descriptor: Option<&Descriptor<'_>>) -> Option<&RuleSet> {
-        self.0.get(descriptor?.domain)
-    }
-}
+pub(in crate::compiled) type Domains = HashMap<Box<str>, RuleSet, FixedState>;
 
 /// The rules that ask for exactly some entries, by the names of these.
 #[derive(Debug, Default)]

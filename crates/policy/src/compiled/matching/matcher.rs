@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::compiled::CompiledRule;
 use crate::compiled::address::carried;
 use crate::compiled::address::networks::{NetworkMap, meant};
-use crate::compiled::identity::{Identities, IdentityId, Look};
+use crate::compiled::identity::{Identities, IdentityId, RequestValues};
 use crate::compiled::matching::bits::{DenseSet, RuleSet, rules_in};
 use crate::compiled::matching::conditions::Conditions;
 use crate::compiled::matching::entries::{Domains, EntrySets};
@@ -54,10 +54,8 @@ pub(in crate::compiled) struct Matcher {
 /// One kind of condition.
 #[derive(Debug)]
 pub(in crate::compiled) struct Dimension<I> {
-    /// The rules that do not care, and the words in which there are any.
+    /// The rules that do not care.
     any: DenseSet,
-    any_words: Vec<u32>,
-    caring: usize,
     pub(in crate::compiled) index: I,
 }
 
@@ -71,159 +69,120 @@ enum Values {
 /// A dimension, looked up.
 struct Side<'a> {
     any: &'a DenseSet,
-    any_words: &'a [u32],
     holding: Holding<'a>,
 }
 
 impl Matcher {
     pub(in crate::compiled) fn compile(rules: &[Rule], compiled: &[CompiledRule], identities: &Identities) -> Matcher {
-        let mut methods = Dimension::new(rules.len(), Methods::default());
-        let mut hosts = Dimension::new(rules.len(), Hosts::default());
-        let mut routes = Dimension::new(rules.len(), Routes::compile(rules, identities.paths));
-        let mut domains = Dimension::new(rules.len(), Domains::default());
-        let mut entries = Dimension::new(rules.len(), EntrySets::compile(rules, identities));
+        let mut methods = Dimension::new(rules, Methods::default(), |rule| !rule.when.methods.is_empty());
+        let mut hosts = Dimension::new(rules, Hosts::default(), |rule| !rule.when.hosts.is_empty());
+        let mut domains = Dimension::new(rules, Domains::default(), |rule| !rule.when.domains.is_empty());
         for (at, rule) in (0..).zip(rules) {
-            methods.care_if(at, !rule.when.methods.is_empty());
-            for method in &rule.when.methods {
-                methods.index.insert(method, at);
-            }
-            hosts.care_if(at, !rule.when.hosts.is_empty());
+            rule.when.methods.iter().for_each(|method| methods.index.insert(method, at));
             rule.when.hosts.iter().for_each(|host| hosts.index.insert(host, at));
-            routes.care_if(at, !rule.when.paths.is_empty());
-            domains.care_if(at, !rule.when.domains.is_empty());
-            rule.when.domains.iter().for_each(|domain| domains.index.insert(domain, at));
-            entries.care_if(at, rule.when.exact_entries);
+            for domain in &rule.when.domains {
+                domains.index.entry(domain.as_str().into()).or_default().insert(at);
+            }
         }
         let (values, others) = index_values(rules, compiled, identities);
         let networks = index_networks(rules);
-        let networks_indexed = networks.is_some();
         Matcher {
-            all: DenseSet::all(rules.len()),
-            methods: methods.finish(),
-            hosts: hosts.finish(),
-            routes: routes.finish(),
-            domains: domains.finish(),
-            entries: entries.finish(),
-            values: networks.into_iter().chain(values).map(Dimension::finish).collect(),
+            all: DenseSet::of(rules.len(), |_| true),
+            methods,
+            hosts,
+            routes: Dimension::new(rules, Routes::compile(rules, identities.paths), |rule| !rule.when.paths.is_empty()),
+            domains,
+            entries: Dimension::new(rules, EntrySets::compile(rules, identities), |rule| rule.when.exact_entries),
+            networks_indexed: networks.is_some(),
+            values: networks.into_iter().chain(values).collect(),
             others,
-            networks_indexed,
         }
     }
 
-    /// Calls `visit` for each rule whose conditions hold, in order. `routes` are the patterns that the path matches.
+    /// Calls `visit` for each rule whose conditions hold, in order.
     pub(in crate::compiled) fn each<'a>(
         &'a self,
-        rules: &'a [CompiledRule],
-        look: &mut Look<'a>,
-        routes: &[u32],
-        mut visit: impl FnMut(&mut Look<'a>, u32),
+        rules: &[CompiledRule],
+        values: &RequestValues<'_>,
+        mut visit: impl FnMut(u32),
     ) {
-        if self.all.word_count() <= 1 && self.values.is_empty() {
-            return self.each_of_few(rules, look, routes, visit);
+        // So few rules that a word holds them all and no value is indexed: there is nothing to plan, and most
+        // policies are such.
+        if self.all.word_count() == 1 && self.values.is_empty() {
+            let mut bits = self.all.word(0);
+            self.each_side(values, |_, any, holding| {
+                bits &= holding.iter().fold(any.word(0), |bits, set| bits | set.word(0));
+            });
+            return self.each_in(0, bits, rules, values, &mut visit);
         }
-        let sides = self.look_up(look, routes);
-        let mut values: SmallVec<[Option<Side<'a>>; 2]> = self.values.iter().map(|_| None).collect();
-        let mut in_word = |word: u32, look: &mut Look<'a>, values: &mut [Option<Side<'a>>]| {
+        let mut sides: SmallVec<[Side<'a>; 3]> = SmallVec::new();
+        self.each_side(values, |_, any, holding| sides.push(Side { any, holding: SmallVec::from_slice(holding) }));
+        let mut looked_up: SmallVec<[Option<Side<'a>>; 2]> = self.values.iter().map(|_| None).collect();
+        let words = self.few_words(&sides, values, &mut looked_up);
+        let mut in_word = |word: u32| {
             let mut bits = sides.iter().fold(self.all.word(word), |bits, side| bits & side.word(word));
-            for (side, dimension) in values.iter_mut().zip(&self.values) {
+            for (side, dimension) in looked_up.iter_mut().zip(&self.values) {
                 if bits & !dimension.any.word(word) != 0 {
-                    bits &= side.get_or_insert_with(|| dimension.value_side(look)).word(word);
+                    bits &= side.get_or_insert_with(|| dimension.value_side(values)).word(word);
                 }
             }
-            for rule in rules_in(word, bits) {
-                if self.others_hold(rule, &rules[rule as usize].conditions, look, routes) {
-                    visit(look, rule);
-                }
-            }
+            self.each_in(word, bits, rules, values, &mut visit);
         };
-        match self.few_words(&sides, look, &mut values) {
-            Some(words) => words.into_iter().for_each(|word| in_word(word, look, &mut values)),
-            None => (0..self.all.word_count()).for_each(|word| in_word(word, look, &mut values)),
+        match words {
+            Some(words) => words.into_iter().for_each(&mut in_word),
+            None => (0..self.all.word_count()).for_each(&mut in_word),
         }
     }
 
-    /// The same for so few rules that a word holds them all and no value is
-    /// indexed: there is nothing to plan, and most policies are such.
-    fn each_of_few<'a>(
-        &'a self,
-        rules: &'a [CompiledRule],
-        look: &mut Look<'a>,
-        routes: &[u32],
-        mut visit: impl FnMut(&mut Look<'a>, u32),
+    /// Calls `visit` for each rule of a word whose other conditions hold.
+    #[inline(always)]
+    fn each_in(
+        &self,
+        word: u32,
+        bits: u64,
+        rules: &[CompiledRule],
+        values: &RequestValues<'_>,
+        visit: &mut impl FnMut(u32),
     ) {
-        if self.all.word_count() == 0 {
-            return;
-        }
-        let mut bits = self.all.word(0);
-        if self.methods.caring > 0 {
-            let found = self.methods.index.find(look);
-            bits &= self.methods.any.word(0) | found.map_or(0, |set| set.word(0));
-        }
-        if self.hosts.caring > 0 {
-            let holding = look.seen.host.as_deref().map(|host| self.hosts.index.find(host)).unwrap_or_default();
-            bits &= holding.iter().fold(self.hosts.any.word(0), |bits, set| bits | set.word(0));
-        }
-        if self.routes.caring > 0 {
-            let word = |number: &u32| self.routes.index.rules(*number).word(0);
-            bits &= routes.iter().fold(self.routes.any.word(0), |bits, number| bits | word(number));
-        }
-        if self.domains.caring > 0 {
-            let found = self.domains.index.find(look.request.descriptor);
-            bits &= self.domains.any.word(0) | found.map_or(0, |set| set.word(0));
-        }
-        if self.entries.caring > 0 {
-            let found = self.entries.index.find(look.request.descriptor);
-            bits &= self.entries.any.word(0) | found.map_or(0, |set| set.word(0));
-        }
-        for rule in rules_in(0, bits) {
-            if self.others_hold(rule, &rules[rule as usize].conditions, look, routes) {
-                visit(look, rule);
+        for rule in rules_in(word, bits) {
+            if self.others_hold(rule, &rules[rule as usize].conditions, values) {
+                visit(rule);
             }
         }
     }
 
     /// Whether the conditions of a rule on method, host, path, domain and entries hold, each by itself.
-    pub(in crate::compiled) fn holds_each(&self, rule: u32, look: &Look<'_>, routes: &[u32]) -> [bool; 5] {
-        let method = self.methods.index.find(look).is_some_and(|set| set.contains(rule));
-        let host = look
-            .seen
-            .host
-            .as_deref()
-            .is_some_and(|host| self.hosts.index.find(host).iter().any(|set| set.contains(rule)));
-        let path = self.routes.index.of_rule(rule, routes).is_some();
-        let descriptor = look.request.descriptor;
-        let domain = self.domains.index.find(descriptor).is_some_and(|set| set.contains(rule));
-        let entries = self.entries.index.find(descriptor).is_some_and(|set| set.contains(rule));
-        [
-            method || self.methods.is_indifferent(rule),
-            host || self.hosts.is_indifferent(rule),
-            path || self.routes.is_indifferent(rule),
-            domain || self.domains.is_indifferent(rule),
-            entries || self.entries.is_indifferent(rule),
-        ]
+    pub(in crate::compiled) fn holds_each(&self, rule: u32, values: &RequestValues<'_>) -> [bool; 5] {
+        let mut holds = [true; 5];
+        self.each_side(values, |kind, any, holding| {
+            holds[kind] = any.contains(rule) || holding.iter().any(|set| set.contains(rule));
+        });
+        holds
     }
 
-    /// All but values are at hand, and are looked up at once if any rule cares.
-    fn look_up<'a>(&'a self, look: &Look<'a>, routes: &[u32]) -> SmallVec<[Side<'a>; 3]> {
-        let mut sides = SmallVec::new();
-        if self.methods.caring > 0 {
-            sides.push(self.methods.side(self.methods.index.find(look).into_iter().collect()));
+    /// Looks up the method, the host, the path, the domain and the entries, which are at hand: calls `take` for each of
+    /// these kinds that any rule cares for, with the rules that do not care and the sets of those whose condition holds.
+    #[inline(always)]
+    fn each_side<'a>(&'a self, values: &RequestValues<'_>, mut take: impl FnMut(usize, &'a DenseSet, &[&'a RuleSet])) {
+        if !self.methods.any.is_all() {
+            take(0, &self.methods.any, self.methods.index.find(values).as_slice());
         }
-        if self.hosts.caring > 0 {
-            let holding = look.seen.host.as_deref().map(|host| self.hosts.index.find(host));
-            sides.push(self.hosts.side(holding.unwrap_or_default()));
+        if !self.hosts.any.is_all() {
+            let holding = values.host.as_deref().map(|host| self.hosts.index.find(host)).unwrap_or_default();
+            take(1, &self.hosts.any, &holding);
         }
-        if self.routes.caring > 0 {
-            sides.push(self.routes.side(routes.iter().map(|number| self.routes.index.rules(*number)).collect()));
+        if !self.routes.any.is_all() {
+            let holding: Holding<'a> = values.routes.iter().map(|number| self.routes.index.rules(*number)).collect();
+            take(2, &self.routes.any, &holding);
         }
-        let descriptor = look.request.descriptor;
-        if self.domains.caring > 0 {
-            sides.push(self.domains.side(self.domains.index.find(descriptor).into_iter().collect()));
+        let descriptor = values.request.descriptor;
+        if !self.domains.any.is_all() {
+            let found = descriptor.and_then(|descriptor| self.domains.index.get(descriptor.domain));
+            take(3, &self.domains.any, found.as_slice());
         }
-        if self.entries.caring > 0 {
-            sides.push(self.entries.side(self.entries.index.find(descriptor).into_iter().collect()));
+        if !self.entries.any.is_all() {
+            take(4, &self.entries.any, self.entries.index.find(descriptor).as_slice());
         }
-        sides
     }
 
     /// The words in which the smallest dimension has any rules, if they are few.
@@ -231,8 +190,8 @@ impl Matcher {
     fn few_words<'a>(
         &'a self,
         sides: &[Side<'a>],
-        look: &mut Look<'a>,
-        values: &mut [Option<Side<'a>>],
+        values: &RequestValues<'_>,
+        looked_up: &mut [Option<Side<'a>>],
     ) -> Option<SmallVec<[u32; 16]>> {
         let mut fewest = self.all.word_count() as usize;
         let mut smallest = None;
@@ -242,12 +201,12 @@ impl Matcher {
             }
         }
         if fewest > FEW_WORDS {
-            for (side, dimension) in values.iter_mut().zip(&self.values) {
-                if dimension.any_words.len() < fewest {
-                    *side = Some(dimension.value_side(look));
+            for (side, dimension) in looked_up.iter_mut().zip(&self.values) {
+                if dimension.any.words().len() < fewest {
+                    *side = Some(dimension.value_side(values));
                 }
             }
-            for side in values.iter().flatten() {
+            for side in looked_up.iter().flatten() {
                 if side.size() < fewest {
                     (fewest, smallest) = (side.size(), Some(side));
                 }
@@ -256,22 +215,22 @@ impl Matcher {
         smallest.map(Side::words)
     }
 
-    #[inline]
-    fn others_hold<'a>(&'a self, rule: u32, conditions: &Conditions, look: &mut Look<'a>, routes: &[u32]) -> bool {
+    #[inline(always)]
+    fn others_hold(&self, rule: u32, conditions: &Conditions, values: &RequestValues<'_>) -> bool {
         let others = &self.others[rule as usize];
         if !others.is_empty() {
-            let route = self.route(rule, routes);
-            if !others.iter().all(|at| conditions.holds(*at, look, route)) {
+            let route = self.route(rule, &values.routes);
+            if !others.iter().all(|at| conditions.holds(*at, values, route)) {
                 return false;
             }
         }
         let is_known = conditions.network.is_none() || (self.networks_indexed && !conditions.outside);
-        is_known || conditions.is_from(look.client())
+        is_known || conditions.is_from(values.client())
     }
 
     /// Whether the paths of a rule are among these, or are not asked for.
     pub(in crate::compiled) fn is_for(&self, rule: u32, routes: &[u32]) -> bool {
-        self.routes.is_indifferent(rule) || self.routes.index.of_rule(rule, routes).is_some()
+        self.routes.any.contains(rule) || self.routes.index.of_rule(rule, routes).is_some()
     }
 
     /// The most specific pattern of any rule.
@@ -283,7 +242,7 @@ impl Matcher {
     /// The pattern that matched: the rule's own, or anybody's if the rule has none.
     #[inline]
     pub(in crate::compiled) fn route<'a>(&'a self, rule: u32, routes: &[u32]) -> Option<&'a [u8]> {
-        let number = if self.routes.is_indifferent(rule) {
+        let number = if self.routes.any.contains(rule) {
             routes.first().copied()
         } else {
             self.routes.index.of_rule(rule, routes)
@@ -293,49 +252,30 @@ impl Matcher {
 }
 
 impl<I> Dimension<I> {
-    fn new(rules: usize, index: I) -> Dimension<I> {
-        Dimension { any: DenseSet::all(rules), any_words: Vec::new(), caring: 0, index }
-    }
-
-    fn care_if(&mut self, rule: u32, cares: bool) {
-        if cares {
-            self.any.remove(rule);
-            self.caring += 1;
-        }
-    }
-
-    fn finish(mut self) -> Dimension<I> {
-        self.any_words = self.any.words().collect();
-        self
-    }
-
-    fn is_indifferent(&self, rule: u32) -> bool {
-        self.any.word(rule / 64) >> (rule % 64) & 1 == 1
-    }
-
-    fn side<'a>(&'a self, holding: Holding<'a>) -> Side<'a> {
-        Side { any: &self.any, any_words: &self.any_words, holding }
+    fn new(rules: &[Rule], index: I, cares: impl Fn(&Rule) -> bool) -> Dimension<I> {
+        Dimension { any: DenseSet::of(rules.len(), |rule| !cares(&rules[rule])), index }
     }
 }
 
 impl Dimension<Values> {
-    fn value_side<'a>(&'a self, look: &mut Look<'a>) -> Side<'a> {
-        self.side(match &self.index {
+    fn value_side<'a>(&'a self, values: &RequestValues<'_>) -> Side<'a> {
+        let holding = match &self.index {
             Values::Network(map) => {
-                let client = look.client();
+                let client = values.client();
                 let carried = client.and_then(carried).map(IpAddr::V4);
                 client.into_iter().chain(carried).flat_map(|address| map.find(address)).collect()
             }
-            Values::Text { id, present, absent, map } => match look.find(*id, None) {
+            Values::Text { id, present, absent, map } => match values.find(*id, None) {
                 Some(found) if found.is_usable() => {
-                    let sent = look.as_sent(found);
+                    let sent = values.as_sent(found);
                     let as_sent = sent.iter().flat_map(|sent| map.find(found.id, sent));
-                    std::iter::once(present).chain(map.find(found.id, look.text(found))).chain(as_sent).collect()
+                    std::iter::once(present).chain(map.find(found.id, found.text)).chain(as_sent).collect()
                 }
                 Some(_) => [present, absent].into_iter().collect(),
                 None => std::iter::once(absent).collect(),
             },
-        })
+        };
+        Side { any: &self.any, holding }
     }
 }
 
@@ -346,11 +286,11 @@ impl Side<'_> {
 
     /// No fewer than the words in which it has any rules.
     fn size(&self) -> usize {
-        self.any_words.len() + self.holding.iter().map(|set| set.words().len()).sum::<usize>()
+        self.any.words().len() + self.holding.iter().map(|set| set.words().len()).sum::<usize>()
     }
 
     fn words(&self) -> SmallVec<[u32; 16]> {
-        let mut words: SmallVec<[u32; 16]> = self.any_words.into();
+        let mut words: SmallVec<[u32; 16]> = self.any.words().into();
         self.holding.iter().for_each(|set| words.extend(set.words()));
         words.sort_unstable();
         words.dedup();
@@ -368,36 +308,33 @@ fn index_values(
     for (id, _) in compiled.iter().flat_map(|rule| &rule.conditions.tests) {
         *asking.entry(*id).or_default() += 1;
     }
-    let is_indexed = |id: &IdentityId| {
-        // The pattern that matched is another one for each rule, so it cannot be looked up for all.
-        is_worth_an_index(asking.get(id).copied().unwrap_or(0), rules.len()) && !identities.known(*id).per_rule
-    };
-    let mut dimensions: Vec<(IdentityId, Dimension<Values>)> = Vec::new();
+    // The pattern that matched is another one for each rule, so it cannot be looked up for all.
+    asking.retain(|id, asking| is_worth_an_index(*asking, rules.len()) && !identities.is_per_rule(*id));
+    let mut indexed: Vec<(IdentityId, Values)> = Vec::new();
     let mut others = vec![Vec::new(); rules.len()];
     for (rule, (of_rule, compiled)) in (0..).zip(rules.iter().zip(compiled)) {
         let asked = of_rule.when.headers.iter().chain(&of_rule.when.identities).map(|(_, condition)| condition);
-        let mut seen: SmallVec<[IdentityId; 4]> = SmallVec::new();
-        for (at, ((id, _), condition)) in compiled.conditions.tests.iter().zip(asked).enumerate() {
+        let tests = &compiled.conditions.tests;
+        for (at, ((id, _), condition)) in tests.iter().zip(asked).enumerate() {
             // A second condition on the same value must hold as well, so it is not for the same index.
-            if !is_indexed(id) || seen.contains(id) {
+            if !asking.contains_key(id) || tests[..at].iter().any(|(before, _)| before == id) {
                 others[rule as usize].push(at);
                 continue;
             }
-            seen.push(*id);
             // The index knows what it may be, and not what it must not be.
             if matches!(condition, Condition::OneOfBut { .. }) {
                 others[rule as usize].push(at);
             }
-            let position = dimensions.iter().position(|(known, _)| known == id).unwrap_or_else(|| {
-                dimensions.push((*id, Dimension::new(rules.len(), Values::text(*id))));
-                dimensions.len() - 1
+            let position = indexed.iter().position(|(known, _)| known == id).unwrap_or_else(|| {
+                indexed.push((*id, Values::text(*id)));
+                indexed.len() - 1
             });
-            let dimension = &mut dimensions[position].1;
-            dimension.care_if(rule, true);
-            dimension.index.insert(rule, *id, condition, identities);
+            indexed[position].1.insert(rule, *id, condition, identities);
         }
     }
-    (dimensions.into_iter().map(|(_, dimension)| dimension).collect(), others)
+    let asks = |rule: usize, id| compiled[rule].conditions.tests.iter().any(|(asked, _)| *asked == id);
+    let dimension = |(id, index)| Dimension { any: DenseSet::of(rules.len(), |rule| !asks(rule, id)), index };
+    (indexed.into_iter().map(dimension).collect(), others)
 }
 
 impl Values {
@@ -422,22 +359,18 @@ impl Values {
 
 fn index_networks(rules: &[Rule]) -> Option<Dimension<Values>> {
     // The index finds the networks that an address is in, so rules for the others ask for themselves.
-    let indexed = |rule: &Rule| rule.when.network.as_ref().filter(|networks| !networks.is_outside()).cloned();
-    let asking = rules.iter().filter_map(indexed).count();
+    let indexed = |rule: &Rule| rule.when.network.as_ref().is_some_and(|networks| !networks.is_outside());
+    let asking = rules.iter().filter(|rule| indexed(rule)).count();
     if !is_worth_an_index(asking, rules.len()) {
         return None;
     }
     let mut map = NetworkMap::<RuleSet>::new();
-    let mut dimension = Dimension::new(rules.len(), ());
-    for (at, rule) in (0..).zip(rules) {
-        let Some(networks) = indexed(rule) else { continue };
-        dimension.care_if(at, true);
-        for network in meant(&networks) {
+    for (at, rule) in (0..).zip(rules).filter(|(_, rule)| indexed(rule)) {
+        for network in rule.when.network.iter().flat_map(meant) {
             map.entry(network).insert(at);
         }
     }
-    let Dimension { any, any_words, caring, .. } = dimension;
-    Some(Dimension { any, any_words, caring, index: Values::Network(map) })
+    Some(Dimension::new(rules, Values::Network(map), indexed))
 }
 
 fn is_worth_an_index(asking: usize, rules: usize) -> bool {

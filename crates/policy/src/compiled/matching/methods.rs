@@ -1,42 +1,50 @@
 //! Which rules ask for a method.
 
-use crate::compiled::identity::Look;
+use crate::compiled::identity::RequestValues;
 use crate::compiled::matching::bits::RuleSet;
 
 /// The rules of each method. There are so few that asking each is the fastest.
 #[derive(Debug, Default)]
-pub(in crate::compiled) struct Methods {
-    /// For requests: a rule for GET applies to HEAD as well, for which a server does the same work.
-    meant: Vec<(Vec<u8>, RuleSet)>,
+pub(in crate::compiled) struct Methods(Vec<OfMethod>);
+
+#[derive(Debug)]
+struct OfMethod {
+    name: Box<[u8]>,
+    /// For requests.
+    meant: RuleSet,
     /// For descriptors of gateways, whose entries are compared literally.
-    literal: Vec<(Vec<u8>, RuleSet)>,
+    literal: RuleSet,
 }
 
 /// The method to which rules for GET apply as well.
 pub(in crate::compiled) const HEAD: &[u8] = b"HEAD";
 pub(in crate::compiled) const GET: &[u8] = b"GET";
 
+/// The methods that a rule means by one, in upper case: a rule for GET applies to HEAD as well, for which a server does
+/// the same work.
+pub(in crate::compiled) fn meant(method: &String) -> impl Iterator<Item = Box<[u8]>> + use<> {
+    let method: Box<[u8]> = method.to_ascii_uppercase().into_bytes().into();
+    let head = (*method == *GET).then(|| HEAD.into());
+    std::iter::once(method).chain(head)
+}
+
 impl Methods {
-    pub(in crate::compiled) fn insert(&mut self, method: &str, rule: u32) {
-        let method = method.to_ascii_uppercase().into_bytes();
-        insert(&mut self.literal, &method, rule);
-        insert(&mut self.meant, &method, rule);
-        if method == GET {
-            insert(&mut self.meant, HEAD, rule);
+    pub(in crate::compiled) fn insert(&mut self, method: &String, rule: u32) {
+        for (at, name) in meant(method).enumerate() {
+            let position = self.0.iter().position(|known| known.name == name).unwrap_or_else(|| {
+                self.0.push(OfMethod { name, meant: RuleSet::default(), literal: RuleSet::default() });
+                self.0.len() - 1
+            });
+            self.0[position].meant.insert(rule);
+            if at == 0 {
+                self.0[position].literal.insert(rule);
+            }
         }
     }
 
     #[inline]
-    pub(in crate::compiled) fn find(&self, look: &Look<'_>) -> Option<&RuleSet> {
-        let among = if look.request.descriptor.is_some() { &self.literal } else { &self.meant };
-        among.iter().find(|(known, _)| *known == *look.seen.method).map(|(_, rules)| rules)
+    pub(in crate::compiled) fn find(&self, values: &RequestValues<'_>) -> Option<&RuleSet> {
+        let found = self.0.iter().find(|known| *known.name == *values.method)?;
+        Some(if values.request.descriptor.is_some() { &found.literal } else { &found.meant })
     }
-}
-
-fn insert(among: &mut Vec<(Vec<u8>, RuleSet)>, method: &[u8], rule: u32) {
-    let at = among.iter().position(|(known, _)| known == method).unwrap_or_else(|| {
-        among.push((method.to_vec(), RuleSet::default()));
-        among.len() - 1
-    });
-    among[at].1.insert(rule);
 }

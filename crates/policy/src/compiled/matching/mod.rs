@@ -3,7 +3,6 @@
 pub(in crate::compiled) mod bits;
 pub(in crate::compiled) mod conditions;
 pub(in crate::compiled) mod entries;
-pub(in crate::compiled) mod host;
 pub(in crate::compiled) mod hosts;
 pub(in crate::compiled) mod matched;
 pub(in crate::compiled) mod matcher;

@@ -17,13 +17,10 @@ pub(in crate::compiled) struct NormalPath<'a> {
     pub(in crate::compiled) slash: bool,
 }
 
-impl NormalPath<'_> {
-    /// What stands between the slashes. The root has no segments.
-    pub(in crate::compiled) fn segments(&self) -> impl Iterator<Item = &[u8]> {
-        let rest = &self.bytes[1..];
-        let count = if rest.is_empty() { 0 } else { usize::MAX };
-        rest.split(|byte| *byte == b'/').take(count)
-    }
+/// What stands behind the slash of this number of a path, counted from 1. The root has no segments.
+pub(in crate::compiled) fn segment(path: &[u8], at: usize) -> Option<&[u8]> {
+    let rest = path.get(1..).filter(|rest| !rest.is_empty())?;
+    rest.split(|byte| *byte == b'/').nth(at.checked_sub(1)?)
 }
 
 /// Normalises a path of a policy. `None` if it is empty.
@@ -48,6 +45,18 @@ pub(in crate::compiled) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath
         path.make_ascii_lowercase();
     }
     NormalPath { bytes: Cow::Owned(path), slash }
+}
+
+/// The same for a path that every server takes for the same, and whether it ended in a slash. `None` if letters of it
+/// have to be changed.
+#[inline(always)]
+pub(in crate::compiled) fn settle_plain(path: &[u8], paths: Paths) -> Option<(&[u8], bool)> {
+    if paths.ignore_case && path.iter().any(u8::is_ascii_uppercase) {
+        return None;
+    }
+    let slash = path.last() == Some(&b'/');
+    let is_dropped = slash && path.len() > 1 && paths.trailing_slash == TrailingSlash::Ignore;
+    Some((&path[..path.len() - usize::from(is_dropped)], slash))
 }
 
 /// What lies behind `http://host` where a client sends the whole of it, as to a proxy.
@@ -186,7 +195,8 @@ mod tests {
     fn segments_are_between_slashes() {
         let segments = |target, paths| {
             let path = normalise(target, paths).unwrap();
-            path.segments().map(|segment| String::from_utf8_lossy(segment).into_owned()).collect::<Vec<_>>()
+            let texts = (1..).map_while(|at| segment(&path.bytes, at));
+            texts.map(|segment| String::from_utf8_lossy(segment).into_owned()).collect::<Vec<_>>()
         };
         assert_eq!(segments("/", KEEP), [""; 0]);
         assert_eq!(segments("/a/b", KEEP), ["a", "b"]);

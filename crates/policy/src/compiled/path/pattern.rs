@@ -5,16 +5,31 @@ use crate::model::{Paths, TrailingSlash};
 use crate::path_pattern::is_parameter;
 
 /// A pattern, segment by segment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::compiled) struct PathPattern {
     /// As it is shown. Of a pattern that stands for one path, that path.
     pub(in crate::compiled) text: Vec<u8>,
     pub(in crate::compiled) segments: Vec<Segment>,
     /// Whether it stands for everything below the segments.
     pub(in crate::compiled) below: bool,
+    form: Form,
 }
 
-#[derive(Debug)]
+/// How a pattern is compared by itself.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// It stands for one path, which is its text.
+    Exact,
+    /// It stands for everything below a path.
+    Below,
+    /// Some segments may be any.
+    Segments,
+}
+
+/// What the text of a pattern ends in that stands for everything below.
+const BELOW: &[u8] = b"/*";
+
+#[derive(Clone, Debug)]
 pub(in crate::compiled) enum Segment {
     Text(Box<[u8]>),
     /// Any, but not an empty one: `*`, or a parameter with the name as it is written.
@@ -27,11 +42,11 @@ impl PathPattern {
         let text = if paths.ignore_case { text.to_ascii_lowercase() } else { text.to_owned() };
         let path = without_query(text.as_bytes());
         let (path, slash) = path.strip_suffix(b"/").map_or((path, false), |path| (path, true));
-        let (path, below) = match path.strip_suffix(b"/*") {
+        let (path, below) = match path.strip_suffix(BELOW) {
             Some(path) if !slash || paths.trailing_slash == TrailingSlash::Ignore => (path, true),
             _ => (path, false),
         };
-        let mut pattern = PathPattern { text: Vec::new(), segments: Vec::new(), below };
+        let mut pattern = PathPattern { text: Vec::new(), segments: Vec::new(), below, form: Form::Exact };
         for segment in path.split(|byte| *byte == b'/') {
             pattern.add(segment, paths);
         }
@@ -39,6 +54,11 @@ impl PathPattern {
             pattern.segments.push(Segment::Text(Box::default()));
         }
         pattern.text = pattern.shown();
+        if pattern.segments.iter().any(|segment| matches!(segment, Segment::Any(_))) {
+            pattern.form = Form::Segments;
+        } else if below {
+            pattern.form = Form::Below;
+        }
         pattern
     }
 
@@ -67,7 +87,7 @@ impl PathPattern {
             shown.extend_from_slice(segment.shown());
         }
         if self.below {
-            shown.extend_from_slice(b"/*");
+            shown.extend_from_slice(BELOW);
         }
         if shown.is_empty() {
             shown.push(b'/');
@@ -77,7 +97,45 @@ impl PathPattern {
 
     /// Whether it stands for more than one path.
     pub(in crate::compiled) fn is_wild(&self) -> bool {
-        self.below || self.segments.iter().any(|segment| matches!(segment, Segment::Any(_)))
+        !matches!(self.form, Form::Exact)
+    }
+
+    pub(in crate::compiled) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Whether a path matches. `slash` says whether it was sent with a slash at its end.
+    #[inline]
+    pub(in crate::compiled) fn matches(&self, path: &[u8], slash: bool) -> bool {
+        match self.form {
+            Form::Exact => self.text.len() == path.len() && *self.text == *path,
+            Form::Below => {
+                let above = self.text.strip_suffix(BELOW).unwrap_or_default();
+                match path.get(above.len()) {
+                    Some(next) => *next == b'/' && path.starts_with(above),
+                    None => slash && *path == *above,
+                }
+            }
+            Form::Segments => self.matches_segments(path, slash),
+        }
+    }
+
+    fn matches_segments(&self, path: &[u8], slash: bool) -> bool {
+        let mut rest = path.get(1..).filter(|rest| !rest.is_empty());
+        for wanted in &self.segments {
+            let Some(behind) = rest else { return false };
+            let end = behind.iter().position(|byte| *byte == b'/');
+            let segment = &behind[..end.unwrap_or(behind.len())];
+            let is_wanted = match wanted {
+                Segment::Text(text) => **text == *segment,
+                Segment::Any(_) => !segment.is_empty(),
+            };
+            if !is_wanted {
+                return false;
+            }
+            rest = end.map(|end| &behind[end + 1..]);
+        }
+        if self.below { rest.is_some() || slash } else { rest.is_none() }
     }
 
     /// What comes first is the more specific: one path before many, longer before shorter (the name of a parameter is

@@ -15,10 +15,12 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use crate::compiled::path::normal::{NormalPath, decode, decode_but, settle, without_origin, without_query};
+use crate::compiled::path::normal::{
+    NormalPath, decode, decode_but, settle, settle_plain, without_origin, without_query,
+};
 use crate::compiled::path::plain_path::{is_name_end, plain};
 use crate::compiled::path::resolve::{Escapes, Habits, resolve};
-use crate::model::{Paths, TrailingSlash};
+use crate::model::Paths;
 
 /// At least one reading, the most resolved first, each once. Most paths have no other.
 #[derive(Debug)]
@@ -50,9 +52,16 @@ impl<'a> Readings<'a> {
         &self.first
     }
 
+    /// How many there are.
     #[inline]
-    pub(in crate::compiled) fn are_several(&self) -> bool {
-        !self.others.is_empty()
+    pub(in crate::compiled) fn count(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// The reading of a number, counted from 0.
+    #[inline]
+    pub(in crate::compiled) fn get(&self, number: usize) -> &NormalPath<'a> {
+        number.checked_sub(1).and_then(|at| self.others.get(at)).unwrap_or(&self.first)
     }
 
     /// No more than 24: six ways, with each combination of habits, and two that resolve nothing; of four of the six
@@ -99,12 +108,10 @@ impl<'a> Readings<'a> {
 }
 
 fn one(path: &[u8], paths: Paths) -> NormalPath<'_> {
-    if paths.ignore_case && path.iter().any(u8::is_ascii_uppercase) {
-        return settle(path.to_vec(), paths);
+    match settle_plain(path, paths) {
+        Some((bytes, slash)) => NormalPath { bytes: Cow::Borrowed(bytes), slash },
+        None => settle(path.to_vec(), paths),
     }
-    let slash = path.last() == Some(&b'/');
-    let drop = slash && path.len() > 1 && paths.trailing_slash == TrailingSlash::Ignore;
-    NormalPath { bytes: Cow::Borrowed(&path[..path.len() - usize::from(drop)]), slash }
 }
 
 /// The habits that make a difference to this path, those that do the most first.
@@ -135,6 +142,7 @@ fn may_be_sent(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::TrailingSlash;
 
     fn texts(target: &str, paths: Paths) -> Vec<String> {
         let readings = Readings::of(target, paths).unwrap();
@@ -157,7 +165,7 @@ mod tests {
             "/a:b@c,d=e+f!g~h$i&j'(k)*",
         ] {
             let readings = Readings::of(target, Paths::default()).unwrap();
-            assert!(!readings.are_several(), "{target}");
+            assert_eq!(readings.count(), 1, "{target}");
             assert!(matches!(readings.first().bytes, Cow::Borrowed(_)), "{target}");
         }
     }

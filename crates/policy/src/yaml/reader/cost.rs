@@ -8,11 +8,7 @@ use crate::yaml::shape;
 use crate::yaml::tree::Node;
 
 impl Reader<'_> {
-    pub(super) fn cost(&mut self, node: &Node) -> Cost {
-        self.cost_if_readable(node).unwrap_or_default()
-    }
-
-    fn cost_if_readable(&mut self, node: &Node) -> Option<Cost> {
+    pub(super) fn cost(&mut self, node: &Node) -> Option<Cost> {
         if node.scalar().is_some() {
             let source = CostSource::Fixed(self.number(node, 1..=MAX_AMOUNT)?);
             return Some(Cost { source, ..Cost::default() });
@@ -28,12 +24,8 @@ impl Reader<'_> {
         }
         let message =
             format!("expected a number or a map with `header`, `method` or `estimate`, found {}", node.described());
-        self.error(
-            codes::CHOOSE_ONE,
-            node.span,
-            message,
-            "for example `cost: 5`, or `cost: { header: X-Cost, max: 100 }`",
-        );
+        let hint = "for example `cost: 5`, or `cost: { header: X-Cost, max: 100 }`";
+        self.error(codes::CHOOSE_ONE, node.span, message, hint);
         None
     }
 
@@ -51,11 +43,9 @@ impl Reader<'_> {
             self.wrong_type(methods, "a map of methods and costs, such as { GET: 1, POST: 5 }");
         }
         self.refuse_empty(methods);
-        let costs = methods.members().iter().filter_map(|member| {
-            let cost = self.number(&member.value, 1..=MAX_AMOUNT)?;
-            Some((member.name.to_ascii_uppercase(), cost))
-        });
-        let costs = costs.collect();
+        let mut cost = |value| self.number(value, 1..=MAX_AMOUNT);
+        let costs = methods.members().iter();
+        let costs = costs.filter_map(|member| Some((member.name.to_ascii_uppercase(), cost(&member.value)?))).collect();
         let default = self.amount(&members, "default").unwrap_or(1);
         Some(Cost { source: CostSource::Methods { costs, default }, ..Cost::default() })
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::Reader;
+use super::members::Members;
 use crate::check::codes;
 use crate::check::words::quoted;
 use crate::yaml::NamedFile;
@@ -14,12 +15,8 @@ impl Reader<'_> {
     pub(super) fn file(&mut self, name: &str, span: Span) -> Option<(PathBuf, Vec<u8>)> {
         let Some(base_dir) = self.base_dir else {
             let message = format!("the file {} cannot be read here", quoted(name));
-            self.error(
-                codes::UNREADABLE_FILE,
-                span,
-                message,
-                "this policy was not read from a file, so nothing lies beside it",
-            );
+            let hint = "this policy was not read from a file, so nothing lies beside it";
+            self.error(codes::UNREADABLE_FILE, span, message, hint);
             return None;
         };
         let path = base_dir.join(name);
@@ -29,19 +26,21 @@ impl Reader<'_> {
             Ok(bytes) => Some((path, bytes)),
             Err(why) => {
                 let message = format!("the file {} cannot be read: {why}", quoted(&path.display().to_string()));
-                self.error(
-                    codes::UNREADABLE_FILE,
-                    span,
-                    message,
-                    "names of files are relative to the policy's own place",
-                );
+                let hint = "names of files are relative to the policy's own place";
+                self.error(codes::UNREADABLE_FILE, span, message, hint);
                 None
             }
         }
     }
 
+    /// A key out of the variable or the file that a map names.
+    pub(super) fn key(&mut self, members: &Members<'_>) -> Option<Vec<u8>> {
+        let from_variable = members.get("key_env").and_then(|node| self.secret_variable(node));
+        from_variable.or_else(|| members.get("key_file").and_then(|node| self.secret_file(node)))
+    }
+
     /// A secret out of an environment variable. It is never shown.
-    pub(super) fn secret_variable(&mut self, node: &Node) -> Option<Vec<u8>> {
+    fn secret_variable(&mut self, node: &Node) -> Option<Vec<u8>> {
         let name = self.text(node, "the name of an environment variable")?;
         // These would panic or find nothing.
         let is_name = !name.contains(['=', '\0']);
@@ -55,7 +54,7 @@ impl Reader<'_> {
     }
 
     /// A secret out of a file, without the line end that editors put behind it.
-    pub(super) fn secret_file(&mut self, node: &Node) -> Option<Vec<u8>> {
+    fn secret_file(&mut self, node: &Node) -> Option<Vec<u8>> {
         let name = self.text(node, "the name of a file")?;
         let (path, mut bytes) = self.file(&name, node.span)?;
         let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |at| at + 1);

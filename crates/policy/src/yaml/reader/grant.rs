@@ -7,7 +7,7 @@ use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue, Quota, QuotaError, Rate};
 
 use super::Reader;
 use crate::check::codes;
-use crate::model::Grant;
+use crate::model::{Grant, quota_of};
 use crate::yaml::tree::{Node, Value};
 
 /// How a rule counts, which tells what its figures mean.
@@ -16,9 +16,6 @@ pub(super) enum Counting {
     Rates { algorithm: AlgorithmKind, queue: Option<Queue>, max_debt: Option<u64> },
     Permits { lease: Duration },
 }
-
-/// A holder that says nothing for a minute is taken for dead.
-pub(super) const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 
 impl Reader<'_> {
     /// A rate, a list of rates, permits, or `unlimited`.
@@ -51,16 +48,8 @@ impl Reader<'_> {
     fn quota(&mut self, node: &Node, counting: Counting) -> Option<Quota> {
         let Counting::Rates { algorithm, queue, max_debt } = counting else { return None };
         let rate = self.rate(node)?;
-        let quota = match (algorithm, queue) {
-            (AlgorithmKind::LeakyBucket, Some(queue)) => Quota::leaky_queue(rate, queue),
-            (AlgorithmKind::LeakyBucket, None) => Quota::leaky_bucket(rate),
-            (AlgorithmKind::FixedWindow, _) => Quota::fixed_window(rate),
-            (AlgorithmKind::SlidingWindowLog, _) => Quota::sliding_window_log(rate),
-            (AlgorithmKind::SlidingWindowCounter, _) => Quota::sliding_window_counter(rate),
-            _ => Quota::token_bucket(rate),
-        };
-        let owing = |quota: Quota| max_debt.map_or(Ok(quota), |max_debt| quota.with_max_debt(max_debt));
-        self.built(quota.and_then(owing), node)
+        // A queue that does not go with the algorithm was told.
+        self.built(quota_of(rate, algorithm, queue, max_debt), node)
     }
 
     fn rate(&mut self, node: &Node) -> Option<Rate> {

@@ -1,5 +1,6 @@
 use super::Reader;
 use super::members::Members;
+use super::values::set;
 use crate::model::{ClientIp, ForwardedBy, Identity, IdentitySource, OnInvalid, Policy};
 use crate::yaml::shape;
 use crate::yaml::tree::Node;
@@ -7,15 +8,22 @@ use crate::yaml::tree::Node;
 const ON_INVALID: [(&str, OnInvalid); 3] =
     [("count", OnInvalid::Count), ("refuse", OnInvalid::Refuse), ("absent", OnInvalid::Absent)];
 
+/// Sources that are a text: the member, what it is, and the source.
+const TEXT_SOURCES: [(&str, &str, fn(String) -> IdentitySource); 5] = [
+    ("header", "the name of a header", |name| IdentitySource::Header(name.to_ascii_lowercase())),
+    ("cookie", "the name of a cookie", IdentitySource::Cookie),
+    ("query", "the name of a query parameter", IdentitySource::Query),
+    ("jwt", "the name of a claim", IdentitySource::Jwt),
+    ("value", "a text", IdentitySource::Value),
+];
+
 impl Reader<'_> {
     pub(super) fn identities(&mut self, top: &Members<'_>, policy: &mut Policy) {
         let Some(node) = top.get("identity") else { return };
         self.broken.identities = !node.is_map() || node.lacks_members();
         self.broken.tier = self.broken.identities;
         let Some(members) = self.members(node, &shape::IDENTITIES) else { return };
-        if let Some(node) = members.get("client_ip") {
-            policy.client_ip = self.client_ip(node);
-        }
+        set(&mut policy.client_ip, members.get("client_ip").map(|node| self.client_ip(node)));
         if let Some(node) = members.get("tier") {
             policy.tier = self.tier(node);
             self.broken.tier = policy.tier.is_none();
@@ -33,15 +41,13 @@ impl Reader<'_> {
             client_ip.trusted_proxies = node.items().iter().flat_map(|item| self.networks(item)).collect();
         }
         let words = [("X-Forwarded-For", ForwardedBy::XForwardedFor), ("Forwarded", ForwardedBy::Forwarded)];
-        if let Some(by) = members.get("header").and_then(|node| self.word(node, &words)) {
-            client_ip.forwarded_by = by;
-        }
+        set(&mut client_ip.forwarded_by, members.get("header").and_then(|node| self.word(node, &words)));
         let mut prefix = |name, most: u8| {
             let bits = members.get(name).and_then(|node| self.number(node, 1..=most.into()));
             bits.and_then(|bits| u8::try_from(bits).ok())
         };
-        client_ip.ipv6_prefix = prefix("ipv6_prefix", 128).unwrap_or(client_ip.ipv6_prefix);
-        client_ip.ipv4_prefix = prefix("ipv4_prefix", 32).unwrap_or(client_ip.ipv4_prefix);
+        set(&mut client_ip.ipv6_prefix, prefix("ipv6_prefix", 128));
+        set(&mut client_ip.ipv4_prefix, prefix("ipv4_prefix", 32));
         client_ip
     }
 
@@ -69,40 +75,24 @@ impl Reader<'_> {
 
     /// The sources that a tier cannot have.
     fn own_source(&mut self, members: &Members<'_>) -> Option<IdentitySource> {
-        if let Some(node) = members.get("peer") {
-            self.only_true(node);
-            return Some(IdentitySource::Peer);
+        let flags =
+            [("peer", IdentitySource::Peer), ("bearer", IdentitySource::Bearer), ("given", IdentitySource::Given)];
+        for (name, source) in flags {
+            if let Some(node) = members.get(name) {
+                self.only_true(node);
+                return Some(source);
+            }
         }
-        if let Some(node) = members.get("bearer") {
-            self.only_true(node);
-            return Some(IdentitySource::Bearer);
-        }
-        if let Some(node) = members.get("given") {
-            self.only_true(node);
-            return Some(IdentitySource::Given);
-        }
-        let node = members.get("first")?;
-        let names = self.texts(node, "the name of an identity");
+        let names = self.texts(members.get("first")?, "the name of an identity");
         Some(names).filter(|names| !names.is_empty()).map(IdentitySource::First)
     }
 
     /// The sources that identities and tiers share.
     pub(super) fn source(&mut self, members: &Members<'_>) -> Option<IdentitySource> {
-        let mut text = |name: &str, expected| members.get(name).and_then(|node| self.text(node, expected));
-        if let Some(name) = text("header", "the name of a header") {
-            return Some(IdentitySource::Header(name.to_ascii_lowercase()));
-        }
-        if let Some(name) = text("cookie", "the name of a cookie") {
-            return Some(IdentitySource::Cookie(name));
-        }
-        if let Some(name) = text("query", "the name of a query parameter") {
-            return Some(IdentitySource::Query(name));
-        }
-        if let Some(claim) = text("jwt", "the name of a claim") {
-            return Some(IdentitySource::Jwt(claim));
-        }
-        if let Some(value) = text("value", "a text") {
-            return Some(IdentitySource::Value(value));
+        for (name, expected, source) in TEXT_SOURCES {
+            if let Some(text) = members.get(name).and_then(|node| self.text(node, expected)) {
+                return Some(source(text));
+            }
         }
         let segment = self.number(members.get("path_segment")?, 1..=64)?;
         usize::try_from(segment).ok().map(IdentitySource::PathSegment)

@@ -64,8 +64,7 @@ impl Reader<'_> {
 
     fn jwt_key(&mut self, members: &Members<'_>, kid: Option<String>) -> Option<JwtKey> {
         let algorithm = members.get("algorithm").and_then(|node| self.word(node, &ALGORITHMS));
-        let from_variable = members.get("key_env").and_then(|node| self.secret_variable(node));
-        let key = from_variable.or_else(|| members.get("key_file").and_then(|node| self.secret_file(node)));
+        let key = self.key(members);
         Some(JwtKey { kid, algorithm: algorithm?, key: KeyMaterial::Written(key?) })
     }
 

@@ -1,8 +1,7 @@
 use super::Reader;
 use crate::check::codes;
 use crate::check::members;
-use crate::check::nearest::nearest;
-use crate::check::words::{all_of, either, quoted};
+use crate::check::words::{all_of, either, nearest, quoted};
 use crate::yaml::shape::Shape;
 use crate::yaml::source::Span;
 use crate::yaml::tree::{Member, Node};
@@ -71,10 +70,8 @@ impl Reader<'_> {
                 continue;
             }
             let meant = nearest(&member.name, shape.names());
-            let hint = match meant {
-                Some(meant) => format!("did you mean `{meant}`?\nknown here: {}", all_of(shape.names())),
-                None => format!("known here: {}", all_of(shape.names())),
-            };
+            let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`?\n"));
+            let hint = format!("{meant}known here: {}", all_of(shape.names()));
             let message = format!("{name} is no member of {}", article(shape));
             self.error(codes::UNKNOWN_MEMBER, member.name_span, message, hint);
         }

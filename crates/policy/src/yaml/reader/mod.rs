@@ -4,7 +4,6 @@
 //! mistake does not hide the others. Whether the words themselves are right
 //! (a header's name, a path) is checked on the model, not here.
 
-mod access;
 mod cost;
 mod files;
 mod grant;

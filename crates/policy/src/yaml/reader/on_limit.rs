@@ -5,7 +5,7 @@ use tollgate_core::MAX_AMOUNT;
 use super::Reader;
 use super::members::Members;
 use crate::check::codes;
-use crate::check::{members, periods};
+use crate::check::members;
 use crate::model::{Allowance, Block, OnLimit};
 use crate::yaml::shape;
 use crate::yaml::tree::{Node, Value};
@@ -15,7 +15,7 @@ use crate::yaml::tree::{Node, Value};
 struct Steps {
     first: Option<u64>,
     then: bool,
-    after: Option<(Option<u64>, Block)>,
+    block: Option<Block>,
     span_ns: Option<u64>,
 }
 
@@ -23,11 +23,11 @@ impl Reader<'_> {
     pub(super) fn on_limit(&mut self, rule: &Members<'_>, allowance: Option<&Allowance>) -> Option<OnLimit> {
         let node = rule.get("on_limit")?;
         let steps = self.steps(node)?;
-        if steps.first.is_none() && steps.after.is_none() {
+        if steps.first.is_none() && steps.block.is_none() {
             return None;
         }
         // What the limit is was told to be unreadable, or that there is none beside `deny`.
-        let period_ns = periods::longest_ns(allowance.filter(|allowance| **allowance != Allowance::Deny)?);
+        let period_ns = allowance.filter(|allowance| **allowance != Allowance::Deny)?.longest_period_ns();
         let Some(period_ns) = period_ns else {
             let (message, hint) = members::on_limit_without_limit();
             self.misplaced(rule.name_span("on_limit"), &message, &hint);
@@ -36,7 +36,7 @@ impl Reader<'_> {
         Some(OnLimit {
             warn_first: steps.first.unwrap_or(0),
             span_ns: steps.span_ns.unwrap_or(period_ns),
-            block: steps.after.map(|(_, block)| block),
+            block: steps.block,
         })
     }
 
@@ -56,9 +56,9 @@ impl Reader<'_> {
     fn step(&mut self, node: &Node, steps: &mut Steps) {
         let kind = ["first", "then", "after"].into_iter().find(|name| node.member(name).is_some());
         let (is_late, is_twice) = match kind {
-            Some("first") => (steps.then || steps.after.is_some(), steps.first.is_some()),
-            Some("then") => (steps.after.is_some(), steps.then),
-            _ => (false, steps.after.is_some()),
+            Some("first") => (steps.then || steps.block.is_some(), steps.first.is_some()),
+            Some("then") => (steps.block.is_some(), steps.then),
+            _ => (false, steps.block.is_some()),
         };
         if let Some(kind) = kind.filter(|_| is_late || is_twice) {
             let what = if is_twice { "is there twice" } else { "comes too late" };
@@ -72,10 +72,10 @@ impl Reader<'_> {
                 self.step_then(node);
             }
             Some(_) => {
-                let step = self.step_after(node);
-                steps.span_ns = step.and_then(|(span_ns, _)| span_ns);
                 // Where it cannot be read, one about which nothing more is to be said.
-                steps.after = step.or(Some((None, Block { after: steps.first.unwrap_or(1), duration_ns: 1 })));
+                let unreadable = || (None, Block { after: steps.first.unwrap_or(1), duration_ns: 1 });
+                let (span_ns, block) = self.step_after(node).unwrap_or_else(unreadable);
+                (steps.span_ns, steps.block) = (span_ns, Some(block));
             }
             None => {
                 let message = format!("expected a step with `first`, `then` or `after`, found {}", node.described());

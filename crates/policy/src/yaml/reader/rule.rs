@@ -3,11 +3,11 @@ use std::time::Duration;
 use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue};
 
 use super::Reader;
-use super::grant::{Counting, DEFAULT_LEASE};
+use super::grant::Counting;
 use super::members::Members;
 use super::store::ON_FAILURE;
-use crate::check::{denies, members};
-use crate::model::{Allowance, Cost, Grant, Override, Rule, TextPattern};
+use crate::check::members;
+use crate::model::{Allowance, DEFAULT_LEASE, Grant, Override, Rule, TextPattern};
 use crate::yaml::shape;
 use crate::yaml::tree::{Node, Value};
 
@@ -23,7 +23,7 @@ impl Reader<'_> {
 
     fn rule(&mut self, node: &Node, at: usize) -> Rule {
         // The place of a rule in the model is its place in the file.
-        let Some(members) = self.members(node, &shape::RULE) else { return unreadable(at) };
+        let Some(members) = self.members(node, &shape::RULE) else { return Rule::new(&unreadable_name(at)) };
         let counting = self.counting(&members);
         let allowance = self.allowance(&members, counting);
         let name = members.get("name").and_then(|node| self.text(node, "the name of a rule"));
@@ -31,7 +31,7 @@ impl Reader<'_> {
             name: name.unwrap_or_else(|| unreadable_name(at)),
             when: self.when(members.get("when")),
             key: members.get("key").map_or_else(Vec::new, |node| self.texts(node, "the name of an identity")),
-            cost: members.get("cost").map_or_else(Cost::default, |node| self.cost(node)),
+            cost: members.get("cost").and_then(|node| self.cost(node)).unwrap_or_default(),
             on_limit: self.on_limit(&members, allowance.as_ref()),
             shadow: members.get("shadow").and_then(|node| self.bool(node)).unwrap_or(false),
             publish: members.get("publish").and_then(|node| self.bool(node)).unwrap_or(true),
@@ -42,43 +42,30 @@ impl Reader<'_> {
         }
     }
 
-    /// What a rule that denies has no use for, and what is not in the model, where the same is checked.
-    fn refuse_beside_deny(&mut self, members: &Members<'_>) {
-        for name in members::OF_RATES.into_iter().chain(["on_limit"]) {
-            if members.get(name).is_some() {
-                let (message, hint) = denies::beside(name);
-                self.misplaced(members.name_span(name), &message, hint);
-            }
-        }
-    }
-
     fn counting(&mut self, members: &Members<'_>) -> Counting {
         let algorithm = members.get("algorithm").and_then(|node| self.word(node, &members::ALGORITHMS));
         let queue = members.get("queue").and_then(|node| self.queue(node));
-        if members.get("deny").is_some() {
-            self.refuse_beside_deny(members);
-            return Counting::Rates { algorithm: AlgorithmKind::TokenBucket, queue: None, max_debt: None };
-        }
-        let max_debt = members.get("max_debt").and_then(|node| self.number(node, 0..=MAX_AMOUNT));
+        let has = |name: &str| members.get(name).is_some();
+        let max_debt = members.get("max_debt").filter(|_| !has("deny"));
+        let max_debt = max_debt.and_then(|node| self.number(node, 0..=MAX_AMOUNT));
         // Where there are both, it was told, and the limit is read as the limit that it is.
-        let has_rates = members.get("limit").or(members.get("tiers")).is_some();
-        if let Some(node) = members.get("concurrency").filter(|_| !has_rates) {
-            for name in members::OF_RATES {
-                if members.get(name).is_some() {
-                    let (message, hint) = members::beside_concurrency(name);
-                    self.misplaced(members.name_span(name), &message, &hint);
-                }
-            }
-            return Counting::Permits { lease: self.lease(node) };
-        }
+        let is_concurrency = has("concurrency") && !has("limit") && !has("tiers");
+        let grant = match (has("deny"), is_concurrency) {
+            (true, _) => "deny",
+            (false, true) => "concurrency",
+            (false, false) => "limit",
+        };
         // An algorithm that could not be read may have been the right one.
-        let is_known = algorithm.is_some() || members.get("algorithm").is_none();
-        let algorithm = algorithm.unwrap_or(AlgorithmKind::TokenBucket);
-        if members.get("queue").is_some() && is_known && algorithm != AlgorithmKind::LeakyBucket {
-            let (message, hint) = members::queue_under(algorithm);
-            self.misplaced(members.name_span("queue"), &message, &hint);
+        let known = algorithm.or((!has("algorithm")).then_some(AlgorithmKind::TokenBucket));
+        for (name, (message, hint)) in members::misplaced(grant, known, has) {
+            self.misplaced(members.name_span(name), &message, &hint);
         }
-        Counting::Rates { algorithm, queue, max_debt }
+        let algorithm = algorithm.unwrap_or(AlgorithmKind::TokenBucket);
+        match (grant, members.get("concurrency")) {
+            ("deny", _) => Counting::Rates { algorithm: AlgorithmKind::TokenBucket, queue: None, max_debt: None },
+            ("concurrency", Some(node)) => Counting::Permits { lease: self.lease(node) },
+            _ => Counting::Rates { algorithm, queue, max_debt },
+        }
     }
 
     fn queue(&mut self, node: &Node) -> Option<Queue> {
@@ -163,8 +150,4 @@ impl Reader<'_> {
 
 fn unreadable_name(at: usize) -> String {
     format!("unreadable-rule-{at}")
-}
-
-fn unreadable(at: usize) -> Rule {
-    Rule::new(&unreadable_name(at))
 }

@@ -1,38 +1,43 @@
 use super::Reader;
 use super::members::Members;
-use crate::model::{FieldSet, Paths, Reset, ResponseFields, SecretKey, TrailingSlash};
+use super::values::set;
+use crate::model::{AccessList, FieldSet, Paths, Reset, ResponseFields, SecretKey, TrailingSlash};
 use crate::yaml::shape;
 use crate::yaml::tree::{Node, Value};
 
 impl Reader<'_> {
+    /// `deny` or `allow`.
+    pub(super) fn access(&mut self, node: Option<&Node>) -> AccessList {
+        let mut list = AccessList::default();
+        let Some(members) = node.and_then(|node| self.members(node, &shape::ACCESS)) else { return list };
+        set(&mut list.client_ip, members.get("client_ip").map(|node| self.networks(node)));
+        for member in members.others() {
+            list.identities.push((member.name.to_string(), self.patterns(&member.value)));
+        }
+        list
+    }
+
     /// The key with which secret values are hashed.
     pub(super) fn secret_key(&mut self, top: &Members<'_>) -> Option<SecretKey> {
         let members = top.get("secrets").and_then(|node| self.members(node, &shape::SECRETS))?;
-        let from_variable = members.get("key_env").and_then(|node| self.secret_variable(node));
-        from_variable.or_else(|| members.get("key_file").and_then(|node| self.secret_file(node))).map(SecretKey)
+        self.key(&members).map(SecretKey)
     }
 
     pub(super) fn paths(&mut self, top: &Members<'_>) -> Paths {
         let mut paths = Paths::default();
         let Some(members) = top.get("paths").and_then(|node| self.members(node, &shape::PATHS)) else { return paths };
         let words = [("ignore", TrailingSlash::Ignore), ("keep", TrailingSlash::Keep)];
-        if let Some(slash) = members.get("trailing_slash").and_then(|node| self.word(node, &words)) {
-            paths.trailing_slash = slash;
-        }
-        paths.ignore_case = members.get("ignore_case").and_then(|node| self.bool(node)).unwrap_or(false);
+        set(&mut paths.trailing_slash, members.get("trailing_slash").and_then(|node| self.word(node, &words)));
+        set(&mut paths.ignore_case, members.get("ignore_case").and_then(|node| self.bool(node)));
         paths
     }
 
     pub(super) fn response_fields(&mut self, top: &Members<'_>) -> ResponseFields {
         let mut fields = ResponseFields::default();
-        if let Some(node) = top.get("headers") {
-            fields.sets = self.field_sets(node);
-        }
+        set(&mut fields.sets, top.get("headers").map(|node| self.field_sets(node)));
         let words = [("epoch", Reset::Epoch), ("delta", Reset::Delta)];
-        if let Some(reset) = top.get("reset").and_then(|node| self.word(node, &words)) {
-            fields.reset = reset;
-        }
-        fields.jitter_ns = top.get("jitter").and_then(|node| self.duration(node)).unwrap_or(0);
+        set(&mut fields.reset, top.get("reset").and_then(|node| self.word(node, &words)));
+        set(&mut fields.jitter_ns, top.get("jitter").and_then(|node| self.duration(node)));
         fields
     }
 
@@ -42,10 +47,8 @@ impl Reader<'_> {
             return Vec::new();
         };
         let words = [("ietf", FieldSet::Ietf), ("x-ratelimit", FieldSet::XRateLimit)];
-        let mut sets: Vec<FieldSet> = items.iter().filter_map(|item| self.word(item, &words)).collect();
+        let asked: Vec<FieldSet> = items.iter().filter_map(|item| self.word(item, &words)).collect();
         // Asking twice is not asking for more.
-        let all = sets.clone();
-        sets = [FieldSet::Ietf, FieldSet::XRateLimit].into_iter().filter(|set| all.contains(set)).collect();
-        sets
+        words.into_iter().map(|(_, set)| set).filter(|set| asked.contains(set)).collect()
     }
 }

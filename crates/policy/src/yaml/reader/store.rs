@@ -1,5 +1,6 @@
 use super::Reader;
 use super::members::Members;
+use super::values::set;
 use crate::check::codes;
 use crate::model::{
     MemorySettings, OnFailure, RedisMode, RedisSettings, Secret, SnapshotSettings, StoreSettings, WhenFull,
@@ -9,7 +10,7 @@ use crate::yaml::tree::Node;
 
 pub(super) const ON_FAILURE: [(&str, OnFailure); 3] =
     [("open", OnFailure::Open), ("closed", OnFailure::Closed), ("local", OnFailure::Local)];
-/// Within one machine room, Redis answers in less than a millisecond.
+
 impl Reader<'_> {
     pub(super) fn store(&mut self, node: Option<&Node>) -> StoreSettings {
         let Some(node) = node else { return StoreSettings::default() };
@@ -34,11 +35,9 @@ impl Reader<'_> {
     fn memory(&mut self, node: &Node) -> MemorySettings {
         let mut memory = MemorySettings::default();
         let Some(members) = self.members(node, &shape::MEMORY) else { return memory };
-        let entries = members.get("entries").and_then(|node| self.number(node, 1..=shape::MAX_ENTRIES));
-        memory.entries = entries.unwrap_or(memory.entries);
+        set(&mut memory.entries, members.get("entries").and_then(|node| self.number(node, 1..=shape::MAX_ENTRIES)));
         let words = [("evict", WhenFull::Evict), ("refuse", WhenFull::Refuse)];
-        let when_full = members.get("when_full").and_then(|node| self.word(node, &words));
-        memory.when_full = when_full.unwrap_or(memory.when_full);
+        set(&mut memory.when_full, members.get("when_full").and_then(|node| self.word(node, &words)));
         memory.snapshot = self.snapshot(&members);
         memory
     }
@@ -51,7 +50,7 @@ impl Reader<'_> {
             self.misplaced(members.name_span("every"), message, "add `snapshot: FILE`, or leave out `every`");
         }
         let mut snapshot = SnapshotSettings::to(file?);
-        snapshot.every_ns = every_ns.unwrap_or(snapshot.every_ns);
+        set(&mut snapshot.every_ns, every_ns);
         Some(snapshot)
     }
 
@@ -65,20 +64,16 @@ impl Reader<'_> {
         let mut redis = RedisSettings::at(nodes);
         let modes =
             [("standalone", RedisMode::Standalone), ("sentinel", RedisMode::Sentinel), ("cluster", RedisMode::Cluster)];
-        let mode = members.get("mode").and_then(|node| self.word(node, &modes));
-        redis.mode = mode.unwrap_or(redis.mode);
-        let deadline_ns = members.get("deadline").and_then(|node| self.duration(node));
-        redis.deadline_ns = deadline_ns.unwrap_or(redis.deadline_ns);
-        let on_failure = members.get("on_failure").and_then(|node| self.word(node, &ON_FAILURE));
-        redis.on_failure = on_failure.unwrap_or(redis.on_failure);
-        let fallback_share = members.get("fallback_share").and_then(|node| self.share(node));
-        redis.fallback_share = fallback_share.unwrap_or(redis.fallback_share);
-        redis.prefix = self.optional_text(&members, "prefix").unwrap_or(redis.prefix);
-        let database = members.get("database").and_then(|node| self.number(node, 0..=65_535)).unwrap_or(0);
-        redis.database = u32::try_from(database).unwrap_or(0);
+        set(&mut redis.mode, members.get("mode").and_then(|node| self.word(node, &modes)));
+        set(&mut redis.deadline_ns, members.get("deadline").and_then(|node| self.duration(node)));
+        set(&mut redis.on_failure, members.get("on_failure").and_then(|node| self.word(node, &ON_FAILURE)));
+        set(&mut redis.fallback_share, members.get("fallback_share").and_then(|node| self.share(node)));
+        set(&mut redis.prefix, self.optional_text(&members, "prefix"));
+        let database = members.get("database").and_then(|node| self.number(node, 0..=65_535));
+        set(&mut redis.database, database.and_then(|number| u32::try_from(number).ok()));
         redis.username = self.optional_text(&members, "username");
         redis.password = self.password(&members);
-        redis.tls = members.get("tls").and_then(|node| self.bool(node)).unwrap_or(false);
+        set(&mut redis.tls, members.get("tls").and_then(|node| self.bool(node)));
         redis.tls_ca = self.optional_text(&members, "tls_ca").map(|name| self.beside_the_policy(name));
         redis.sentinel_primary = self.optional_text(&members, "sentinel_primary");
         Some(redis)

@@ -6,7 +6,6 @@ use super::members::Members;
 use crate::check::codes;
 use crate::check::words::quoted;
 use crate::model::{Tier, TierSource};
-use crate::yaml::found::OtherLine;
 use crate::yaml::shape;
 use crate::yaml::source::{Source, Span};
 use crate::yaml::tree::Node;
@@ -74,13 +73,13 @@ impl Reader<'_> {
         };
         let mut known = HashMap::new();
         let mut tiers = Vec::new();
-        for (at, line) in Source::new(&text).lines().enumerate() {
+        for (at, line) in Source::new(&file, &text).lines().enumerate() {
             match tier_line(line) {
                 Ok(None) => {}
                 Ok(Some((value, tier))) => match known.entry(value.to_owned()) {
                     Entry::Occupied(first) => {
                         let message = format!("the value of this line has a tier already, in line {}", first.get());
-                        self.bad_line(&file, at, message, "keep one of the two");
+                        self.bad_line(&file, at, &message, "keep one of the two");
                     }
                     Entry::Vacant(free) => {
                         free.insert(at + 1);
@@ -93,11 +92,9 @@ impl Reader<'_> {
         Some(tiers)
     }
 
-    /// The line itself is not shown: it may have an API key in it, and messages go to logs and over HTTP.
-    fn bad_line(&mut self, file: &str, at: usize, message: impl Into<String>, hint: &str) {
+    fn bad_line(&mut self, file: &str, at: usize, message: &str, hint: &str) {
         let span = Span { line: at + 1, column: 1, width: 1 };
-        let other = OtherLine { file: file.to_owned(), text: "…".to_owned() };
-        self.findings.error_in(other, codes::BAD_TIER_FILE, span, message, hint);
+        self.findings.error_in(file, codes::BAD_TIER_FILE, span, message, hint);
     }
 }
 

@@ -6,9 +6,9 @@ use std::ops::RangeInclusive;
 
 use super::Reader;
 use crate::check::codes;
-use crate::check::nearest::nearest;
-use crate::check::words::{either, quoted};
+use crate::check::words::{did_you_mean, either, quoted};
 use crate::duration::parse_duration;
+use crate::model::TextPattern;
 use crate::yaml::source::Span;
 use crate::yaml::tree::{Node, Scalar, Value};
 
@@ -40,6 +40,11 @@ impl Reader<'_> {
         node.items().iter().filter_map(|item| self.text(item, expected)).collect()
     }
 
+    /// One text with stars, or a list of them.
+    pub(super) fn patterns(&mut self, node: &Node) -> Vec<TextPattern> {
+        self.texts(node, "a text, in which `*` stands for anything").into_iter().map(TextPattern).collect()
+    }
+
     pub(super) fn refuse_empty(&mut self, node: &Node) {
         let is_empty = match &node.value {
             Value::List(items) => items.is_empty(),
@@ -47,12 +52,8 @@ impl Reader<'_> {
             Value::Scalar(_) => false,
         };
         if is_empty {
-            self.error(
-                codes::EMPTY_LIST,
-                node.span,
-                "expected at least one, found none",
-                "add one, or leave the member out",
-            );
+            let hint = "add one, or leave the member out";
+            self.error(codes::EMPTY_LIST, node.span, "expected at least one, found none", hint);
         }
     }
 
@@ -104,9 +105,7 @@ impl Reader<'_> {
         let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
         if found.is_none() {
             let message = format!("expected {}, found {}", either(names()), node.described());
-            let hint =
-                nearest(&text, names()).map_or_else(String::new, |meant| format!("did you mean {}?", quoted(meant)));
-            self.error(codes::UNKNOWN_WORD, node.span, message, hint);
+            self.error(codes::UNKNOWN_WORD, node.span, message, did_you_mean(&text, names()));
         }
         found.map(|(_, meaning)| *meaning)
     }
@@ -150,6 +149,13 @@ impl Reader<'_> {
 
     pub(super) fn misplaced(&mut self, span: Span, message: &str, hint: &str) {
         self.error(codes::MISPLACED_MEMBER, span, message, hint);
+    }
+}
+
+/// Puts what was read in the place of a default.
+pub(super) fn set<T>(place: &mut T, read: Option<T>) {
+    if let Some(read) = read {
+        *place = read;
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Decoder<'r> {
 impl<'r> Decoder<'r> {
     pub(super) fn new(from: &'r mut dyn Read) -> Decoder<'r> {
         let buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
-        Decoder { from, buffer, filled: 0, taken: 0, summed: 0, checksum: Checksum::new(), before: 0 }
+        Decoder { from, buffer, filled: 0, taken: 0, summed: 0, checksum: Checksum::default(), before: 0 }
     }
 
     pub(super) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], RestoreError> {

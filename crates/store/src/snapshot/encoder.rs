@@ -15,7 +15,7 @@ pub(super) struct Encoder<'w> {
 
 impl<'w> Encoder<'w> {
     pub(super) fn new(to: &'w mut dyn Write) -> Encoder<'w> {
-        Encoder { to, buffer: Vec::with_capacity(BUFFER_BYTES), checksum: Checksum::new(), written: 0 }
+        Encoder { to, buffer: Vec::with_capacity(BUFFER_BYTES), checksum: Checksum::default(), written: 0 }
     }
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) {

@@ -10,7 +10,7 @@ use tollgate_policy::model::{
     Allowance, ClientIp, CostSource, Grant, IdentitySource, Override, Paths, Policy, Rule, TextPattern, Tier,
     TierSource, TrailingSlash, When,
 };
-use tollgate_policy::{CompiledPolicy, Descriptor, Matched, Request};
+use tollgate_policy::{Access, CompiledPolicy, Descriptor, Matched, MatchedCharge, Request};
 
 const KEYS: [&str; 13] = [
     "client_ip",
@@ -227,12 +227,26 @@ fn sent() -> impl Strategy<Value = Sent> {
         })
 }
 
+/// A charge: its rule, quota and cost, and the text of its key.
+type Charged = (u32, u32, u64, String);
+
+fn charged(matched: &Matched<'_>, charge: &MatchedCharge) -> Charged {
+    (charge.rule, charge.quota, charge.cost, String::from_utf8(matched.key(charge).to_vec()).unwrap())
+}
+
+/// The endpoint and the charges of a request that is matched without a list, if it is.
+fn match_common(compiled: &CompiledPolicy, request: &Request<'_>) -> Option<(Option<u32>, Vec<Charged>)> {
+    let mut charges = Vec::new();
+    let endpoint = compiled.match_common(request, |rule, quota, cost, key| {
+        charges.push((rule, quota, cost, String::from_utf8(key.to_vec()).unwrap()));
+        true
+    });
+    Some((endpoint?, charges))
+}
+
 /// All that the two ways have to agree on.
 fn seen(matched: &Matched<'_>) -> impl PartialEq + std::fmt::Debug + use<> {
-    let charge = |charge: &tollgate_policy::MatchedCharge| {
-        (charge.rule, charge.quota, charge.cost, String::from_utf8(matched.key(charge).to_vec()).unwrap())
-    };
-    let charges: Vec<_> = matched.charges.iter().map(charge).collect();
+    let charges: Vec<_> = matched.charges.iter().map(|charge| charged(matched, charge)).collect();
     (matched.access, matched.endpoint, matched.unlimited, matched.denials.to_vec(), charges)
 }
 
@@ -252,6 +266,13 @@ fn assert_agree(compiled: &CompiledPolicy, sent: &Sent) -> Result<usize, TestCas
     let matched = compiled.match_request(&request);
     let reference = compiled.match_by_index(&request, |_, _| None);
     prop_assert_eq!(seen(&matched), seen(&reference));
+    if let Some(common) = match_common(compiled, &request) {
+        let endpoint = common.0;
+        let expected: Vec<_> = reference.charges.iter().map(|charge| charged(&reference, charge)).collect();
+        prop_assert_eq!((endpoint, common.1), (reference.endpoint, expected));
+        prop_assert_eq!((reference.access, reference.unlimited), (Access::Rules, false));
+        prop_assert!(reference.denials.is_empty());
+    }
     // Quotas that an operator sets for some keys.
     let overrides = |rule: u32, key: &[u8]| match (rule, key.len() % 3) {
         (1, _) | (_, 0) => None,
@@ -306,5 +327,37 @@ fn a_plain_value_is_borrowed_from_the_request() {
         let matched = compiled.match_request(&Request { headers: &headers, ..Request::from_peer(None) });
         let key = matched.key(&matched.charges[0]);
         assert_eq!(std::ptr::eq(key.as_ptr(), headers[0].1.as_ptr()), is_borrowed, "{value}");
+    }
+}
+
+/// Rules by address and header, with conditions on method and path, need no list of what a request matches; a request
+/// that sets identities, costs more or has a value to escape does.
+#[test]
+fn ordinary_requests_are_matched_without_a_list() {
+    let login = When { methods: strings(&["POST"]), ..matching_support::paths(&["/auth/login"]) };
+    let compiled = compile(Policy {
+        identities: vec![identity("user", header("X-User"))],
+        ..matching_support::with_rules(vec![
+            matching_support::rule("per-ip", &["client_ip"]),
+            matching_support::rule("per-user", &["user"]),
+            Rule { when: login, ..matching_support::rule("login", &["client_ip"]) },
+        ])
+    });
+    let (user, odd) = ([("x-user", "alice")], [("x-user", "a|b")]);
+    let peer = Some("203.0.113.9".parse().unwrap());
+    let request = Request { method: "POST", target: "/auth/login", headers: &user, ..Request::from_peer(peer) };
+    let keys = |request: &Request<'_>| {
+        match_common(&compiled, request).map(|(_, charges)| charges.into_iter().map(|charge| charge.3).collect())
+    };
+    assert_eq!(keys(&request), Some(vec!["203.0.113.9".to_owned(), "alice".to_owned(), "203.0.113.9".to_owned()]));
+    assert_eq!(keys(&Request { method: "GET", ..request }).map(|keys| keys.len()), Some(2));
+    for other in [
+        Request { cost: 2, ..request },
+        Request { identities: &[("user", "bob")], ..request },
+        Request { headers: &odd, ..request },
+        Request { peer: None, ..request },
+        Request { target: "/auth//login", ..request },
+    ] {
+        assert_eq!(keys(&other), None);
     }
 }

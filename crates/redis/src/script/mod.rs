@@ -63,7 +63,7 @@ pub(crate) mod tests;
 pub(crate) use decode::decode;
 pub(crate) use encode::{Encoded, encode, stamp};
 #[cfg(test)]
-pub(crate) use replay::Replayed;
+pub(crate) use replay::{KeyState, Replayed};
 pub(crate) use replay::{ReplayedBatch, replay, replay_unmade};
 pub(crate) use standing::{Standing, standings};
 

@@ -132,7 +132,7 @@ fn replay_alone(
     passed: u32,
     view: &View,
 ) -> Result<ReplayedBatch, ProtocolError> {
-    let mut state = State::of(view);
+    let mut state = KeyState::of(view);
     let mut act = |act: Act| act_on(charge.target.limit.compiled(), &mut state, now, charge.cost, act);
     let mut answers = ReplayedBatch::with_capacity(passed, times, 1);
     for _ in 0..passed {
@@ -187,16 +187,16 @@ pub(super) struct Replay<'a> {
     charges: &'a [SlotCharge],
     now: u64,
     /// What each charge's key looked like before the line, to its own quota.
-    views: SmallVec<[State; 4]>,
+    views: SmallVec<[KeyState; 4]>,
     /// For each charge the first one on the same key.
     homes: SmallVec<[usize; 4]>,
     /// What was written to a key, and by which charge, at the key's first charge.
-    written: SmallVec<[Option<(usize, State)>; 4]>,
+    written: SmallVec<[Option<(usize, KeyState)>; 4]>,
 }
 
 /// A state of any algorithm.
 #[derive(Clone, Debug)]
-pub(super) enum State {
+pub(crate) enum KeyState {
     Bucket(BucketState),
     Window(WindowState),
     Counter(CounterState),
@@ -204,19 +204,30 @@ pub(super) enum State {
     Leases(Leases),
 }
 
-impl State {
-    fn of(view: &View) -> State {
+impl KeyState {
+    /// That of a key never seen.
+    pub(crate) fn new(algorithm: &CompiledQuota) -> KeyState {
+        match algorithm {
+            CompiledQuota::Bucket(_) => KeyState::Bucket(BucketState::default()),
+            CompiledQuota::FixedWindow(_) => KeyState::Window(WindowState::default()),
+            CompiledQuota::SlidingCounter(_) => KeyState::Counter(CounterState::default()),
+            CompiledQuota::SlidingLog(_) => KeyState::Log(Log::default()),
+            CompiledQuota::Concurrency(_) => KeyState::Leases(Leases::default()),
+        }
+    }
+
+    fn of(view: &View) -> KeyState {
         match view {
-            View::Bucket(state) => State::Bucket(*state),
-            View::Window(state) => State::Window(*state),
-            View::Counter(state) => State::Counter(*state),
+            View::Bucket(state) => KeyState::Bucket(*state),
+            View::Window(state) => KeyState::Window(*state),
+            View::Counter(state) => KeyState::Counter(*state),
             View::Log { used, newest, debt, front } => {
                 // What lies behind the front matters only by its sum and its end.
                 let in_front: u64 = front.iter().map(|(_, cost)| cost).sum();
                 let behind = (*newest, used.saturating_sub(in_front));
-                State::Log(Log::of(front.iter().copied().chain([behind])).owing(*debt))
+                KeyState::Log(Log::of(front.iter().copied().chain([behind])).owing(*debt))
             }
-            View::Leases { used, until, last_id } => State::Leases(Leases::summed(*used, *until, *last_id)),
+            View::Leases { used, until, last_id } => KeyState::Leases(Leases::summed(*used, *until, *last_id)),
         }
     }
 }
@@ -240,7 +251,7 @@ impl<'a> Replay<'a> {
         Ok(Replay {
             charges,
             now,
-            views: views.iter().map(State::of).collect(),
+            views: views.iter().map(KeyState::of).collect(),
             homes: (0..charges.len()).map(first_with_key).collect(),
             written: (0..charges.len()).map(|_| None).collect(),
         })
@@ -294,20 +305,20 @@ impl<'a> Replay<'a> {
         answer
     }
 
-    fn act(&self, at: usize, state: &mut State, act: Act) -> (Decision, Charged) {
+    fn act(&self, at: usize, state: &mut KeyState, act: Act) -> (Decision, Charged) {
         let charge = &self.charges[at];
         act_on(charge.target.limit.compiled(), state, self.now, charge.cost, act)
     }
 
     /// The state of a charge's key as its own quota reads it.
-    pub(super) fn state(&self, at: usize) -> State {
+    pub(super) fn state(&self, at: usize) -> KeyState {
         let Some((by, state)) = &self.written[self.homes[at]] else {
             return self.views[at].clone();
         };
         let (own, writer) = (self.charges[at].target.limit.compiled(), self.charges[*by].target.limit.compiled());
         match (own, writer, state) {
-            (CompiledQuota::Bucket(own), CompiledQuota::Bucket(writer), State::Bucket(state)) if own != writer => {
-                State::Bucket(own.adopt(writer, *state, self.now))
+            (CompiledQuota::Bucket(own), CompiledQuota::Bucket(writer), KeyState::Bucket(state)) if own != writer => {
+                KeyState::Bucket(own.adopt(writer, *state, self.now))
             }
             _ => state.clone(),
         }
@@ -316,20 +327,20 @@ impl<'a> Replay<'a> {
 
 pub(super) fn act_on(
     algorithm: &CompiledQuota,
-    state: &mut State,
+    state: &mut KeyState,
     now: u64,
     cost: u64,
     act: Act,
 ) -> (Decision, Charged) {
     match (algorithm, state) {
-        (CompiledQuota::Bucket(bucket), State::Bucket(state)) => run(bucket, state, now, cost, act),
-        (CompiledQuota::FixedWindow(window), State::Window(state)) => run(window, state, now, cost, act),
-        (CompiledQuota::SlidingCounter(counter), State::Counter(state)) => run(counter, state, now, cost, act),
-        (CompiledQuota::SlidingLog(log), State::Log(state)) => run(log, state, now, cost, act),
-        (CompiledQuota::Concurrency(permits), State::Leases(state)) => run(permits, state, now, cost, act),
+        (CompiledQuota::Bucket(bucket), KeyState::Bucket(state)) => run(bucket, state, now, cost, act),
+        (CompiledQuota::FixedWindow(window), KeyState::Window(state)) => run(window, state, now, cost, act),
+        (CompiledQuota::SlidingCounter(counter), KeyState::Counter(state)) => run(counter, state, now, cost, act),
+        (CompiledQuota::SlidingLog(log), KeyState::Log(state)) => run(log, state, now, cost, act),
+        (CompiledQuota::Concurrency(permits), KeyState::Leases(state)) => run(permits, state, now, cost, act),
         // A key belongs to one family within a call.
         (algorithm, state) => {
-            *state = blank(algorithm);
+            *state = KeyState::new(algorithm);
             act_on(algorithm, state, now, cost, act)
         }
     }
@@ -346,15 +357,5 @@ fn run<A: Algorithm>(algorithm: &A, state: &mut A::State, now: u64, cost: u64, a
             let decision = algorithm.check(state, now, cost);
             (decision, algorithm.charged(state, now, cost))
         }
-    }
-}
-
-fn blank(algorithm: &CompiledQuota) -> State {
-    match algorithm {
-        CompiledQuota::Bucket(_) => State::Bucket(BucketState::default()),
-        CompiledQuota::FixedWindow(_) => State::Window(WindowState::default()),
-        CompiledQuota::SlidingCounter(_) => State::Counter(CounterState::default()),
-        CompiledQuota::SlidingLog(_) => State::Log(Log::default()),
-        CompiledQuota::Concurrency(_) => State::Leases(Leases::default()),
     }
 }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Decision, Verdict};
 use tollgate_store::Limit;
 
-use super::replay::{Act, Replay, State, act_on, in_nanoseconds};
+use super::replay::{Act, KeyState, Replay, act_on, in_nanoseconds};
 use crate::call::{SlotCharge, View};
 
 /// A log of more than this is not kept.
@@ -13,7 +13,7 @@ const MOST_BYTES: usize = 512;
 /// A key's state as its quota reads it, as far as it is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
-    state: State,
+    state: KeyState,
     /// The largest cost whose answer the state tells. Only the front of a long log travels.
     known_up_to: u64,
 }
@@ -37,8 +37,8 @@ pub(crate) fn standings(
     Some((0..charges.len()).map(standing).collect())
 }
 
-fn known_up_to(limit: &Limit, view: &View, state: &State) -> u64 {
-    let (View::Log { used, front, debt, .. }, State::Log(log)) = (view, state) else { return u64::MAX };
+fn known_up_to(limit: &Limit, view: &View, state: &KeyState) -> u64 {
+    let (View::Log { used, front, debt, .. }, KeyState::Log(log)) = (view, state) else { return u64::MAX };
     // Of a log that owes, the front stands for sums that answer this charge at this moment, and nothing later.
     if *debt > 0 {
         return 0;
@@ -77,7 +77,7 @@ impl Standing {
 
     /// Whether it would take too much to be kept for many keys: the front of a log that a large cost asked for.
     pub(crate) fn is_large(&self) -> bool {
-        matches!(&self.state, State::Log(log) if log.heap_bytes() > MOST_BYTES)
+        matches!(&self.state, KeyState::Log(log) if log.heap_bytes() > MOST_BYTES)
     }
 
     fn decision(&self, limit: &Limit, now: u64, cost: u64) -> Decision {

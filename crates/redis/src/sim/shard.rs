@@ -4,23 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, BucketState, Charged, CompiledQuota, CounterState, Decision, Leases, Log, WindowState};
+use tollgate_core::{Algorithm, Charged, CompiledQuota, Decision};
 use tollgate_store::{Limit, shadow_groups};
 
 use crate::call::{Answer, Call, Line, Reply, SlotCharge, TICK, Target, View};
+use crate::script::KeyState;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shard {
     keys: HashMap<Arc<[u8]>, KeyState>,
-}
-
-#[derive(Clone, Debug)]
-enum KeyState {
-    Bucket(BucketState),
-    Window(WindowState),
-    Counter(CounterState),
-    Log(Log),
-    Leases(Leases),
 }
 
 /// What a call did to a key, for whoever keeps the books.
@@ -184,13 +176,7 @@ impl Shard {
     }
 
     fn state(&mut self, target: &Target) -> &mut KeyState {
-        self.keys.entry(target.key.clone()).or_insert_with(|| match target.limit.compiled() {
-            CompiledQuota::Bucket(_) => KeyState::Bucket(BucketState::default()),
-            CompiledQuota::FixedWindow(_) => KeyState::Window(WindowState::default()),
-            CompiledQuota::SlidingCounter(_) => KeyState::Counter(CounterState::default()),
-            CompiledQuota::SlidingLog(_) => KeyState::Log(Log::default()),
-            CompiledQuota::Concurrency(_) => KeyState::Leases(Leases::default()),
-        })
+        self.keys.entry(target.key.clone()).or_insert_with(|| KeyState::new(target.limit.compiled()))
     }
 }
 

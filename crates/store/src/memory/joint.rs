@@ -57,6 +57,7 @@ impl MemoryStore {
     /// Makes several charges, all or none. `decisions` receives the answer to
     /// each; where the whole is refused, an allowed one was not charged, and
     /// says what remains.
+    #[inline]
     pub fn check_all(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut Vec<Decision>) -> bool {
         decisions.resize(charges.len(), UNANSWERED);
         self.decide_charges(charges, decisions)

@@ -34,12 +34,12 @@ pub enum Mode {
     Enforce,
     /// There must be room for it, or all are refused; but it is not made.
     Guard,
-    /// It is made if the others are and there is room for it; it stands in nobody's way.
+    /// It is made if the others are and there is room for it; it never refuses the others.
     Shadow,
     /// As [`Shadow`](Mode::Shadow), together with the shadow charge right before it, which is on another key: all of
     /// such a group are made, or none. Several limits of one rule are a group.
     ShadowJoined,
-    /// It is neither made nor in anybody's way: only what the answer would be.
+    /// It is neither made nor refuses the others: only what the answer would be.
     Watch,
 }
 

@@ -19,8 +19,8 @@ pub struct StoredOverride {
 
 /// The overrides in force, as this instance knows them.
 ///
-/// Whoever acts on them compares [`version`](SharedOverrides::version), which is one
-/// relaxed load, and reads them again only when it is another.
+/// A caller that acts on them compares [`version`](SharedOverrides::version), which is one
+/// relaxed load, and reads them again only when it has changed.
 #[derive(Debug, Default)]
 pub struct SharedOverrides {
     version: AtomicU64,

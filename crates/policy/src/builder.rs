@@ -9,11 +9,11 @@ use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue};
 
 use crate::check::codes;
 use crate::check::words::nearest;
-use crate::checked::{CheckedPolicy, PolicyErrors};
 use crate::model::{
     BUILT_IN_IDENTITIES, Block, Cost, CostSource, Identity, IdentitySource, OnLimit, Policy, Rule, SecretKey, TIER,
     When,
 };
+use crate::problem::{CheckedPolicy, PolicyErrors};
 use crate::problem::{Place, Problem};
 
 /// Puts a policy together. What is wrong with it is told when it is finished, all at once.

@@ -6,7 +6,6 @@
 
 mod builder;
 mod check;
-mod checked;
 mod compiled;
 mod counter_changes;
 mod duration;
@@ -14,7 +13,6 @@ mod fingerprint;
 #[cfg(feature = "jwks")]
 mod jwks;
 pub mod model;
-mod path_pattern;
 mod problem;
 pub mod promise;
 pub mod published;
@@ -27,7 +25,6 @@ mod yaml;
 
 pub use builder::{PolicyBuilder, RuleBuilder, rule};
 pub use check::codes::{ERROR_CODES, WARNING_CODES};
-pub use checked::{CheckedPolicy, PolicyErrors};
 pub use compiled::{
     Access, AdvertisedQuota, Application, CompileError, CompiledPolicy, CompiledRule, ExplainedRule, Explanation,
     GrantSource, HmacKey, InvalidKey, InvalidLimit, MAX_FIELD_INTEGER, Matched, MatchedCharge, PossibleGrant,
@@ -38,7 +35,7 @@ pub use duration::parse_duration;
 #[cfg(feature = "jwks")]
 pub use jwks::JwksError;
 pub use model::Policy;
-pub use problem::{Place, Problem, Step};
+pub use problem::{CheckedPolicy, Place, PolicyErrors, Problem, Step};
 pub use request::{Descriptor, FieldName, Headers, Request, parse_address};
 #[cfg(feature = "yaml")]
 pub use starter::STARTER;

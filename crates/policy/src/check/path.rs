@@ -3,7 +3,7 @@
 //! applies to nothing is worse than a message.
 
 use super::{Reporter, codes, quoted};
-use crate::path_pattern::is_parameter;
+use crate::model::is_parameter;
 
 /// What is wrong with a path, and what to write instead.
 type Wrong = (&'static str, &'static str);

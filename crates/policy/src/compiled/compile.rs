@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use tollgate_core::AlgorithmKind;
 
 use super::{CompileError, CompiledPolicy, CompiledRule};
-use crate::checked::CheckedPolicy;
 use crate::compiled::access::CompiledAccess;
 use crate::compiled::fast_path::FastPath;
 use crate::compiled::grants::cost::CompiledCost;
@@ -16,6 +15,7 @@ use crate::compiled::matching::conditions::Conditions;
 use crate::compiled::matching::matcher::Matcher;
 use crate::compiled::rule::RuleAction;
 use crate::model::{CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
+use crate::problem::CheckedPolicy;
 use crate::shown::shown;
 
 impl CompiledPolicy {

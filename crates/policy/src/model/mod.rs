@@ -22,6 +22,7 @@ pub use settings::{
     FieldSet, MemorySettings, OnFailure, Paths, RedisMode, RedisSettings, Reset, ResponseFields, Secret, SecretKey,
     SnapshotSettings, StoreSettings, TrailingSlash, WhenFull,
 };
+pub(crate) use when::is_parameter;
 pub use when::{Condition, Networks, TextPattern, When};
 
 /// Everything that a policy file says.

@@ -24,7 +24,7 @@ pub use load::{LoadError, NamedFile, load};
 pub use schema::json_schema;
 
 use crate::check::{self, codes};
-use crate::checked::CheckedPolicy;
+use crate::problem::CheckedPolicy;
 use crate::problem::Problem;
 use found::Findings;
 use reader::{Broken, Read};

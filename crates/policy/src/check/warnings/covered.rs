@@ -1,7 +1,7 @@
 //! Whether the requests that one `when` describes by method, host and path are among those of another.
 
 use crate::model::When;
-use crate::path_pattern::is_parameter;
+use crate::model::is_parameter;
 
 /// More combinations are not looked at.
 const MAX_PARTS: usize = 1_000;

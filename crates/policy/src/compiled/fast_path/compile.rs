@@ -105,7 +105,7 @@ fn is_readable(id: IdentityId, identities: &Identities) -> bool {
 /// The methods that rules ask for.
 fn methods(rules: &[Rule]) -> Vec<Box<[u8]>> {
     let mut methods: Vec<Box<[u8]>> = Vec::new();
-    for name in rules.iter().flat_map(|rule| &rule.when.methods).flat_map(meant) {
+    for name in rules.iter().flat_map(|rule| &rule.when.methods).flat_map(|name| meant(name)) {
         if !methods.contains(&name) {
             methods.push(name);
         }
@@ -118,7 +118,7 @@ fn method_bits(wanted: &[String], methods: &[Box<[u8]>]) -> u32 {
         return u32::MAX;
     }
     let position = |name| methods.iter().position(|known| *known == name);
-    wanted.iter().flat_map(meant).filter_map(position).fold(0, |bits, at| bits | 1_u32 << at)
+    wanted.iter().flat_map(|name| meant(name)).filter_map(position).fold(0, |bits, at| bits | 1_u32 << at)
 }
 
 /// The bits of a rule's patterns. `None` if it asks for paths and has no pattern, which none of them matches.

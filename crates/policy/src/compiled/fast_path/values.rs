@@ -83,7 +83,7 @@ impl<'p, 'r> Values<'p, 'r> {
         }
         match &known.source {
             Source::ClientIp => Ok(self.client().map(|client| (id, Value::Address(client)))),
-            Source::Header(name) => Ok(of_request(header::value(request.headers, name))?.map(|value| (id, value))),
+            Source::Header(name) => Ok(of_request(&header::value(request.headers, name))?.map(|value| (id, value))),
             _ => self.find_other(id, route),
         }
     }
@@ -101,19 +101,19 @@ impl<'p, 'r> Values<'p, 'r> {
             Source::Peer => request.peer.map(|peer| Value::Address(peer.to_canonical())),
             Source::Route => route.map(Value::OfPolicy),
             Source::Value(text) => Some(Value::OfPolicy(text)),
-            Source::Method => of_request(Ok::<_, Uncommon>(Some(request.method.as_bytes().into())))?,
+            Source::Method => of_request(&Ok::<_, Uncommon>(Some(request.method.as_bytes().into())))?,
             Source::Host => {
                 let host = request.host().filter(|_| self.identities.uses_host);
-                of_request(Ok::<_, Uncommon>(host.and_then(hosts::normalise)))?
+                of_request(&Ok::<_, Uncommon>(host.and_then(hosts::normalise)))?
             }
             Source::Path => self.path.map(|path| Value::OfRequest(path.bytes)),
             Source::PathSegment(at) => {
                 let segment = self.path.and_then(|path| segment(path.bytes, *at));
-                of_request(Ok::<_, Uncommon>(segment.map(Cow::Borrowed)))?
+                of_request(&Ok::<_, Uncommon>(segment.map(Cow::Borrowed)))?
             }
             // Steps have none of these parts.
             Source::Tier | Source::Jwt { .. } => return Err(Uncommon),
-            source => of_request(source.read(request))?,
+            source => of_request(&source.read(request))?,
         };
         Ok(value.map(|value| (id, value)))
     }
@@ -156,7 +156,7 @@ impl<'p, 'r> Values<'p, 'r> {
 
 /// A value that was read, if it can be used and stands in the request as it is. An empty one is absent.
 #[inline(always)]
-fn of_request<'v, 'r>(read: Result<Option<Cow<'r, [u8]>>, impl Sized>) -> Result<Option<Value<'v, 'r>>, Uncommon> {
+fn of_request<'v, 'r>(read: &Result<Option<Cow<'r, [u8]>>, impl Sized>) -> Result<Option<Value<'v, 'r>>, Uncommon> {
     match read {
         Ok(Some(Cow::Borrowed(text))) => Ok((!text.is_empty()).then_some(Value::OfRequest(text))),
         Ok(None) => Ok(None),

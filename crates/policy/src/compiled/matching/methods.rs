@@ -22,14 +22,14 @@ pub(in crate::compiled) const GET: &[u8] = b"GET";
 
 /// The methods that a rule means by one, in upper case: a rule for GET applies to HEAD as well, for which a server does
 /// the same work.
-pub(in crate::compiled) fn meant(method: &String) -> impl Iterator<Item = Box<[u8]>> + use<> {
+pub(in crate::compiled) fn meant(method: &str) -> impl Iterator<Item = Box<[u8]>> + use<> {
     let method: Box<[u8]> = method.to_ascii_uppercase().into_bytes().into();
     let head = (*method == *GET).then(|| HEAD.into());
     std::iter::once(method).chain(head)
 }
 
 impl Methods {
-    pub(in crate::compiled) fn insert(&mut self, method: &String, rule: u32) {
+    pub(in crate::compiled) fn insert(&mut self, method: &str, rule: u32) {
         for (at, name) in meant(method).enumerate() {
             let position = self.0.iter().position(|known| known.name == name).unwrap_or_else(|| {
                 self.0.push(OfMethod { name, meant: RuleSet::default(), literal: RuleSet::default() });

@@ -1,8 +1,8 @@
 //! The path patterns of a policy.
 
 use crate::compiled::path::normal::{decode, without_query};
+use crate::model::is_parameter;
 use crate::model::{Paths, TrailingSlash};
-use crate::path_pattern::is_parameter;
 
 /// A pattern, segment by segment.
 #[derive(Clone, Debug)]

@@ -1,15 +1,23 @@
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use super::Reader;
 use super::members::Members;
 use super::values::set;
-use crate::model::{ClientIp, ForwardedBy, Identity, IdentitySource, OnInvalid, Policy};
+use crate::check::codes;
+use crate::check::words::quoted;
+use crate::model::{ClientIp, ForwardedBy, Identity, IdentitySource, OnInvalid, Policy, Tier, TierSource};
 use crate::yaml::shape;
+use crate::yaml::source::{Source, Span};
 use crate::yaml::tree::Node;
 
 const ON_INVALID: [(&str, OnInvalid); 3] =
     [("count", OnInvalid::Count), ("refuse", OnInvalid::Refuse), ("absent", OnInvalid::Absent)];
 
-/// Sources that are a text: the member, what it is, and the source.
-const TEXT_SOURCES: [(&str, &str, fn(String) -> IdentitySource); 5] = [
+/// A source that is a text: the member, what it is, and the source.
+type TextSource = (&'static str, &'static str, fn(String) -> IdentitySource);
+
+const TEXT_SOURCES: [TextSource; 5] = [
     ("header", "the name of a header", |name| IdentitySource::Header(name.to_ascii_lowercase())),
     ("cookie", "the name of a cookie", IdentitySource::Cookie),
     ("query", "the name of a query parameter", IdentitySource::Query),
@@ -88,7 +96,7 @@ impl Reader<'_> {
     }
 
     /// The sources that identities and tiers share.
-    pub(super) fn source(&mut self, members: &Members<'_>) -> Option<IdentitySource> {
+    fn source(&mut self, members: &Members<'_>) -> Option<IdentitySource> {
         for (name, expected, source) in TEXT_SOURCES {
             if let Some(text) = members.get(name).and_then(|node| self.text(node, expected)) {
                 return Some(source(text));
@@ -96,5 +104,134 @@ impl Reader<'_> {
         }
         let segment = self.number(members.get("path_segment")?, 1..=64)?;
         usize::try_from(segment).ok().map(IdentitySource::PathSegment)
+    }
+}
+
+impl Reader<'_> {
+    fn tier(&mut self, node: &Node) -> Option<Tier> {
+        let members = self.members(node, &shape::TIER)?;
+        let default = members.get("default").and_then(|node| self.text(node, "the name of a tier"));
+        let trusted = members.get("trusted").and_then(|node| self.bool(node)).unwrap_or(false);
+        let source = match members.get("by") {
+            Some(by) => self.listed(by, &members),
+            None => self.direct(&members),
+        };
+        Some(Tier { source: source?, default: default?, trusted })
+    }
+
+    fn direct(&mut self, members: &Members<'_>) -> Option<TierSource> {
+        for name in ["map", "file"] {
+            if members.get(name).is_some() {
+                let hint = "say with `by` to which identity the values belong, as in `by: user`";
+                self.misplaced(members.name_span(name), &format!("`{name}` goes with `by`"), hint);
+            }
+        }
+        self.source(members).map(TierSource::Direct)
+    }
+
+    fn listed(&mut self, by: &Node, members: &Members<'_>) -> Option<TierSource> {
+        let by = self.text(by, "the name of an identity");
+        let tiers = match (members.get("map"), members.get("file")) {
+            (Some(map), None) => self.tier_map(map),
+            (None, Some(file)) => self.tier_file(file)?,
+            (map, _) => {
+                let what = if map.is_some() {
+                    "`map` and `file` cannot stand beside each other"
+                } else {
+                    "`by` needs a list of tiers"
+                };
+                let hint = "add exactly one of `map` and `file`";
+                self.error(codes::CHOOSE_ONE, members.name_span(if map.is_some() { "file" } else { "by" }), what, hint);
+                return None;
+            }
+        };
+        Some(TierSource::Listed { by: by?, tiers })
+    }
+
+    fn tier_map(&mut self, node: &Node) -> Vec<(String, String)> {
+        if !node.is_map() {
+            self.wrong_type(node, "a map of values and tiers, such as { alice: pro }");
+        }
+        let tiers = node.members().iter();
+        tiers
+            .filter_map(|member| Some((member.name.to_string(), self.text(&member.value, "the name of a tier")?)))
+            .collect()
+    }
+
+    /// One value and its tier a line.
+    fn tier_file(&mut self, node: &Node) -> Option<Vec<(String, String)>> {
+        let name = self.text(node, "the name of a file")?;
+        let (path, bytes) = self.file(&name, node.span)?;
+        let file = path.display().to_string();
+        let Ok(text) = String::from_utf8(bytes) else {
+            let message = format!("the file {} is not text in UTF-8", quoted(&file));
+            self.error(codes::UNREADABLE_FILE, node.span, message, "");
+            return None;
+        };
+        let mut known = HashMap::new();
+        let mut tiers = Vec::new();
+        for (at, line) in Source::new(&file, &text).lines().enumerate() {
+            match tier_line(line) {
+                Ok(None) => {}
+                Ok(Some((value, tier))) => match known.entry(value.to_owned()) {
+                    Entry::Occupied(first) => {
+                        let message = format!("the value of this line has a tier already, in line {}", first.get());
+                        self.bad_line(&file, at, &message, "keep one of the two");
+                    }
+                    Entry::Vacant(free) => {
+                        free.insert(at + 1);
+                        tiers.push((value.to_owned(), tier.to_owned()));
+                    }
+                },
+                Err(message) => self.bad_line(&file, at, message, "a line is a value and its tier: `alice pro`"),
+            }
+        }
+        Some(tiers)
+    }
+
+    fn bad_line(&mut self, file: &str, at: usize, message: &str, hint: &str) {
+        let span = Span { line: at + 1, column: 1, width: 1 };
+        self.findings.error_in(file, codes::BAD_TIER_FILE, span, message, hint);
+    }
+}
+
+/// The value and the tier of a line, or nothing of an empty one. The value may
+/// have spaces in it: the last word is the tier.
+fn tier_line(line: &str) -> Result<Option<(&str, &str)>, &'static str> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let between = |c: char| c == ',' || c.is_whitespace();
+    let Some((value, tier)) = line.rsplit_once(between) else {
+        return Err("expected a value and its tier, found one word");
+    };
+    let value = value.trim_end_matches(between);
+    if value.is_empty() || tier.is_empty() {
+        Err("expected a value and its tier, one of them is missing")
+    } else {
+        Ok(Some((value, tier)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_is_the_tier() {
+        for (line, read) in [
+            ("alice pro", Ok(Some(("alice", "pro")))),
+            ("alice,pro", Ok(Some(("alice", "pro")))),
+            ("  alice , pro \r", Ok(Some(("alice", "pro")))),
+            ("Alice A. Smith\tpro", Ok(Some(("Alice A. Smith", "pro")))),
+            ("", Ok(None)),
+            ("# alice pro", Ok(None)),
+        ] {
+            assert_eq!(tier_line(line), read, "{line}");
+        }
+        assert!(tier_line("alice").is_err());
+        assert!(tier_line(", pro").is_err());
+        assert!(tier_line("alice,").is_err());
     }
 }

@@ -13,8 +13,6 @@ mod members;
 mod on_limit;
 mod rule;
 mod settings;
-mod store;
-mod tier;
 mod values;
 mod when;
 

@@ -5,7 +5,7 @@ use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue};
 use super::Reader;
 use super::grant::Counting;
 use super::members::Members;
-use super::store::ON_FAILURE;
+use super::settings::ON_FAILURE;
 use crate::check::members;
 use crate::model::{Allowance, DEFAULT_LEASE, Grant, Override, Rule, TextPattern};
 use crate::yaml::shape;

@@ -1,14 +1,15 @@
 //! A server as a process of its own on the last core, and what the system says of it.
 
-use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use tollgate_testbed::ChildProcess;
+
 /// A server that runs until this is dropped.
 pub(crate) struct Process {
-    child: Child,
+    child: ChildProcess,
     addresses: Vec<(String, SocketAddr)>,
 }
 
@@ -18,10 +19,9 @@ impl Process {
         let program = std::env::current_exe().unwrap();
         let mut command = on_the_last_core(program.to_str().unwrap());
         command.args(["--serve", name]).args(more).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = ChildProcess::start(&mut command).unwrap();
         let mut addresses = Vec::new();
-        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
+        while let Some(line) = child.line().unwrap() {
             let Some((listener, address)) = line.split_once(' ') else { break };
             addresses.push((listener.to_owned(), address.parse().unwrap()));
         }
@@ -37,12 +37,13 @@ impl Process {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut command = on_the_last_core(program);
         command.args(arguments(port)).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut peer = Process { child: command.spawn().ok()?, addresses: vec![(String::new(), address)] };
+        let child = ChildProcess::start(&mut command).ok()?;
+        let mut peer = Process { child, addresses: vec![(String::new(), address)] };
         for _ in 0..100 {
             if TcpStream::connect(address).is_ok() {
                 return Some(peer);
             }
-            if peer.child.try_wait().unwrap().is_some() {
+            if peer.child.ended().unwrap().is_some() {
                 break;
             }
             thread::sleep(Duration::from_millis(50));
@@ -69,31 +70,18 @@ impl Process {
 
     /// The megabytes of memory that it holds.
     pub(crate) fn resident_mb(&self) -> u64 {
-        self.status_mb("VmRSS:")
+        self.child.size_kb("VmRSS").unwrap() / 1024
     }
 
     /// The most that it has held since this was last forgotten.
     pub(crate) fn peak_mb(&self) -> u64 {
-        self.status_mb("VmHWM:")
+        self.child.size_kb("VmHWM").unwrap() / 1024
     }
 
     /// Forgets how much it has held.
     pub(crate) fn forget_peak(&self) {
         // Where the system does not allow it, the peak is that of the whole run.
         let _ = std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5");
-    }
-
-    fn status_mb(&self, member: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let kilobytes = status.lines().find_map(|line| line.strip_prefix(member)?.strip_suffix("kB"));
-        kilobytes.unwrap().trim().parse::<u64>().unwrap() / 1024
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -1,19 +1,24 @@
-//! Real programs for tests: started on free ports of the loopback, and ended when dropped.
+//! Services for tests: real programs on free ports of the loopback, and services in the process of the test. All are
+//! ended when dropped.
 
 mod certificates;
+mod child_process;
 mod cluster;
 mod directory;
 mod fault_proxy;
 pub mod http2;
+mod in_process;
 mod port;
 mod redis;
 mod reply;
 mod sentinel;
 
 pub use certificates::Certificates;
+pub use child_process::ChildProcess;
 pub use cluster::RedisCluster;
 pub use directory::TemporaryDirectory;
 pub use fault_proxy::{Fault, FaultProxy};
+pub use in_process::{InProcess, StopSignal};
 pub use redis::{Binary, RedisServer, RedisSetup};
 pub use reply::{Reply, ask};
 pub use sentinel::SentinelTrio;

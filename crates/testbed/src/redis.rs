@@ -1,11 +1,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{env, fs, io};
 
 use crate::certificates::Certificates;
+use crate::child_process::ChildProcess;
 use crate::directory::TemporaryDirectory;
 use crate::port::ReservedPort;
 use crate::reply::{Reply, ask};
@@ -68,7 +69,7 @@ pub struct RedisSetup<'a> {
 /// One server without persistence, ended when dropped.
 #[derive(Debug)]
 pub struct RedisServer {
-    process: Child,
+    process: ChildProcess,
     program: PathBuf,
     arguments: Vec<String>,
     password: Option<String>,
@@ -158,19 +159,17 @@ impl RedisServer {
 
     /// Ends it without a warning, as a loss of power does.
     pub fn kill(&mut self) -> io::Result<()> {
-        self.process.kill()?;
-        self.process.wait()?;
-        Ok(())
+        self.process.kill()
     }
 
     /// Stops it where it is: it keeps its connections and says nothing.
     pub fn pause(&self) -> io::Result<()> {
-        self.signal("-STOP")
+        self.process.signal("STOP")
     }
 
     /// Lets it go on after [`pause`](RedisServer::pause).
     pub fn resume(&self) -> io::Result<()> {
-        self.signal("-CONT")
+        self.process.signal("CONT")
     }
 
     /// Starts it again on the same port, after [`kill`](RedisServer::kill).
@@ -180,16 +179,10 @@ impl RedisServer {
         self.wait_until_it_answers()
     }
 
-    fn signal(&self, signal: &str) -> io::Result<()> {
-        // The program, because the system call would need unsafe code.
-        let status = Command::new("kill").args([signal, &self.process.id().to_string()]).status()?;
-        if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill {signal}: {status}"))) }
-    }
-
     fn wait_until_it_answers(&mut self) -> io::Result<()> {
         let begun = Instant::now();
         loop {
-            if let Some(status) = self.process.try_wait()? {
+            if let Some(status) = self.process.ended()? {
                 return Err(io::Error::other(format!("the server ended with {status}: {}", self.log())));
             }
             // Also an error answers: whoever asks for a password is there.
@@ -202,19 +195,10 @@ impl RedisServer {
     }
 }
 
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.kill();
-    }
-}
-
-fn spawn(program: &Path, arguments: &[String], directory: &Path) -> io::Result<Child> {
+fn spawn(program: &Path, arguments: &[String], directory: &Path) -> io::Result<ChildProcess> {
     let log = fs::OpenOptions::new().create(true).append(true).open(directory.join("log"))?;
-    Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn()
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    ChildProcess::start(&mut command)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))
 }

@@ -1,12 +1,13 @@
 //! A gateway, started as a person would start it.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tollgate_testbed::{ChildProcess, TemporaryDirectory};
+
 use crate::client::Client;
-use crate::process::Process;
 use crate::recipe::Recipe;
 
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
@@ -28,8 +29,8 @@ pub(crate) enum WhileAway {
 pub(crate) struct Gateway {
     address: SocketAddr,
     // In this order: the directory goes when nobody writes there any more.
-    process: Process,
-    _directory: Directory,
+    process: ChildProcess,
+    _directory: TemporaryDirectory,
 }
 
 /// A program, and how its recipe is run.
@@ -62,9 +63,9 @@ impl Gateway {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports[0].1));
         ports.push((8000, others.upstream.port()));
         ports.push((others.tollgate.0, others.tollgate.1.port()));
-        let directory = Directory::new(&format!("{}-{}", program.name, address.port()));
-        Recipe { program: program.name, ports, choice }.write(&directory.0);
-        let process = program.run(&directory.0);
+        let directory = TemporaryDirectory::new(program.name).unwrap();
+        Recipe { program: program.name, ports, choice }.write(directory.path());
+        let process = program.run(directory.path());
         let mut gateway = Gateway { address, process, _directory: directory };
         gateway.answers().then_some(gateway)
     }
@@ -77,7 +78,7 @@ impl Gateway {
             if self.client(PROBE_HOST).send("GET", "/", &[], "").is_ok_and(|seen| seen.status != 404) {
                 return true;
             }
-            if self.process.0.try_wait().unwrap().is_some() {
+            if self.process.ended().unwrap().is_some() {
                 return false;
             }
             assert!(begun.elapsed() < STARTS_WITHIN, "the gateway does not answer");
@@ -92,10 +93,11 @@ impl Gateway {
 }
 
 impl Program {
-    fn run(&self, directory: &Path) -> Process {
+    fn run(&self, directory: &Path) -> ChildProcess {
         let variable = self.name.to_uppercase();
         let program = std::env::var_os(&variable).unwrap_or_else(|| self.name.into());
-        let started = Command::new(&program)
+        let mut command = Command::new(&program);
+        command
             .args(self.arguments)
             .current_dir(directory)
             // What it keeps for itself it should keep here.
@@ -104,32 +106,14 @@ impl Program {
             .env_remove("XDG_DATA_HOME")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Process(started.unwrap_or_else(|error| {
+            .stderr(Stdio::null());
+        ChildProcess::start(&mut command).unwrap_or_else(|error| {
             let (program, package) = (program.display(), self.package);
             panic!("{program} cannot be started: {error} (pip install {package} has it, and {variable} may say where)")
-        }))
+        })
     }
 }
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// A directory of a test's own.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("tollgate-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

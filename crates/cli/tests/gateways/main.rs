@@ -10,7 +10,6 @@ mod envoy;
 mod gateway;
 mod nginx;
 mod nobody;
-mod process;
 mod recipe;
 mod scenarios;
 mod tollgate;

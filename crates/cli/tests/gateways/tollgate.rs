@@ -1,10 +1,10 @@
 //! `tollgate serve` with the policy of a recipe.
 
-use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-use crate::process::Process;
+use tollgate_testbed::ChildProcess;
+
 use crate::recipe::policy;
 
 /// What a gateway must send where tollgate has an access token. The recipes' READMEs say how.
@@ -13,7 +13,7 @@ pub(crate) const TOKEN: &str = "a-token-of-a-gateway";
 pub(crate) struct Tollgate {
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
-    _process: Process,
+    _process: ChildProcess,
 }
 
 impl Tollgate {
@@ -31,14 +31,12 @@ impl Tollgate {
 
     fn start(program: &str, mut command: Command) -> Tollgate {
         command.args(["serve", "-", "--http", ":0", "--grpc", ":0", "--resp", "off", "--admin", "off"]);
-        let mut process = Process(command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-        process.0.stdin.take().unwrap().write_all(policy(program).as_bytes()).unwrap();
-        let mut lines = BufReader::new(process.0.stderr.take().unwrap()).lines();
-        let mut listening = |name: &str| {
-            let line = lines.next().unwrap().unwrap();
-            let address = line.strip_prefix(&format!("tollgate: {name} listening on http://"));
-            address.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
-        };
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = ChildProcess::start(&mut command).unwrap();
+        process.write(&policy(program)).unwrap();
+        process.close_stdin();
+        let mut listening =
+            |name: &str| process.address_behind(&format!("tollgate: {name} listening on http://")).unwrap();
         Tollgate { http: listening("http"), grpc: listening("grpc"), _process: process }
     }
 }

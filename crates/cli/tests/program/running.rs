@@ -1,16 +1,16 @@
 //! The program while it serves.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use tollgate_testbed::ChildProcess;
 
 /// Longer than the service may take to drain.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Running {
-    child: Child,
-    stderr: BufReader<ChildStderr>,
+    process: ChildProcess,
     pub(crate) http: SocketAddr,
     /// If it was told to listen there.
     pub(crate) grpc: Option<SocketAddr>,
@@ -66,10 +66,9 @@ impl Running {
     }
 
     fn start(mut command: Command) -> Running {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut process = ChildProcess::start(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
         let mut listening = |name: &str, scheme: &str| {
-            let line = line(&mut stderr);
+            let line = process.line().unwrap().unwrap_or_default();
             // A log in JSON says the same in a member of its lines.
             let line = match serde_json::from_str::<serde_json::Value>(&line) {
                 Ok(said) => format!("tollgate: {}", said["message"].as_str().unwrap_or_default()),
@@ -84,7 +83,7 @@ impl Running {
         let grpc = is_on("--grpc").then(|| listening("grpc", "http"));
         let resp = is_on("--resp").then(|| listening("resp", "redis"));
         let admin = listening("admin", "http");
-        Running { child, stderr, http, grpc, resp, admin }
+        Running { process, http, grpc, resp, admin }
     }
 
     /// The next line it says of itself, and not of rules or requests; without its time.
@@ -108,64 +107,39 @@ impl Running {
 
     /// All lines up to the first of an event, without their times; then it is ended.
     pub(crate) fn lines_until(mut command: Command, event: &str) -> Vec<String> {
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut process = ChildProcess::start(command.stdout(Stdio::null()).stderr(Stdio::piped())).unwrap();
         let is_before = |line: &String| !line.is_empty() && !line.starts_with(&format!("tollgate: {event} "));
-        let lines = std::iter::repeat_with(|| line(&mut stderr)).take_while(is_before).map(without_time).collect();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        lines
+        let lines = std::iter::from_fn(|| process.line().unwrap());
+        lines.take_while(is_before).map(without_time).collect()
     }
 
     /// The next line it says; empty if there will be none.
     pub(crate) fn any_line(&mut self) -> String {
-        line(&mut self.stderr)
+        self.process.line().unwrap().unwrap_or_default()
     }
 
     /// Sends a signal by its name, as an operator does.
     pub(crate) fn signal(&self, name: &str) {
-        let kill = format!("kill -{name} {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        self.process.signal(name).unwrap();
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// The memory that it holds.
     pub(crate) fn resident_kb(&self) -> u64 {
-        self.status_kb("VmRSS:")
+        self.process.size_kb("VmRSS").unwrap()
     }
 
     /// The most memory that it has held since it began.
     pub(crate) fn peak_resident_kb(&self) -> u64 {
-        self.status_kb("VmHWM:")
-    }
-
-    fn status_kb(&self, member: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let resident = status.lines().find_map(|line| line.strip_prefix(member)?.strip_suffix("kB"));
-        resident.unwrap().trim().parse().unwrap()
+        self.process.size_kb("VmHWM").unwrap()
     }
 
     /// Waits for its end, and returns its exit code.
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        panic!("it does not end");
-    }
-}
-
-/// A test that fails leaves nothing behind.
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.wait(PATIENCE).unwrap().code()
     }
 }
 
@@ -184,10 +158,4 @@ fn without_time(line: String) -> String {
         }
     }
     line
-}
-
-fn line(from: &mut impl BufRead) -> String {
-    let mut line = String::new();
-    from.read_line(&mut line).unwrap();
-    line.trim_end().to_owned()
 }

@@ -1,29 +1,25 @@
 use std::env;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tollgate_testbed::ChildProcess as Process;
 
 /// What a line begins with that a child says. The test runner has lines of its own.
 const MARK: &str = "child says: ";
 const TASK: &str = "TOLLGATE_TEST_CHILD";
 
+/// A child that has said all it has to say ends soon.
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
+
 /// This test program once more, as a process of its own that runs only its test `child`. Killed when dropped.
-pub(crate) struct ChildProcess {
-    process: Child,
-    says: BufReader<ChildStdout>,
-}
+pub(crate) struct ChildProcess(Process);
 
 impl ChildProcess {
     /// Starts it with a task, which its test finds with [`ChildProcess::task`].
     pub(crate) fn start(task: &str) -> ChildProcess {
-        let mut process = Command::new(env::current_exe().unwrap())
-            .args(["child", "--exact", "--nocapture"])
-            .env(TASK, task)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let says = BufReader::new(process.stdout.take().unwrap());
-        ChildProcess { process, says }
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["child", "--exact", "--nocapture"]).env(TASK, task).stdin(Stdio::piped()).stdout(Stdio::piped());
+        ChildProcess(Process::start(&mut command).unwrap())
     }
 
     /// What this process is to do, if it is a child.
@@ -46,11 +42,8 @@ impl ChildProcess {
     /// The next thing that it says; nothing once it has ended.
     pub(crate) fn hear(&mut self) -> Option<String> {
         loop {
-            let mut line = String::new();
-            if self.says.read_line(&mut line).unwrap() == 0 {
-                return None;
-            }
-            if let Some(said) = line.trim_end().strip_prefix(MARK) {
+            let line = self.0.line().unwrap()?;
+            if let Some(said) = line.strip_prefix(MARK) {
                 return Some(said.to_owned());
             }
         }
@@ -63,7 +56,7 @@ impl ChildProcess {
 
     /// Lets it begin.
     pub(crate) fn begin(&mut self) {
-        self.process.stdin.as_mut().unwrap().write_all(b"begin\n").unwrap();
+        self.0.write("begin\n").unwrap();
     }
 
     /// All else that it says. It must end well.
@@ -72,20 +65,12 @@ impl ChildProcess {
         while let Some(next) = self.hear() {
             said.push(next);
         }
-        assert!(self.process.wait().unwrap().success(), "a child failed after {said:?}");
+        assert!(self.0.wait(ENDS_WITHIN).unwrap().success(), "a child failed after {said:?}");
         said
     }
 
     /// Ends it without a warning.
     pub(crate) fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
-impl Drop for ChildProcess {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.0.kill().unwrap();
     }
 }

@@ -2,13 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use prost::Message;
-use tokio::sync::oneshot;
 use tollgate::ManualClock;
 use tollgate::policy::parse;
 use tollgate_server::{Drained, Engine, Listeners, Server};
+use tollgate_testbed::InProcess;
 use tonic::Code;
 
 use crate::grpc_client::GrpcClient;
@@ -20,8 +19,7 @@ pub(crate) struct Running {
     pub(crate) grpc: SocketAddr,
     pub(crate) clock: ManualClock,
     pub(crate) client: GrpcClient,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<Drained>>,
+    service: InProcess<Drained>,
 }
 
 impl Running {
@@ -33,21 +31,16 @@ impl Running {
         // A whole minute, so that windows of the clock begin here.
         let clock = ManualClock::at(1_700_000_040 * S_NS);
         let loaded = parse(policy, "policy.yaml", None).unwrap_or_else(|report| panic!("{report}"));
-        let engine = Engine::new(&loaded.policy, Arc::new(clock.clone())).unwrap();
         let listeners = Listeners { grpc: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))), ..Listeners::default() };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let runtime = Arc::new(runtime);
-        let server = runtime.block_on(Server::bind(listeners, engine)).unwrap();
-        let server = change(server);
-        let grpc = server.addresses().next().unwrap().1;
-        let (stop, stopped) = oneshot::channel();
-        let serve = server.serve(async {
-            let _ = stopped.await;
+        let (grpc, service) = InProcess::start(runtime, async |stopped| {
+            let engine = Engine::new(&loaded.policy, Arc::new(clock.clone())).unwrap();
+            let server = change(Server::bind(listeners, engine).await.unwrap());
+            let address = server.addresses().next().unwrap().1;
+            (address, server.serve(stopped))
         });
-        let serving = Arc::clone(&runtime);
-        let thread = std::thread::spawn(move || serving.block_on(serve));
-        let client = GrpcClient::open(grpc, &runtime);
-        Running { grpc, clock, client, stop: Some(stop), thread: Some(thread) }
+        let client = GrpcClient::open(grpc, service.runtime());
+        Running { grpc, clock, client, service }
     }
 
     /// The answer to a question that is well formed.
@@ -69,8 +62,7 @@ impl Running {
     }
 
     /// Tells it to stop, and waits until it has.
-    pub(crate) fn drained(mut self) -> Drained {
-        drop(self.stop.take());
-        self.thread.take().unwrap().join().unwrap()
+    pub(crate) fn drained(self) -> Drained {
+        self.service.join().unwrap()
     }
 }

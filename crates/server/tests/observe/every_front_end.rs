@@ -2,14 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use http::uri::PathAndQuery;
-use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
 use tollgate::ManualClock;
 use tollgate_server::observe::{Identities, LogFormat};
 use tollgate_server::{Drained, Engine, Listener, Listeners, Server};
+use tollgate_testbed::InProcess;
 use tonic::client::Grpc;
 use tonic::transport::Endpoint;
 use tonic_prost::ProstCodec;
@@ -26,29 +24,24 @@ pub(crate) struct Served {
     http: SocketAddr,
     grpc: SocketAddr,
     resp: SocketAddr,
-    runtime: Arc<Runtime>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<Drained>>,
+    /// Waited for at the end.
+    service: Option<InProcess<Drained>>,
 }
 
 impl Served {
     pub(crate) fn under(policy: &str, identities: Identities, format: LogFormat) -> Served {
         let (engine, clock, written) = Observed::engine(policy, identities, format);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let runtime = Arc::new(runtime);
         let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let listeners = Listeners { http: any_port, grpc: any_port, resp: any_port, ..Listeners::default() };
-        let server = runtime.block_on(Server::bind(listeners, engine)).unwrap();
-        let engine = server.engine();
-        let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
-        let (http, grpc, resp) = (address(Listener::Http), address(Listener::Grpc), address(Listener::Resp));
-        let (stop, stopped) = oneshot::channel();
-        let serve = server.serve(async {
-            let _ = stopped.await;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (bound, service) = InProcess::start(runtime, async |stopped| {
+            let server = Server::bind(listeners, engine).await.unwrap();
+            let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
+            let addresses = [Listener::Http, Listener::Grpc, Listener::Resp].map(address);
+            ((server.engine(), addresses), server.serve(stopped))
         });
-        let serving = Arc::clone(&runtime);
-        let thread = std::thread::spawn(move || serving.block_on(serve));
-        Served { engine, clock, written, http, grpc, resp, runtime, stop: Some(stop), thread: Some(thread) }
+        let (engine, [http, grpc, resp]) = bound;
+        Served { engine, clock, written, http, grpc, resp, service: Some(service) }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -73,7 +66,7 @@ impl Served {
     pub(crate) fn grpc(&self, entries: &[(&str, &str)]) -> Told {
         let endpoint = Endpoint::from_shared(format!("http://{}", self.grpc)).unwrap();
         let question = ask(&[descriptor(entries)]);
-        self.runtime.block_on(async {
+        self.service.as_ref().unwrap().runtime().block_on(async {
             let mut client = Grpc::new(endpoint.connect().await.unwrap());
             client.ready().await.unwrap();
             let path = PathAndQuery::from_static("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
@@ -85,9 +78,6 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.service.take().map(InProcess::join);
     }
 }

@@ -2,13 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use serde_json::Value;
-use tokio::sync::oneshot;
 use tollgate::ManualClock;
 use tollgate::policy::parse;
 use tollgate_server::{Drained, Engine, Listener, Listeners, Server};
+use tollgate_testbed::InProcess;
 
 use crate::client::{self, Connection, Response};
 use crate::grpc_client::GrpcClient;
@@ -21,33 +20,27 @@ pub(crate) struct Running {
     pub(crate) admin: SocketAddr,
     pub(crate) resp: SocketAddr,
     grpc: GrpcClient,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<Drained>>,
+    /// Waited for at the end.
+    service: Option<InProcess<Drained>>,
 }
 
 impl Running {
     pub(crate) fn under(policy: &str) -> Running {
         let loaded = parse(policy, "policy.yaml", None).unwrap_or_else(|report| panic!("{report}"));
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let runtime = Arc::new(runtime);
-        // A shared store keeps its connections on the runtime.
-        let entered = runtime.enter();
-        let clock = ManualClock::at(1_700_000_040_000_000_000);
-        let engine = Engine::new(&loaded.policy, Arc::new(clock)).unwrap();
-        drop(entered);
         let any = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let listeners = Listeners { http: any, grpc: any, resp: any, admin: any };
-        let server = runtime.block_on(Server::bind(listeners, engine)).unwrap();
-        let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
-        let [http, grpc, resp, admin] = [Listener::Http, Listener::Grpc, Listener::Resp, Listener::Admin].map(address);
-        let (stop, stopped) = oneshot::channel();
-        let serve = server.serve(async {
-            let _ = stopped.await;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (addresses, service) = InProcess::start(runtime, async |stopped| {
+            let clock = ManualClock::at(1_700_000_040_000_000_000);
+            let engine = Engine::new(&loaded.policy, Arc::new(clock)).unwrap();
+            let server = Server::bind(listeners, engine).await.unwrap();
+            let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
+            let addresses = [Listener::Http, Listener::Grpc, Listener::Resp, Listener::Admin].map(address);
+            (addresses, server.serve(stopped))
         });
-        let serving = Arc::clone(&runtime);
-        let thread = std::thread::spawn(move || serving.block_on(serve));
-        let grpc = GrpcClient::open(grpc, &runtime);
-        Running { http, admin, resp, grpc, stop: Some(stop), thread: Some(thread) }
+        let [http, grpc, resp, admin] = addresses;
+        let grpc = GrpcClient::open(grpc, service.runtime());
+        Running { http, admin, resp, grpc, service: Some(service) }
     }
 
     pub(crate) fn post(&self, path: &str, body: &str) -> Value {
@@ -86,10 +79,6 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A test that has failed already says why itself.
-            let _ = thread.join();
-        }
+        self.service.take().map(InProcess::join);
     }
 }

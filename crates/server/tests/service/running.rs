@@ -2,13 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use serde_json::Value;
-use tokio::sync::oneshot;
 use tollgate::policy::{STARTER, parse};
 use tollgate::{Clock, ManualClock};
 use tollgate_server::{AdminAccess, ConnectionLimits, Drained, Engine, Listener, Listeners, Server};
+use tollgate_testbed::InProcess;
 
 use crate::client;
 
@@ -25,8 +24,7 @@ pub(crate) struct Running {
     pub(crate) admin: SocketAddr,
     pub(crate) clock: ManualClock,
     pub(crate) engine: Arc<Engine>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<Drained>>,
+    service: InProcess<Drained>,
 }
 
 impl Running {
@@ -57,22 +55,13 @@ impl Running {
     fn with_admin(policy: &str, admin: AdminAccess, change: impl FnOnce(Server) -> Server) -> Running {
         let clock = ManualClock::at(1_700_000_000_000_000_000);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        // A shared store begins to connect there.
-        let engine = runtime.block_on(async { engine(policy, Arc::new(clock.clone())) });
-        let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        let listeners = Listeners { http: any_port, grpc: any_port, resp: any_port, admin: any_port };
-        let server = runtime.block_on(Server::bind_with(listeners, admin, engine)).unwrap();
-        let server = change(server);
-        let engine = server.engine();
-        let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
-        let (http, grpc) = (address(Listener::Http), address(Listener::Grpc));
-        let (resp, admin) = (address(Listener::Resp), address(Listener::Admin));
-        let (stop, stopped) = oneshot::channel();
-        let serve = server.serve(async {
-            let _ = stopped.await;
+        let (bound, service) = InProcess::start(runtime, async |stopped| {
+            let engine = engine(policy, Arc::new(clock.clone()));
+            let server = change(Server::bind_with(any_ports(), admin, engine).await.unwrap());
+            ((server.engine(), listening(&server)), server.serve(stopped))
         });
-        let thread = std::thread::spawn(move || runtime.block_on(serve));
-        Running { http, resp, grpc, admin, clock, engine, stop: Some(stop), thread: Some(thread) }
+        let (engine, [http, grpc, resp, admin]) = bound;
+        Running { http, grpc, resp, admin, clock, engine, service }
     }
 
     /// The answer to a check that is well formed.
@@ -84,12 +73,23 @@ impl Running {
 
     /// Tells it to stop, and does not wait for it.
     pub(crate) fn stop(&mut self) {
-        drop(self.stop.take());
+        self.service.stop();
     }
 
     /// Waits until it has stopped.
-    pub(crate) fn drained(mut self) -> Drained {
-        self.stop();
-        self.thread.take().unwrap().join().unwrap()
+    pub(crate) fn drained(self) -> Drained {
+        self.service.join().unwrap()
     }
+}
+
+/// Every listener on any free port.
+pub(crate) fn any_ports() -> Listeners {
+    let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    Listeners { http: any_port, grpc: any_port, resp: any_port, admin: any_port }
+}
+
+/// Where the listeners of a server are: http, grpc, resp and admin.
+pub(crate) fn listening(server: &Server) -> [SocketAddr; 4] {
+    let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
+    [Listener::Http, Listener::Grpc, Listener::Resp, Listener::Admin].map(address)
 }

@@ -12,7 +12,7 @@ use super::connection_metrics::ListenerMetrics;
 use super::stream::{Encryption, Stream};
 use crate::listen::limits::connection_limits::ConnectionLimits;
 use crate::listen::limits::connection_slots::{ConnectionSlot, ConnectionSlots, SlotRefusal};
-use crate::listen::limits::descriptors::{Descriptor, Descriptors, For};
+use crate::listen::limits::descriptors::{Descriptors, For};
 use crate::listen::limits::shares::{Share, Shares};
 use crate::observe::Observer;
 
@@ -63,7 +63,8 @@ where
 {
     let Accepting { socket, limits, encryption, metrics, observer, listener, shares, descriptors, used_for } =
         accepting;
-    let entry = Entry { slots: ConnectionSlots::new(&limits), shares, descriptors, used_for };
+    let slots = ConnectionSlots::new(limits.connections, limits.connections_per_address);
+    let entry = Entry { slots, shares, descriptors, used_for };
     let context = ListenerContext { entry, limits, encryption, metrics, observer, listener, front_end };
     let mut accept_loop = AcceptLoop { context: Arc::new(context), connections: JoinSet::new(), stopped };
     accept_loop.accept_until_stopped(&socket).await;
@@ -95,7 +96,7 @@ struct Entry {
 struct Admitted {
     share: Arc<Share>,
     _slot: ConnectionSlot,
-    _descriptor: Descriptor,
+    _descriptor: ConnectionSlot,
 }
 
 impl Entry {

@@ -2,15 +2,17 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::connection_limits::ConnectionLimits;
 use super::counted_as::counted_as;
 
-/// The connection limit of one listener, in all and for each address.
+/// A limit on connections, in all and for each address. All clones are the same.
 #[derive(Clone, Debug)]
-pub(in crate::listen) struct ConnectionSlots {
-    taken: Arc<Mutex<Taken>>,
+pub(in crate::listen) struct ConnectionSlots(Arc<State>);
+
+#[derive(Debug)]
+struct State {
     in_all: usize,
     per_address: usize,
+    taken: Mutex<Taken>,
 }
 
 #[derive(Debug, Default)]
@@ -22,7 +24,7 @@ struct Taken {
 /// Counts one connection until it is dropped.
 #[derive(Debug)]
 pub(in crate::listen) struct ConnectionSlot {
-    taken: Arc<Mutex<Taken>>,
+    slots: ConnectionSlots,
     address: IpAddr,
 }
 
@@ -38,34 +40,35 @@ pub(in crate::listen) enum SlotRefusal {
 }
 
 impl ConnectionSlots {
-    pub(in crate::listen) fn new(limits: &ConnectionLimits) -> ConnectionSlots {
-        ConnectionSlots {
-            taken: Arc::default(),
-            in_all: limits.connections,
-            per_address: limits.connections_per_address,
-        }
+    pub(in crate::listen) fn new(in_all: usize, per_address: usize) -> ConnectionSlots {
+        ConnectionSlots(Arc::new(State { in_all, per_address, taken: Mutex::default() }))
     }
 
     /// Takes a slot for a connection from this address.
     pub(in crate::listen) fn take(&self, from: IpAddr) -> Result<ConnectionSlot, SlotRefusal> {
         let address = counted_as(from);
-        let mut taken = lock(&self.taken);
-        if taken.in_all >= self.in_all {
+        let mut taken = self.lock();
+        if taken.in_all >= self.0.in_all {
             return Err(SlotRefusal::InAll);
         }
         let by_address = taken.by_address.get(&address).copied().unwrap_or(0);
-        if by_address >= self.per_address {
+        if by_address >= self.0.per_address {
             return Err(SlotRefusal::ForAddress);
         }
         taken.in_all += 1;
         taken.by_address.insert(address, by_address + 1);
-        Ok(ConnectionSlot { taken: Arc::clone(&self.taken), address })
+        Ok(ConnectionSlot { slots: self.clone(), address })
+    }
+
+    /// Nothing that holds the lock can panic halfway.
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut taken = lock(&self.taken);
+        let mut taken = self.slots.lock();
         taken.in_all -= 1;
         if let Some(by_address) = taken.by_address.get_mut(&self.address) {
             *by_address -= 1;
@@ -77,18 +80,9 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Nothing that holds the lock can panic halfway.
-fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
-    taken.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn slots(connections: usize, connections_per_address: usize) -> ConnectionSlots {
-        ConnectionSlots::new(&ConnectionLimits { connections, connections_per_address, ..ConnectionLimits::default() })
-    }
 
     fn take(slots: &ConnectionSlots, from: &str) -> Result<ConnectionSlot, SlotRefusal> {
         slots.take(from.parse().unwrap())
@@ -96,7 +90,7 @@ mod tests {
 
     #[test]
     fn one_address_leaves_slots_to_others() {
-        let slots = slots(3, 2);
+        let slots = ConnectionSlots::new(3, 2);
         let first = take(&slots, "192.0.2.1").unwrap();
         let _second = take(&slots, "::ffff:192.0.2.1").unwrap();
         assert_eq!(take(&slots, "192.0.2.1").unwrap_err(), SlotRefusal::ForAddress);
@@ -108,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_network_of_64_bits_is_one_address() {
-        let slots = slots(9, 1);
+        let slots = ConnectionSlots::new(9, 1);
         let _first = take(&slots, "2001:db8::1").unwrap();
         assert_eq!(take(&slots, "2001:db8::ffff:2").unwrap_err(), SlotRefusal::ForAddress);
         assert!(take(&slots, "2001:db8:0:1::1").is_ok());
@@ -116,10 +110,11 @@ mod tests {
 
     #[test]
     fn closed_connections_release_their_slot() {
-        let slots = slots(9, 9);
+        let slots = ConnectionSlots::new(9, 9);
         for last in 0..200_u8 {
             drop(slots.take([192, 0, 2, last].into()));
         }
-        assert_eq!(lock(&slots.taken).by_address.len(), 0);
+        let taken = slots.lock();
+        assert_eq!((taken.in_all, taken.by_address.len()), (0, 0));
     }
 }

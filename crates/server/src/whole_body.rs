@@ -2,13 +2,14 @@ use std::fmt::Display;
 use std::future::{Future, poll_fn};
 use std::ops::Deref;
 use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http_body::Body;
 use hyper::body::Bytes;
+use tokio::time::timeout;
 
 use crate::listen::Reservation;
-use crate::within::within;
 
 /// How large a body may be, and how slow.
 #[derive(Clone, Copy, Debug)]
@@ -76,19 +77,41 @@ where
     B: Body<Data = Bytes, Error: Display>,
     F: Future<Output = Option<Reservation>>,
 {
-    let BodyLimits { max_bytes, at_most, .. } = limits;
     let announced = body.size_hint();
     // Who announces too much is told before anything is read.
-    if announced.lower() > max_bytes as u64 {
+    if announced.lower() > limits.max_bytes as u64 {
         return Err(NoBody::TooLarge);
     }
+    let announced = announced.upper().and_then(|bytes| usize::try_from(bytes).ok());
     let mut body = pin!(body);
-    let mut collected = Collected { first: Bytes::new(), all: Vec::new(), max_bytes };
-    let read = within(at_most, pin!(collected.read(body.as_mut(), limits.free_bytes.min(max_bytes)))).await;
-    if read.ok_or(NoBody::TooSlow)?? {
+    let mut collected = Collected { first: Bytes::new(), all: Vec::new(), max_bytes: limits.max_bytes };
+    let read = poll_fn(|context| Poll::Ready(collected.poll_read(body.as_mut(), context, limits.free())));
+    match read.await {
+        // Nearly every body is here already, and needs neither a timer nor room.
+        Poll::Ready(Ok(true)) => Ok(WholeBody { bytes: collected.into_bytes(), reserved: None }),
+        Poll::Ready(Err(error)) => Err(error),
+        // On the heap: it is large, and all others would be moved about with the room for it.
+        _ => Box::pin(read_on(body, collected, announced, limits, reserve)).await,
+    }
+}
+
+/// Reads the rest of a body that has not come at once, or is large.
+async fn read_on<B, F>(
+    mut body: Pin<&mut B>,
+    mut collected: Collected,
+    announced: Option<usize>,
+    limits: BodyLimits,
+    reserve: impl FnOnce(usize) -> F,
+) -> Result<WholeBody, NoBody>
+where
+    B: Body<Data = Bytes, Error: Display>,
+    F: Future<Output = Option<Reservation>>,
+{
+    let BodyLimits { max_bytes, at_most, .. } = limits;
+    let read = poll_fn(|context| collected.poll_read(body.as_mut(), context, limits.free()));
+    if timeout(at_most, read).await.map_err(|_| NoBody::TooSlow)?? {
         return Ok(WholeBody { bytes: collected.into_bytes(), reserved: None });
     }
-    let announced = announced.upper().and_then(|bytes| usize::try_from(bytes).ok());
     collected.let_go_of_the_buffer();
     let expected = announced.or_else(|| (limits.length_by)(&collected.all)).unwrap_or(max_bytes).min(max_bytes);
     // There is room for no more than it says, so no more of it is kept.
@@ -99,11 +122,18 @@ where
     }
     let reserved = reserve(limits.lengths_held * expected).await.ok_or(NoBody::NoRoom)?;
     collected.all.reserve_exact(expected.saturating_sub(collected.all.len()));
-    let read = within(at_most, pin!(collected.read(body, max_bytes))).await;
-    match read.ok_or(NoBody::TooSlow)? {
+    let read = poll_fn(|context| collected.poll_read(body.as_mut(), context, max_bytes));
+    match timeout(at_most, read).await.map_err(|_| NoBody::TooSlow)? {
         Ok(_) => Ok(WholeBody { bytes: collected.into_bytes(), reserved: Some(reserved) }),
         Err(NoBody::TooLarge) => Err(too_long),
         Err(error) => Err(error),
+    }
+}
+
+impl BodyLimits {
+    /// How much is read without asking for room.
+    fn free(&self) -> usize {
+        self.free_bytes.min(self.max_bytes)
     }
 }
 
@@ -117,25 +147,31 @@ struct Collected {
 
 impl Collected {
     /// Reads on until the body has ended, or there are more than `enough` bytes. Returns whether it has ended.
-    async fn read<B>(&mut self, mut body: Pin<&mut B>, enough: usize) -> Result<bool, NoBody>
+    fn poll_read<B>(
+        &mut self,
+        mut body: Pin<&mut B>,
+        context: &mut Context<'_>,
+        enough: usize,
+    ) -> Poll<Result<bool, NoBody>>
     where
         B: Body<Data = Bytes, Error: Display>,
     {
         while self.len() <= enough {
-            let frame = poll_fn(|context| {
-                let polled = body.as_mut().poll_frame(context);
-                if polled.is_pending() {
-                    self.let_go_of_the_buffer();
+            match body.as_mut().poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Ok(piece) = frame.into_data() {
+                        self.add(piece)?;
+                    }
                 }
-                polled
-            });
-            let Some(frame) = frame.await else { return Ok(true) };
-            let frame = frame.map_err(|error| NoBody::Broken(error.to_string()))?;
-            if let Ok(piece) = frame.into_data() {
-                self.add(piece)?;
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(NoBody::Broken(error.to_string()))),
+                Poll::Ready(None) => return Poll::Ready(Ok(true)),
+                Poll::Pending => {
+                    self.let_go_of_the_buffer();
+                    return Poll::Pending;
+                }
             }
         }
-        Ok(false)
+        Poll::Ready(Ok(false))
     }
 
     fn add(&mut self, piece: Bytes) -> Result<(), NoBody> {
@@ -171,7 +207,6 @@ impl Collected {
 mod tests {
     use std::collections::VecDeque;
     use std::convert::Infallible;
-    use std::task::{Context, Poll};
 
     use http_body::{Frame, SizeHint};
 

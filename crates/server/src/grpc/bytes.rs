@@ -24,7 +24,8 @@ pub struct Answered {
 pub(crate) async fn answer_bytes(engine: &Arc<Engine>, message: &[u8]) -> Option<Answered> {
     let request = RateLimitRequest::decode(message).ok()?;
     let service = ShouldRateLimit { engine: Arc::clone(engine), overrides: Arc::new(OverrideLimits::default()) };
-    let sent = service.answer(&request).await.ok()?.encode_to_vec();
+    let mut sent = Vec::new();
+    service.answer(&request, &mut sent).await.ok()?;
     let response = RateLimitResponse::decode(sent.as_slice()).ok()?;
     Some(Answered {
         descriptors: request.descriptors.len(),

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take};
 
 use super::calls::Calls;
 use crate::listen::{Room, Turn};
@@ -30,7 +30,8 @@ const FEWEST_BYTES: usize = 16;
 /// How many calls are in what it reads is known only when they have been understood, which is after all that has
 /// come was read. So while there is little room it reads a little, and lets that be understood first.
 pub(super) struct Gate<S> {
-    stream: S,
+    /// Its limit is what one read may take.
+    stream: Take<S>,
     calls: Arc<Calls>,
     /// Whether the last that was read may not have been understood.
     has_read_a_little: bool,
@@ -46,10 +47,10 @@ pub(super) struct Gate<S> {
     fields: usize,
 }
 
-impl<S> Gate<S> {
+impl<S: AsyncRead + Unpin> Gate<S> {
     pub(super) fn new(stream: S, calls: Arc<Calls>) -> Gate<S> {
         Gate {
-            stream,
+            stream: stream.take(0),
             calls,
             has_read_a_little: false,
             place: None,
@@ -73,9 +74,7 @@ impl<S> Gate<S> {
         }
         polled
     }
-}
 
-impl<S: AsyncRead + Unpin> Gate<S> {
     /// Waits for a turn once what may be read for the last is used up. What was read before has been understood then.
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.left_bytes == 0 {
@@ -112,35 +111,18 @@ impl<S: AsyncRead + Unpin> Gate<S> {
             ready!(place.as_mut().poll(context));
         }
         self.place = None;
-        match room {
-            Room::Plenty if into.remaining() <= self.left_bytes => Pin::new(&mut self.stream).poll_read(context, into),
-            Room::Plenty => {
-                let mut some = ReadBuf::new(into.initialize_unfilled_to(self.left_bytes));
-                let polled = Pin::new(&mut self.stream).poll_read(context, &mut some);
-                let read = some.filled().len();
-                into.advance(read);
-                polled
-            }
-            Room::Scarce => self.poll_read_few(context, into, FEW_BYTES),
-            Room::None => self.poll_read_few(context, into, FEWEST_BYTES),
-        }
-    }
-
-    fn poll_read_few(
-        &mut self,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-        count: usize,
-    ) -> Poll<io::Result<()>> {
-        if std::mem::take(&mut self.has_read_a_little) {
+        let most = match room {
+            Room::Plenty => self.left_bytes,
+            Room::Scarce => FEW_BYTES,
+            Room::None => FEWEST_BYTES,
+        };
+        if room != Room::Plenty && std::mem::take(&mut self.has_read_a_little) {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let mut bytes = [0; FEW_BYTES];
-        let mut few = ReadBuf::new(&mut bytes[..count.min(into.remaining())]);
-        ready!(Pin::new(&mut self.stream).poll_read(context, &mut few))?;
-        into.put_slice(few.filled());
-        self.has_read_a_little = true;
+        self.stream.set_limit(most as u64);
+        ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
+        self.has_read_a_little |= room != Room::Plenty;
         Poll::Ready(Ok(()))
     }
 }
@@ -162,9 +144,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(context, from);
+        let polled = Pin::new(self.stream.get_mut()).poll_write(context, from);
         self.note_written(context, polled)
     }
 
@@ -173,21 +155,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
         context: &mut Context<'_>,
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, from);
+        let polled = Pin::new(self.stream.get_mut()).poll_write_vectored(context, from);
         self.note_written(context, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.stream.get_ref().is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        let polled = Pin::new(self.stream.get_mut()).poll_flush(context);
         self.note_written(context, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Pin::new(self.stream.get_mut()).poll_shutdown(context)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which call is for whom.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use hyper::body::Incoming;
 use prost::Message;
 use tokio::sync::watch;
 use tonic::Status;
-use tonic::body::Body;
 use tonic::server::Grpc;
 use tonic_prost::ProstCodec;
 
@@ -23,7 +22,7 @@ use super::held_body::HeldBody;
 use super::limits::{CONVERSATION_WITHIN, MAX_MESSAGE_BYTES};
 use super::rate_limit::ShouldRateLimit;
 use super::reflection::Reflection;
-use super::unary::{LIMITS, SMALL_LIMITS, read_message, unary};
+use super::unary::{GrpcBody, LIMITS, SMALL_LIMITS, failed, read_message, unary};
 use crate::access::{AccessToken, bearer_token};
 use crate::engine::Engine;
 use crate::grpc::rate_limit::override_limits::OverrideLimits;
@@ -44,8 +43,7 @@ const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// All services of the front end.
 #[derive(Clone, Debug)]
 pub(super) struct Services {
-    engine: Arc<Engine>,
-    overrides: Arc<OverrideLimits>,
+    rate_limit: ShouldRateLimit,
     token: Option<AccessToken>,
     /// Where the connection comes from.
     caller: IpAddr,
@@ -55,7 +53,7 @@ pub(super) struct Services {
 /// The same on one connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionServices {
-    services: Services,
+    services: Arc<Services>,
     calls: Arc<Calls>,
 }
 
@@ -76,7 +74,8 @@ impl Services {
         token: Option<AccessToken>,
         stopped: watch::Receiver<bool>,
     ) -> Services {
-        Services { engine, overrides, token, caller: IpAddr::V4(Ipv4Addr::UNSPECIFIED), stopped }
+        let rate_limit = ShouldRateLimit { engine, overrides };
+        Services { rate_limit, token, caller: IpAddr::V4(Ipv4Addr::UNSPECIFIED), stopped }
     }
 
     /// The same on a connection from this address.
@@ -95,44 +94,56 @@ impl Services {
             Some(_) => (WhyRefused::WrongToken, "this is not the access token"),
             None => (WhyRefused::NoToken, "this needs the access token as metadata: `authorization: Bearer TOKEN`"),
         };
-        self.engine.observer().note_refused_call(Listener::Grpc.name(), why, head.method.as_str(), self.caller);
+        let observer = self.rate_limit.engine.observer();
+        observer.note_refused_call(Listener::Grpc.name(), why, head.method.as_str(), self.caller);
         Err(Status::unauthenticated(message))
     }
 
     pub(super) fn on(self, calls: Arc<Calls>) -> ConnectionServices {
-        ConnectionServices { services: self, calls }
+        ConnectionServices { services: Arc::new(self), calls }
     }
 
     /// What gateways ask for every request.
-    async fn should_rate_limit(self, call: Call, body: Incoming) -> Response<Body> {
-        let service = ShouldRateLimit { engine: self.engine, overrides: self.overrides };
-        unary(call, LIMITS, body, async |asked| service.answer(&asked).await).await
+    async fn should_rate_limit(self: Arc<Services>, call: Call, body: Incoming) -> Answered {
+        Ok(unary(call, LIMITS, body, async |asked, out: &mut _| self.rate_limit.answer(&asked, out).await).await)
     }
 
-    async fn health_check(self, call: Call, body: Incoming) -> Response<Body> {
-        unary(call, SMALL_LIMITS, body, async |asked| health::check(*self.stopped.borrow(), &asked)).await
+    async fn health_check(self: Arc<Services>, call: Call, body: Incoming) -> Answered {
+        let check = async |asked, out: &mut Vec<u8>| {
+            health::check(*self.stopped.borrow(), &asked).map(|health| health.encode_raw(out))
+        };
+        Ok(unary(call, SMALL_LIMITS, body, check).await)
     }
 
     /// A watch stays open, but its message must come in time like any other.
-    async fn health_watch(self, calls: Arc<Calls>, call: Call, body: Incoming) -> Response<Body> {
+    async fn health_watch(self: Arc<Services>, calls: Arc<Calls>, call: Call, body: Incoming) -> Answered {
         let message = match read_message(&call, SMALL_LIMITS, body).await {
             Ok(message) => message.into_bytes(),
-            Err(status) => return status.into_http(),
+            Err(status) => return Ok(failed(status)),
         };
         let Some(open) = calls.begin_watch() else { return too_many_open() };
         drop(call);
-        let answer = grpc().server_streaming(Watch(self.stopped), Request::new(Full::new(message))).await;
-        answer.map(|body| HeldBody::holding(body, open, None))
+        let watch = Watch(self.stopped.clone());
+        let answer = grpc().server_streaming(watch, Request::new(Full::new(message))).await;
+        Ok(answer.map(|body| HeldBody::holding(body, open, None).into()))
     }
 
-    async fn reflection(self, calls: Arc<Calls>, encoding: Option<HeaderValue>, body: Incoming) -> Response<Body> {
+    async fn reflection(
+        self: Arc<Services>,
+        calls: Arc<Calls>,
+        encoding: Option<HeaderValue>,
+        body: Incoming,
+    ) -> Answered {
         let Some(open) = calls.begin_conversation() else { return too_many_open() };
         let mut request = Request::new(body);
         request.headers_mut().extend(encoding.map(|encoding| (ENCODING, encoding)));
-        let answer = grpc().streaming(Reflection(self.stopped), request).await;
-        answer.map(|body| HeldBody::holding(body, open, Some(CONVERSATION_WITHIN)))
+        let answer = grpc().streaming(Reflection(self.stopped.clone()), request).await;
+        Ok(answer.map(|body| HeldBody::holding(body, open, Some(CONVERSATION_WITHIN)).into()))
     }
 }
+
+/// A call that is not answered has an answer that says so.
+type Answered = Result<Response<GrpcBody>, Infallible>;
 
 impl Method {
     fn of(path: &str) -> Method {
@@ -147,8 +158,8 @@ impl Method {
     }
 }
 
-fn too_many_open() -> Response<Body> {
-    Status::resource_exhausted("too many calls are open on this connection, or from this address").into_http()
+fn too_many_open() -> Answered {
+    Ok(failed(Status::resource_exhausted("too many calls are open on this connection, or from this address")))
 }
 
 fn grpc<Q, A>() -> Grpc<ProstCodec<A, Q>>
@@ -160,31 +171,33 @@ where
 }
 
 impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
-    type Response = Response<Body>;
+    type Response = Response<GrpcBody>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Answered> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (services, calls) = (self.services.clone(), Arc::clone(&self.calls));
+        let (services, calls) = (Arc::clone(&self.services), &self.calls);
         let call = calls.begin();
         // The fields are let go of before anything is waited for: they take many times what was sent of them.
         let (mut head, body) = request.into_parts();
-        if calls.has_too_many_fields(head.headers.len()) {
-            return Box::pin(async { Ok(Status::resource_exhausted("there are too many fields").into_http()) });
-        }
-        if let Err(status) = services.admit(&head) {
-            return Box::pin(async move { Ok(status.into_http()) });
+        let refused = if calls.has_too_many_fields(head.headers.len()) {
+            Err(Status::resource_exhausted("there are too many fields"))
+        } else {
+            services.admit(&head)
+        };
+        if let Err(status) = refused {
+            return Box::pin(ready(Ok(failed(status))));
         }
         // One future for each, because some are ten times as large as others, and all are moved to the heap.
         match Method::of(head.uri.path()) {
-            Method::ShouldRateLimit => Box::pin(async move { Ok(services.should_rate_limit(call, body).await) }),
-            Method::HealthCheck => Box::pin(async move { Ok(services.health_check(call, body).await) }),
-            Method::HealthWatch => Box::pin(async move { Ok(services.health_watch(calls, call, body).await) }),
+            Method::ShouldRateLimit => Box::pin(services.should_rate_limit(call, body)),
+            Method::HealthCheck => Box::pin(services.health_check(call, body)),
+            Method::HealthWatch => Box::pin(services.health_watch(Arc::clone(calls), call, body)),
             Method::Reflection => {
                 let encoding = head.headers.remove(ENCODING);
-                Box::pin(async move { Ok(services.reflection(calls, encoding, body).await) })
+                Box::pin(services.reflection(Arc::clone(calls), encoding, body))
             }
-            Method::Unknown => Box::pin(async { Ok(Status::unimplemented("there is no such method").into_http()) }),
+            Method::Unknown => Box::pin(ready(Ok(failed(Status::unimplemented("there is no such method"))))),
         }
     }
 }

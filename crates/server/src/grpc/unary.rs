@@ -1,14 +1,13 @@
 //! One message in and one out, as gRPC writes them into HTTP/2. tonic can do this
 //! and much else; this is the one call that gateways make for every request.
 
-use std::convert::Infallible;
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::{Body as HttpBody, Frame};
 use hyper::body::{Bytes, Incoming};
+use pin_project_lite::pin_project;
 use prost::Message;
 use tonic::Status;
 use tonic::body::Body;
@@ -19,6 +18,9 @@ use crate::whole_body::{BodyLimits, NoBody, WholeBody, read_whole};
 
 /// Before a message: whether it is compressed, and how long it is.
 const PREFIX_BYTES: usize = 5;
+
+/// What an answer about a few descriptors takes, with the fields for the client.
+const ANSWER_BYTES: usize = 256;
 
 /// Most messages have some hundred bytes, and there are many calls: only so much is read of each without asking.
 const FREE_BYTES: usize = 1 << 10;
@@ -40,30 +42,31 @@ fn length_by_prefix(begun: &[u8]) -> Option<usize> {
     PREFIX_BYTES.checked_add(u32::from_be_bytes(length) as usize)
 }
 
-/// Answers a call, unless its message does not arrive.
-pub(super) async fn unary<Q, A, F>(
+/// Answers a call, unless its message does not arrive. `answer` writes the answer behind what is there.
+pub(super) async fn unary<Q: Message + Default>(
     call: Call,
     limits: BodyLimits,
     body: Incoming,
-    answer: impl FnOnce(Q) -> F,
-) -> Response<Body>
-where
-    Q: Message + Default,
-    A: Message,
-    F: Future<Output = Result<A, Status>>,
-{
+    answer: impl AsyncFnOnce(Q, &mut Vec<u8>) -> Result<(), Status>,
+) -> Response<GrpcBody> {
     let message = match read_message(&call, limits, body).await {
         Ok(message) => message,
-        Err(status) => return status.into_http(),
+        Err(status) => return failed(status),
     };
     let question = match decode(&message) {
         Ok(question) => question,
-        Err(status) => return status.into_http(),
+        Err(status) => return failed(status),
     };
-    match answer(question).await {
-        Ok(answer) => respond(&answer, call),
-        Err(status) => status.into_http(),
+    let mut bytes = Vec::with_capacity(ANSWER_BYTES);
+    bytes.resize(PREFIX_BYTES, 0);
+    match answer(question, &mut bytes).await {
+        Ok(()) => respond(bytes, call),
+        Err(status) => failed(status),
     }
+}
+
+pub(super) fn failed(status: Status) -> Response<GrpcBody> {
+    status.into_http::<Body>().map(GrpcBody::from)
 }
 
 /// A message with what stands before it, which came in time.
@@ -104,47 +107,62 @@ fn decode<Q: Message + Default>(bytes: &[u8]) -> Result<Q, Status> {
     Q::decode(message).map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
-fn respond(answer: &impl Message, call: Call) -> Response<Body> {
-    let length = answer.encoded_len();
-    let mut bytes = Vec::with_capacity(PREFIX_BYTES + length);
-    bytes.push(0);
+fn respond(mut bytes: Vec<u8>, call: Call) -> Response<GrpcBody> {
     // An answer is far shorter than that.
-    bytes.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
-    answer.encode_raw(&mut bytes);
-    let mut response = Response::new(Body::new(Answer { rest: Rest::Message(bytes.into()), _call: call }));
+    let length = u32::try_from(bytes.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
+    bytes[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
+    let mut response = Response::new(GrpcBody::Answer { rest: Rest::Message(bytes.into()), _call: call });
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }
 
-/// An answer. The call is under way until it has been sent as far as the client lets it.
-struct Answer {
-    rest: Rest,
-    _call: Call,
+pin_project! {
+    /// The body of a response.
+    #[project = Projected]
+    pub(super) enum GrpcBody {
+        /// An answer. The call is under way until it has been sent as far as the client lets it.
+        Answer { rest: Rest, _call: Call },
+        /// What tonic makes.
+        Tonic { #[pin] body: Body },
+    }
 }
 
 /// What is still to be sent of an answer.
-enum Rest {
+pub(super) enum Rest {
     Message(Bytes),
     Status,
     Nothing,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for GrpcBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Status;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let (frame, rest) = match std::mem::replace(&mut self.rest, Rest::Nothing) {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let rest = match self.project() {
+            Projected::Answer { rest, .. } => rest,
+            Projected::Tonic { body } => return body.poll_frame(context),
+        };
+        let (frame, left) = match std::mem::replace(rest, Rest::Nothing) {
             Rest::Message(bytes) => (Some(Frame::data(bytes)), Rest::Status),
             Rest::Status => (Some(Frame::trailers(ok())), Rest::Nothing),
             Rest::Nothing => (None, Rest::Nothing),
         };
-        self.rest = rest;
+        *rest = left;
         Poll::Ready(frame.map(Ok))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.rest, Rest::Nothing)
+        match self {
+            GrpcBody::Answer { rest, .. } => matches!(rest, Rest::Nothing),
+            GrpcBody::Tonic { body } => body.is_end_stream(),
+        }
+    }
+}
+
+impl From<Body> for GrpcBody {
+    fn from(body: Body) -> GrpcBody {
+        GrpcBody::Tonic { body }
     }
 }
 

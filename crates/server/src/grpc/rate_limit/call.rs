@@ -1,5 +1,6 @@
 //! A call of a gateway, as requests that are decided together.
 
+use smallvec::SmallVec;
 use tollgate::{AskedTogether, CallerCharge, CallerLimit, Descriptor, Part, Request};
 use tonic::Status;
 
@@ -11,12 +12,12 @@ use crate::grpc::limits::{MAX_DESCRIPTORS, MAX_ENTRIES};
 /// What a call says, checked.
 pub(in crate::grpc) struct Call<'a> {
     domain: &'a str,
-    descriptors: Vec<Described<'a>>,
+    descriptors: SmallVec<[Described<'a>; 1]>,
 }
 
 /// One descriptor.
 struct Described<'a> {
-    entries: Vec<(&'a str, &'a str)>,
+    entries: SmallVec<[(&'a str, &'a str); 4]>,
     hits: u64,
     gives_back: bool,
     instead: Option<Instead>,
@@ -51,7 +52,7 @@ impl<'a> Call<'a> {
         Ok(Call { domain: &request.domain, descriptors })
     }
 
-    pub(in crate::grpc) fn descriptors(&self) -> Vec<Descriptor<'_>> {
+    pub(in crate::grpc) fn descriptors(&self) -> SmallVec<[Descriptor<'_>; 1]> {
         let entries = self.descriptors.iter().map(|described| &described.entries);
         entries.map(|entries| Descriptor { domain: self.domain, entries }).collect()
     }

@@ -1,4 +1,5 @@
-//! The messages of `envoy.service.ratelimit.v3`, with what they need of other packages.
+//! The messages of `envoy.service.ratelimit.v3`, with what they need of other packages. Answers are written without
+//! them, see [`status`](super::status); they are here to be read again by tests.
 
 use prost::{Enumeration, Message};
 
@@ -52,6 +53,7 @@ pub(in crate::grpc) struct UInt64Value {
 }
 
 /// `envoy.service.ratelimit.v3.RateLimitResponse`
+#[cfg(any(test, fuzzing))]
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::grpc) struct RateLimitResponse {
     #[prost(enumeration = "Code", tag = "1")]
@@ -62,6 +64,7 @@ pub(in crate::grpc) struct RateLimitResponse {
     pub(in crate::grpc) response_headers_to_add: Vec<HeaderValue>,
 }
 
+#[cfg(any(test, fuzzing))]
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::grpc) struct DescriptorStatus {
     #[prost(enumeration = "Code", tag = "1")]
@@ -74,6 +77,7 @@ pub(in crate::grpc) struct DescriptorStatus {
     pub(in crate::grpc) duration_until_reset: Option<Duration>,
 }
 
+#[cfg(any(test, fuzzing))]
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::grpc) struct RateLimit {
     #[prost(uint32, tag = "1")]
@@ -85,6 +89,7 @@ pub(in crate::grpc) struct RateLimit {
 }
 
 /// `envoy.config.core.v3.HeaderValue`
+#[cfg(any(test, fuzzing))]
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::grpc) struct HeaderValue {
     #[prost(string, tag = "1")]
@@ -94,6 +99,7 @@ pub(in crate::grpc) struct HeaderValue {
 }
 
 /// `google.protobuf.Duration`, in whole seconds: gateways read no more of it.
+#[cfg(any(test, fuzzing))]
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(in crate::grpc) struct Duration {
     #[prost(int64, tag = "1")]

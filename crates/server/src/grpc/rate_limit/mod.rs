@@ -1,21 +1,23 @@
 //! `envoy.service.ratelimit.v3`: the messages, and a call as requests that are decided together.
 
 pub(in crate::grpc) mod call;
+pub(in crate::grpc) mod message_writer;
 pub(in crate::grpc) mod messages;
 pub(in crate::grpc) mod override_limits;
 pub(in crate::grpc) mod status;
 
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use tonic::Status;
 
 use super::limits::CALL_WITHIN;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
-use crate::within::within;
 use call::Call;
-use messages::{RateLimitRequest, RateLimitResponse};
+use messages::RateLimitRequest;
 use override_limits::OverrideLimits;
 
 /// `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`
@@ -26,14 +28,30 @@ pub(super) struct ShouldRateLimit {
 }
 
 impl ShouldRateLimit {
-    pub(super) async fn answer(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
+    /// Decides a call, and writes the answer behind what is there.
+    pub(super) async fn answer(&self, request: &RateLimitRequest, out: &mut Vec<u8>) -> Result<(), Status> {
+        if self.engine.waits_for_store() {
+            // A shared store has its own deadline; this is for one that has none.
+            let decided = tokio::time::timeout(CALL_WITHIN, self.decide(request, out));
+            // On the heap: calls that are decided in memory would be moved about with the room for it.
+            return Box::pin(decided).await.unwrap_or_else(|_| Err(no_answer()));
+        }
+        // In memory a decision is there when it is first asked for. So it stays here, and no call carries it about.
+        match pin!(self.decide(request, out)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(decided) => decided,
+            Poll::Pending => Err(no_answer()),
+        }
+    }
+
+    async fn decide(&self, request: &RateLimitRequest, out: &mut Vec<u8>) -> Result<(), Status> {
         let call = Call::read(request, &self.engine, &self.overrides)?;
         let descriptors = call.descriptors();
         let asked = call.asked(&descriptors);
-        // A shared store has its own deadline; this is for one that has none.
-        let deciding = pin!(self.engine.decide_together(FrontEnd::Grpc, &asked));
-        let decided = within(CALL_WITHIN, deciding).await;
-        let together = decided.ok_or_else(|| Status::unavailable("the store does not answer"))?;
-        status::response(&together, &request.descriptors)
+        let together = self.engine.decide_together(FrontEnd::Grpc, &asked).await;
+        status::write(&together, &request.descriptors, out)
     }
+}
+
+fn no_answer() -> Status {
+    Status::unavailable("the store does not answer")
 }

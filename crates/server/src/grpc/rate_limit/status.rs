@@ -3,26 +3,32 @@
 use tollgate::{Decision, Together, Verdict};
 use tonic::Status;
 
-use super::messages::{
-    Code, DescriptorStatus, Duration, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitOverride,
-    RateLimitResponse, Unit,
-};
+use super::message_writer::MessageWriter;
+use super::messages::{Code, RateLimitDescriptor, RateLimitOverride, Unit};
 
 const S_NS: u64 = 1_000_000_000;
 
-/// The answer to a call. What is only the store's trouble is an error: the gateway knows what to do then.
-pub(in crate::grpc) fn response(
+/// Writes the answer to a call, a `RateLimitResponse`, behind what is there. What is only the store's trouble is an
+/// error: the gateway knows what to do then.
+pub(in crate::grpc) fn write(
     together: &Together,
     descriptors: &[RateLimitDescriptor],
-) -> Result<RateLimitResponse, Status> {
+    out: &mut Vec<u8>,
+) -> Result<(), Status> {
     let overall = &together.overall;
     let code = code_of(overall).ok_or_else(|| Status::unavailable("the store cannot answer"))?;
-    let mut response_headers_to_add = Vec::new();
+    let mut response = MessageWriter::new(out);
+    response.number(1, code as u64);
+    for (verdict, descriptor) in together.each.iter().zip(descriptors) {
+        response.message(2, |status| write_status(verdict, descriptor.limit, status));
+    }
     overall.fields(|field, value| {
-        response_headers_to_add.push(HeaderValue { key: field.name().to_owned(), value: value.to_owned() });
+        response.message(3, |header| {
+            header.text(1, field.name());
+            header.text(2, value);
+        });
     });
-    let statuses = together.each.iter().zip(descriptors).map(|(verdict, descriptor)| status(verdict, descriptor.limit));
-    Ok(RateLimitResponse { overall_code: code.into(), statuses: statuses.collect(), response_headers_to_add })
+    Ok(())
 }
 
 fn code_of(verdict: &Verdict) -> Option<Code> {
@@ -33,44 +39,47 @@ fn code_of(verdict: &Verdict) -> Option<Code> {
     }
 }
 
-fn status(verdict: &Verdict, brought: Option<RateLimitOverride>) -> DescriptorStatus {
+/// A `DescriptorStatus`.
+fn write_status(verdict: &Verdict, brought: Option<RateLimitOverride>, status: &mut MessageWriter<'_>) {
     // One that the store could not answer for stands in the way as well as one that is over its limit.
-    let code = code_of(verdict).unwrap_or(Code::OverLimit).into();
+    status.number(1, code_of(verdict).unwrap_or(Code::OverLimit) as u64);
     if let (Some(decision), Some(limit)) = (verdict.instead(), brought) {
         let RateLimitOverride { requests_per_unit, unit } = limit;
-        let current_limit = Some(RateLimit { requests_per_unit, unit, name: String::new() });
-        let limit_remaining = saturated(decision.remaining).min(requests_per_unit);
-        return DescriptorStatus { code, current_limit, limit_remaining, duration_until_reset: reset(decision) };
+        write_limit(status, requests_per_unit, u64::try_from(unit).unwrap_or(0), "");
+        return write_standing(status, decision, requests_per_unit);
     }
     match verdict.deciding() {
         Some(state) => {
             let quota = verdict.quota(state);
-            let current_limit = Some(RateLimit {
-                requests_per_unit: saturated(quota.amount()),
-                unit: Unit::lasting(quota.period_ns()).into(),
-                name: verdict.limit_name(state).to_owned(),
-            });
-            let limit_remaining = saturated(state.decision.remaining);
-            DescriptorStatus { code, current_limit, limit_remaining, duration_until_reset: reset(&state.decision) }
+            let unit = Unit::lasting(quota.period_ns()) as u64;
+            write_limit(status, saturated(quota.amount()), unit, verdict.limit_name(state));
+            write_standing(status, &state.decision, u32::MAX);
         }
-        None => DescriptorStatus {
-            code,
+        None => {
             // A rule that denies is a limit of 0 to a gateway, which knows no other.
-            current_limit: verdict.rule().map(|rule| RateLimit {
-                requests_per_unit: 0,
-                unit: Unit::Unknown.into(),
-                name: rule.to_owned(),
-            }),
-            limit_remaining: if verdict.is_unlimited() { u32::MAX } else { 0 },
-            ..DescriptorStatus::default()
-        },
+            if let Some(rule) = verdict.rule() {
+                write_limit(status, 0, Unit::Unknown as u64, rule);
+            }
+            status.number(3, if verdict.is_unlimited() { u32::MAX } else { 0 });
+        }
     }
 }
 
-/// Rounded up: gateways read whole seconds.
-fn reset(decision: &Decision) -> Option<Duration> {
-    let seconds = i64::try_from(decision.reset_after.div_ceil(S_NS)).unwrap_or(i64::MAX);
-    (decision.reset_after < u64::MAX).then_some(Duration { seconds })
+fn write_limit(status: &mut MessageWriter<'_>, requests_per_unit: u32, unit: u64, name: &str) {
+    status.message(2, |limit| {
+        limit.number(1, requests_per_unit);
+        limit.number(2, unit);
+        limit.text(3, name);
+    });
+}
+
+/// What remains, which is never more than `most`, and when all of it is back, if that is known: in whole seconds, rounded
+/// up, because gateways read no more.
+fn write_standing(status: &mut MessageWriter<'_>, decision: &Decision, most: u32) {
+    status.number(3, saturated(decision.remaining).min(most));
+    if decision.reset_after < u64::MAX {
+        status.message(4, |reset| reset.number(1, decision.reset_after.div_ceil(S_NS)));
+    }
 }
 
 fn saturated(amount: u64) -> u32 {

@@ -13,14 +13,13 @@ impl<'a> Arguments<'a> {
         Arguments { bytes, places, is_typed }
     }
 
-    /// From the first to the last of some arguments, with the lengths between
-    /// them: the same bytes are the same arguments. `None` if they were typed,
-    /// because then nothing is between them.
-    pub(super) fn span(&self, first: usize, last: usize) -> Option<&'a [u8]> {
+    /// The bytes from the end of one argument to the end of a later one, with lengths and line ends: behind that
+    /// argument the same bytes are the same arguments. `None` if they were typed, because then nothing is between them.
+    pub(super) fn written_after(&self, first: usize, last: usize) -> Option<&'a [u8]> {
         if self.is_typed {
             return None;
         }
-        self.bytes.get(self.places.get(first)?.start as usize..self.places.get(last)?.end as usize)
+        self.bytes.get(self.places.get(first)?.end as usize..self.places.get(last)?.end as usize + 2)
     }
 
     /// How many, the command's name included.

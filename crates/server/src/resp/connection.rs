@@ -115,7 +115,12 @@ impl Connection {
         let mut begun_ns = engine.now_ns();
         while !self.session.is_over {
             let rest = &self.input[answered..];
-            match self.parser.parse(rest) {
+            let again = match self.parser.is_between_commands() {
+                true => commands::throttle_again(engine, &mut self.session, rest, &mut self.output),
+                false => None,
+            };
+            let found = again.map_or_else(|| self.parser.parse(rest), |length| Ok(Found::Nothing(length)));
+            match found {
                 Ok(Found::Part) => break,
                 Ok(Found::Nothing(length)) => answered += length,
                 Ok(Found::Command(length)) => {

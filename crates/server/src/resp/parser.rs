@@ -95,6 +95,11 @@ impl Parser {
         found
     }
 
+    /// Whether the next input begins with a command, of which nothing was parsed yet.
+    pub(super) fn is_between_commands(&self) -> bool {
+        self.at == 0 && self.missing.is_none()
+    }
+
     /// The arguments of the command that was just found in `input`.
     #[must_use]
     pub fn arguments<'a>(&'a self, input: &'a [u8]) -> Arguments<'a> {
@@ -179,7 +184,11 @@ impl Parser {
 
 /// The number on the line that begins at `from`, and where the next line begins; `None` if there is more to come.
 #[inline]
-fn length_line(input: &[u8], from: usize, wrong: ProtocolError) -> Result<Option<(i64, usize)>, ProtocolError> {
+pub(super) fn length_line(
+    input: &[u8],
+    from: usize,
+    wrong: ProtocolError,
+) -> Result<Option<(i64, usize)>, ProtocolError> {
     // Nearly every length has one or two digits.
     match input.get(from..) {
         Some([digit @ b'0'..=b'9', b'\r', b'\n', ..]) => return Ok(Some((i64::from(digit - b'0'), from + 3))),

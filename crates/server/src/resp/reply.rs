@@ -98,10 +98,10 @@ impl<'a> Reply<'a> {
     pub(super) fn integers<const COUNT: usize>(&mut self, values: [i64; COUNT]) {
         // Short lines are put together here, and written at once.
         let mut lines = ShortLines::of_list::<COUNT>();
-        for value in values {
-            if !lines.add(value) {
+        for value in &values {
+            if !lines.add(*value) {
                 self.out.extend_from_slice(lines.take());
-                self.integer(value);
+                self.integer(*value);
             }
         }
         self.out.extend_from_slice(lines.take());

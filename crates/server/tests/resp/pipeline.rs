@@ -52,3 +52,45 @@ fn many_connections_at_once_each_get_their_own() {
         }
     });
 }
+
+/// A command that follows the same one is recognised by its bytes. It must be answered as if it came alone.
+#[test]
+fn commands_that_repeat_are_answered_like_those_that_come_alone() {
+    let commands: Vec<Vec<u8>> = [
+        frame(&["CL.THROTTLE", "one", "9", "5", "60"]),
+        frame(&["CL.THROTTLE", "another key", "9", "5", "60"]),
+        frame(&["CL.THROTTLE", "", "9", "5", "60"]),
+        frame(&["CL.THROTTLE", "one", "9", "5", "60", "3"]),
+        frame(&["CL.THROTTLE", "one", "9", "5", "60"]),
+        frame(&["CL.THROTTLE", "one", "9", "5", "61"]),
+        frame(&["CL.THROTTLE", "one", "9", "5", "61"]),
+        frame(&["CL.THROTTLE", "$3\r\n", "9", "5", "61"]),
+        frame(&["CL.THROTTLE", &"k".repeat(4_096), "9", "5", "61"]),
+        frame(&["CL.THROTTLE", &"k".repeat(4_097), "9", "5", "61"]),
+        b"CL.THROTTLE one 9 5 61\r\n".to_vec(),
+        frame(&["cl.throttle", "one", "9", "5", "61"]),
+        frame(&["CL.THROTTLE", "one", "9", "5"]),
+        frame(&["CL.THROTTLE", "one", "9", "5", "x"]),
+        frame(&["CL.THROTTLE", "one", "9", "5", "61"]),
+    ]
+    .into_iter()
+    .flat_map(|command| [command.clone(), command])
+    .collect();
+    let alone = Running::start();
+    let expected: Vec<Answer> = commands
+        .iter()
+        .map(|command| {
+            let mut client = RespClient::open(alone.resp);
+            client.send(command);
+            client.answer()
+        })
+        .collect();
+    for piece in [usize::MAX, 1_000, 7] {
+        let together = Running::start();
+        let mut client = RespClient::open(together.resp);
+        commands.concat().chunks(piece.min(1 << 20)).for_each(|piece| client.send(piece));
+        for (at, expected) in expected.iter().enumerate() {
+            assert_eq!(&client.answer(), expected, "{}", String::from_utf8_lossy(&commands[at]));
+        }
+    }
+}

@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::observe::WhyRefused;
 use table::{COMMANDS, Command, Name};
 
-pub(super) use throttle::QuotaMemo;
+pub(super) use throttle::{QuotaMemo, throttle_again};
 
 /// As much of a client's words as an error quotes.
 const QUOTED_BYTES: usize = 128;

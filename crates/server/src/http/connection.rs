@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 
 use super::response_body::ResponseBody;
 use super::routes::Routes;
-use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, InFlight, Share, StopFlag, WithDeadline};
+use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, Share, StopFlag, WithDeadline};
 
 /// More header fields than a browser and three proxies send together.
 const MAX_HEADER_FIELDS: usize = 100;
@@ -45,30 +45,41 @@ pub(crate) struct ConnectionShare {
     pub(crate) activity: Activity,
 }
 
+/// What all requests of a connection have in common.
+struct HttpConnection {
+    routes: Routes,
+    address: IpAddr,
+    body_timeout: Duration,
+    stopping: StopFlag,
+    share: Arc<ConnectionShare>,
+}
+
 /// Serves HTTP/1.1 on one connection until either end closes it, or it has taken too long.
 pub(crate) async fn serve_connection(accepted: Connection, routes: Routes, limits: ConnectionLimits) {
     let Connection { stream, address, mut stopped, share } = accepted;
     let activity = Activity::new();
     let stream = TokioIo::new(ActivityStream::new(stream, activity.clone()));
-    let answer = {
-        let (activity, stopping) = (activity.clone(), StopFlag::new(stopped.clone()));
-        let (address, body_timeout) = (address.ip(), limits.body_timeout);
-        let connection = Arc::new((routes, stopping, Arc::new(ConnectionShare { share, activity: activity.clone() })));
-        service_fn(move |request: Request<Incoming>| {
-            let in_flight = activity.begin_request();
-            let connection = Arc::clone(&connection);
-            let request = connection.0.find(request);
-            async move {
-                let (routes, stopping, share) = &*connection;
-                let caller = Caller { address, body_timeout, is_stopping: stopping.is_up() };
-                let mut response = routes.answer(request, caller, share).await;
-                if stopping.is_up() {
-                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-                }
-                Ok::<_, Infallible>(response.map(|body| UntilEnd { body, _in_flight: in_flight }))
+    let connection = Arc::new(HttpConnection {
+        routes,
+        address: address.ip(),
+        body_timeout: limits.body_timeout,
+        stopping: StopFlag::new(stopped.clone()),
+        share: Arc::new(ConnectionShare { share, activity: activity.clone() }),
+    });
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let in_flight = RequestInFlight::new(&connection);
+        let request = connection.routes.find(request);
+        async move {
+            let HttpConnection { routes, stopping, share, .. } = &*in_flight.0;
+            let (address, body_timeout) = (in_flight.0.address, in_flight.0.body_timeout);
+            let caller = Caller { address, body_timeout, is_stopping: stopping.is_up() };
+            let mut response = routes.answer(request, caller, share).await;
+            if stopping.is_up() {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-        })
-    };
+            Ok::<_, Infallible>(response.map(|body| UntilEnd { body, _in_flight: in_flight }))
+        }
+    });
     let connection = http1::Builder::new()
         .max_headers(MAX_HEADER_FIELDS)
         .max_header_size(MAX_HEAD_BYTES)
@@ -78,12 +89,28 @@ pub(crate) async fn serve_connection(accepted: Connection, routes: Routes, limit
     WithDeadline::new(connection, activity.overdue(&limits, &mut stopped)).await;
 }
 
+/// A request whose response has not ended, on its connection.
+struct RequestInFlight(Arc<HttpConnection>);
+
+impl RequestInFlight {
+    fn new(connection: &Arc<HttpConnection>) -> RequestInFlight {
+        connection.share.activity.begin_request();
+        RequestInFlight(Arc::clone(connection))
+    }
+}
+
+impl Drop for RequestInFlight {
+    fn drop(&mut self) {
+        self.0.share.activity.end_request();
+    }
+}
+
 pin_project! {
     /// The body of a response. Until it has ended, the request is under way.
     struct UntilEnd {
         #[pin]
         body: ResponseBody,
-        _in_flight: InFlight,
+        _in_flight: RequestInFlight,
     }
 }
 

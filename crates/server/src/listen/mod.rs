@@ -21,7 +21,7 @@ pub(crate) use limits::descriptors::{Descriptors, For};
 pub(crate) use limits::shares::{Reservation, Room, Share, ShareLimits, Shares, Turn};
 pub(crate) use stop_flag::StopFlag;
 pub(crate) use stream::Encryption;
-pub(crate) use timeouts::activity::{Activity, Answering, InFlight};
+pub(crate) use timeouts::activity::{Activity, Answering};
 pub(crate) use timeouts::activity_stream::ActivityStream;
 pub(crate) use timeouts::idle_stream::{IdleStream, IdleTimer};
 pub(crate) use timeouts::with_deadline::WithDeadline;

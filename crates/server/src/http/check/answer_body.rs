@@ -4,7 +4,9 @@
 //! longer to look for what must be escaped in the names of members than the
 //! decision took.
 
-use tollgate::{Action, Decision, RuleState, Verdict};
+use std::ops::Range;
+
+use tollgate::{Action, Decision, Verdict};
 
 use crate::http::json::Json;
 use crate::receipts::ReceiptName;
@@ -26,17 +28,22 @@ pub(in crate::http) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Opti
             json.raw(allowed).word(action.name()).raw(r#","rule":"#)
         }
     };
-    match verdict.deciding() {
-        Some(state) => write_standing(json.word(verdict.rule_name(state)), &state.decision),
+    let deciding = verdict.deciding();
+    let mut standing = 0..0;
+    match deciding {
+        Some(state) => {
+            json.word(verdict.rule_name(state));
+            standing = write_standing(&mut json, &state.decision);
+        }
         None => {
             // A rule that denies has a name and no limit.
             match verdict.rule() {
                 Some(rule) => json.word(rule),
                 None => json.raw("null"),
             };
-            json.raw(NO_STANDING)
+            json.raw(NO_STANDING);
         }
-    };
+    }
     json.number_or_null(verdict.retry_after().map(|wait| ms(wait.as_nanos())));
     if verdict.action() == Action::Delay {
         // How long the caller waits before it goes on.
@@ -49,8 +56,17 @@ pub(in crate::http) fn write(out: &mut Vec<u8>, verdict: &Verdict, receipt: Opti
     }
     json.raw(r#","rules":["#);
     for (at, state) in verdict.states().iter().enumerate() {
+        let decision = &state.decision;
         json.raw(if at == 0 { r#"{"rule":"# } else { r#",{"rule":"# }).word(verdict.rule_name(state));
-        write_rule(&mut json, state);
+        json.raw(if decision.is_allowed() { r#","allowed":true"# } else { r#","allowed":false"# });
+        if deciding.is_some_and(|deciding| std::ptr::eq(deciding, state)) {
+            // The same numbers, which take longer to write than to copy.
+            json.again(standing.clone());
+        } else {
+            write_standing(&mut json, decision);
+        }
+        json.number_or_null(state.retry_after_ns().map(|wait_ns| ms(wait_ns.into())));
+        json.raw(if state.shadow { r#","shadow":true}"# } else { r#","shadow":false}"# });
     }
     write_denials(&mut json, verdict);
     json.raw("]}");
@@ -67,20 +83,15 @@ fn write_denials(json: &mut Json<'_>, verdict: &Verdict) {
     }
 }
 
-fn write_rule(json: &mut Json<'_>, state: &RuleState) {
-    let decision = &state.decision;
-    json.raw(if decision.is_allowed() { r#","allowed":true"# } else { r#","allowed":false"# });
-    write_standing(json, decision).number_or_null(state.retry_after_ns().map(|wait_ns| ms(wait_ns.into())));
-    json.raw(if state.shadow { r#","shadow":true}"# } else { r#","shadow":false}"# });
-}
-
-/// How a limit stands, up to the wait, which a verdict and each of its rules have their own.
+/// Writes how a limit stands, up to the wait, which a verdict and each of its rules have their own. Returns where.
 #[inline]
-fn write_standing<'a, 'j>(json: &'j mut Json<'a>, decision: &Decision) -> &'j mut Json<'a> {
+fn write_standing(json: &mut Json<'_>, decision: &Decision) -> Range<usize> {
+    let begun = json.written();
     json.raw(r#","limit":"#).number(decision.limit);
     json.raw(r#","remaining":"#).number(decision.remaining);
     json.raw(r#","reset_after_ms":"#).number_or_null(reset_after_ms(decision));
-    json.raw(r#","retry_after_ms":"#)
+    json.raw(r#","retry_after_ms":"#);
+    begun..json.written()
 }
 
 /// Nobody knows when a permit without a lease comes back.

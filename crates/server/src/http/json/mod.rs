@@ -5,6 +5,8 @@ pub(in crate::http) mod scanner;
 pub(in crate::http) mod strict_json;
 pub(in crate::http) mod text;
 
+use std::ops::Range;
+
 /// Writes JSON, piece by piece. Pieces are inlined: most are known where they
 /// are written, and to call for a dozen bytes costs more than to copy them.
 pub(super) struct Json<'a> {
@@ -20,6 +22,17 @@ impl<'a> Json<'a> {
     #[inline(always)]
     pub(super) fn raw(&mut self, json: &str) -> &mut Json<'a> {
         self.out.extend_from_slice(json.as_bytes());
+        self
+    }
+
+    /// How much is written.
+    pub(super) fn written(&self) -> usize {
+        self.out.len()
+    }
+
+    /// What was written there before.
+    pub(super) fn again(&mut self, written: Range<usize>) -> &mut Json<'a> {
+        self.out.extend_from_within(written);
         self
     }
 

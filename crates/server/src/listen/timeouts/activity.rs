@@ -41,10 +41,6 @@ struct State {
     answering: AtomicU64,
 }
 
-/// A request whose response has not ended.
-#[derive(Debug)]
-pub(crate) struct InFlight(Activity);
-
 /// A large answer that is not written yet. While it waits, others of the same address may have to.
 #[derive(Debug)]
 pub(crate) struct Answering(Activity);
@@ -92,10 +88,21 @@ impl Activity {
     }
 
     /// A request's head was read.
-    pub(crate) fn begin_request(&self) -> InFlight {
-        self.0.in_flight.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn begin_request(&self) {
+        self.count_in_flight(1);
         self.0.head_begun.store(NEVER, Ordering::Relaxed);
-        InFlight(self.clone())
+    }
+
+    /// Its response has ended.
+    pub(crate) fn end_request(&self) {
+        self.0.moved.store(self.now(), Ordering::Relaxed);
+        self.count_in_flight(u64::MAX);
+    }
+
+    /// Only the connection's own task counts, so it takes no more than to add.
+    fn count_in_flight(&self, more: u64) {
+        let in_flight = &self.0.in_flight;
+        in_flight.store(in_flight.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 
     /// A large answer is about to be written.
@@ -170,14 +177,6 @@ impl Activity {
     }
 }
 
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        let activity = &self.0;
-        activity.0.moved.store(activity.now(), Ordering::Relaxed);
-        activity.0.in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Drop for Answering {
     fn drop(&mut self) {
         self.0.0.answering.store(NEVER, Ordering::Relaxed);
@@ -231,7 +230,8 @@ mod tests {
     async fn a_head_that_trickles_in_is_not_waited_for_longer() {
         let (_stop, mut stopped) = watch::channel(false);
         let activity = Activity::new();
-        drop(activity.begin_request());
+        activity.begin_request();
+        activity.end_request();
         tokio::time::advance(Duration::from_secs(20)).await;
         activity.read();
         tokio::time::advance(Duration::from_millis(1_500)).await;
@@ -259,7 +259,8 @@ mod tests {
         let (_stop, mut stopped) = watch::channel(false);
         let activity = Activity::new();
         activity.read();
-        drop(activity.begin_request());
+        activity.begin_request();
+        activity.end_request();
         activity.wrote();
         assert_eq!(overdue_after_ms(&activity, &mut stopped).await, 30_001);
     }
@@ -272,7 +273,8 @@ mod tests {
         let ask = async {
             tokio::time::sleep(Duration::from_millis(100)).await;
             activity.read();
-            drop(activity.begin_request());
+            activity.begin_request();
+            activity.end_request();
             activity.wrote();
             std::future::pending::<()>().await;
         };
@@ -294,7 +296,8 @@ mod tests {
         let ask = async {
             activity.read();
             tokio::time::sleep(Duration::from_millis(1_500)).await;
-            drop(activity.begin_request());
+            activity.begin_request();
+            activity.end_request();
             activity.wrote();
             std::future::pending::<()>().await;
         };
@@ -306,7 +309,8 @@ mod tests {
         let (_stop, mut stopped) = watch::channel(false);
         let (limits, activity) = (limits(), Activity::new());
         activity.read();
-        drop(activity.begin_request());
+        activity.begin_request();
+        activity.end_request();
         activity.wrote();
         let ask = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -322,14 +326,13 @@ mod tests {
     async fn a_request_under_way_is_waited_for_and_one_who_does_not_read_is_not() {
         let (_stop, mut stopped) = watch::channel(false);
         let activity = Activity::new();
-        let in_flight = activity.begin_request();
+        activity.begin_request();
         let limits = limits();
         let wait = tokio::time::timeout(Duration::from_secs(3_600), activity.overdue(&limits, &mut stopped));
         assert!(wait.await.is_err());
         activity.could_not_write();
         activity.could_not_write();
         assert!(overdue_after_ms(&activity, &mut stopped).await <= 5_000);
-        drop(in_flight);
     }
 
     #[tokio::test(start_paused = true)]
@@ -337,10 +340,12 @@ mod tests {
         let (stop, mut stopped) = watch::channel(false);
         let (idle, busy) = (Activity::new(), Activity::new());
         for activity in [&idle, &busy] {
-            drop(activity.begin_request());
+            activity.begin_request();
+            activity.end_request();
         }
         tokio::time::advance(Duration::from_secs(10)).await;
-        drop(busy.begin_request());
+        busy.begin_request();
+        busy.end_request();
         stop.send_replace(true);
         assert_eq!(overdue_after_ms(&idle, &mut stopped).await, 0);
         assert_eq!(overdue_after_ms(&busy, &mut stopped).await, 500);

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::grpc::GrpcFrontEnd;
 use crate::http::{self, Admin, ReloadRequest};
 use crate::listen::{
-    Accepting, ConnectionLimits, Descriptors, Encryption, For, IdleStream, IdleTimer, ShareLimits, Shares,
+    Accepting, ActivityStream, ConnectionLimits, Descriptors, Encryption, For, IdleTimer, ShareLimits, Shares,
     WithDeadline, accept,
 };
 use crate::resp::{self, RespGate, RespLimits};
@@ -236,7 +236,7 @@ async fn serve_listener(
                 async move {
                     let idle = IdleTimer::default();
                     let gate = token.map(|token| RespGate { token, address: connection.address.ip() });
-                    let stream = IdleStream::new(connection.stream, idle.clone());
+                    let stream = ActivityStream::new(connection.stream, idle.clone());
                     let resp_limits = RespLimits {
                         command_at_most: limits.body_timeout,
                         answers_at_most: limits.answer_timeout,

@@ -1,11 +1,10 @@
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 /// A service in this process, on a runtime and a thread of its own, until it is told to stop or dropped.
@@ -19,18 +18,18 @@ pub struct InProcess<T> {
 pub struct StopSignal(oneshot::Receiver<()>);
 
 impl<T: Send + 'static> InProcess<T> {
-    /// Starts a service. `bind` opens its listeners, and returns what the test keeps of it and the future that
-    /// serves until it is told to stop.
-    pub fn start<K, S>(bind: impl AsyncFnOnce(StopSignal) -> (K, S)) -> io::Result<(K, InProcess<T>)>
+    /// Starts a service on a runtime of several threads, if clients of the test are to run there too. `bind` opens its
+    /// listeners, and returns what the test keeps of it and the future that serves until it is told to stop.
+    pub fn start<K, S>(runtime: Runtime, bind: impl AsyncFnOnce(StopSignal) -> (K, S)) -> (K, InProcess<T>)
     where
         S: Future<Output = T> + Send + 'static,
     {
-        let runtime = Arc::new(Builder::new_multi_thread().worker_threads(2).enable_all().build()?);
+        let runtime = Arc::new(runtime);
         let (stop, stopped) = oneshot::channel();
         let (kept, serve) = runtime.block_on(bind(StopSignal(stopped)));
         let serving = Arc::clone(&runtime);
         let thread = thread::spawn(move || serving.block_on(serve));
-        Ok((kept, InProcess { runtime, stop: Some(stop), thread }))
+        (kept, InProcess { runtime, stop: Some(stop), thread })
     }
 
     /// What it runs on, for clients that need a runtime.

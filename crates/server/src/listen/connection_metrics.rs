@@ -51,15 +51,14 @@ impl ConnectionMetrics {
     pub(crate) fn write(&self, exposition: &mut Exposition<'_>) {
         let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
         write_listeners(&listeners, exposition);
-        const NAME: &str = "tollgate_backpressure_waits_total";
-        let help = "Requests that waited until their address, or all together, held less.";
-        exposition.describe(NAME, Kind::Counter, help);
         let ShareMetrics { request_waits, answer_waits, call_waits } = &self.waits;
-        for (resource, waits) in
-            [("request_bytes", request_waits), ("answer_bytes", answer_waits), ("calls", call_waits)]
-        {
-            exposition.sample(NAME, &[("resource", resource)], waits.get());
-        }
+        let waits = [("request_bytes", request_waits), ("answer_bytes", answer_waits), ("calls", call_waits)];
+        exposition.counter_by(
+            "tollgate_backpressure_waits_total",
+            "Requests that waited until their address, or all together, held less.",
+            "resource",
+            waits.map(|(resource, waits)| (resource, waits.get())),
+        );
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) use stop_flag::StopFlag;
 pub(crate) use stream::Encryption;
 pub(crate) use timeouts::activity::{Activity, Answering};
 pub(crate) use timeouts::activity_stream::ActivityStream;
-pub(crate) use timeouts::idle_stream::{IdleStream, IdleTimer};
+pub(crate) use timeouts::idle_timer::IdleTimer;
 pub(crate) use timeouts::with_deadline::WithDeadline;
 #[cfg(feature = "tls")]
 pub use tls::{Reloaded, Tls, TlsError, TlsFiles};

@@ -44,6 +44,20 @@ impl<'a> Exposition<'a> {
         self.value(name, &[], &seconds(ns));
     }
 
+    /// A counter with one label: how often each of its values was counted.
+    pub(crate) fn counter_by<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        samples: impl IntoIterator<Item = (&'l str, u64)>,
+    ) {
+        self.describe(name, Kind::Counter, help);
+        for (value, count) in samples {
+            self.sample(name, &[(label, value)], count);
+        }
+    }
+
     /// Comes before the samples of a metric.
     pub(crate) fn describe(&mut self, name: &str, kind: Kind, help: &str) {
         let kind = match kind {

@@ -1,5 +1,5 @@
 use super::counter::{Counter, Gauge};
-use super::exposition::{Exposition, Kind};
+use super::exposition::Exposition;
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -31,10 +31,8 @@ impl ReloadMetrics {
             "Whether the policy in force is the one that was read last.",
             self.last_was_successful.get(),
         );
-        const NAME: &str = "tollgate_config_reloads_total";
-        exposition.describe(NAME, Kind::Counter, "Policies read again, by outcome.");
-        exposition.sample(NAME, &[("outcome", "success")], self.successes.get());
-        exposition.sample(NAME, &[("outcome", "failure")], self.failures.get());
+        let outcomes = [("success", self.successes.get()), ("failure", self.failures.get())];
+        exposition.counter_by("tollgate_config_reloads_total", "Policies read again, by outcome.", "outcome", outcomes);
     }
 
     pub(crate) fn count(&self, succeeded: bool, now_ns: u64) {

@@ -16,8 +16,14 @@ pub(crate) fn write(stats: &StoreStats, exposition: &mut Exposition<'_>) {
         "Charges that may have been made, or not.",
         stats.uncertain_charges,
     );
-    write_errors(stats, exposition);
-    write_fallbacks(stats, exposition);
+    let errors = stats.troubles.iter().map(|(kind, count)| (*kind, *count));
+    exposition.counter_by("tollgate_store_errors_total", "Calls that failed, by cause.", "kind", errors);
+    exposition.counter_by(
+        "tollgate_fallback_decisions_total",
+        "Charges decided without the store, by what the rule says.",
+        "mode",
+        [("open", stats.fallbacks_open), ("closed", stats.fallbacks_closed), ("local", stats.fallbacks_local)],
+    );
     write_servers(stats, exposition);
     write_debts(stats, exposition);
     exposition.gauge(
@@ -26,24 +32,6 @@ pub(crate) fn write(stats: &StoreStats, exposition: &mut Exposition<'_>) {
         u64::from(stats.secret_key_differs),
     );
     write_durations(stats, exposition);
-}
-
-fn write_errors(stats: &StoreStats, exposition: &mut Exposition<'_>) {
-    const NAME: &str = "tollgate_store_errors_total";
-    exposition.describe(NAME, Kind::Counter, "Calls that failed, by cause.");
-    for (kind, count) in &stats.troubles {
-        exposition.sample(NAME, &[("kind", kind)], *count);
-    }
-}
-
-fn write_fallbacks(stats: &StoreStats, exposition: &mut Exposition<'_>) {
-    const NAME: &str = "tollgate_fallback_decisions_total";
-    exposition.describe(NAME, Kind::Counter, "Charges decided without the store, by what the rule says.");
-    let by_mode =
-        [("open", stats.fallbacks_open), ("closed", stats.fallbacks_closed), ("local", stats.fallbacks_local)];
-    for (mode, count) in by_mode {
-        exposition.sample(NAME, &[("mode", mode)], count);
-    }
 }
 
 fn write_servers(stats: &StoreStats, exposition: &mut Exposition<'_>) {

@@ -32,13 +32,13 @@ impl Running {
         let clock = ManualClock::at(1_700_000_040 * S_NS);
         let loaded = parse(policy, "policy.yaml", None).unwrap_or_else(|report| panic!("{report}"));
         let listeners = Listeners { grpc: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))), ..Listeners::default() };
-        let (grpc, service) = InProcess::start(async |stopped| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (grpc, service) = InProcess::start(runtime, async |stopped| {
             let engine = Engine::new(&loaded.policy, Arc::new(clock.clone())).unwrap();
             let server = change(Server::bind(listeners, engine).await.unwrap());
             let address = server.addresses().next().unwrap().1;
             (address, server.serve(stopped))
-        })
-        .unwrap();
+        });
         let client = GrpcClient::open(grpc, service.runtime());
         Running { grpc, clock, client, service }
     }

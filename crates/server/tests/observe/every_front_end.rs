@@ -33,13 +33,13 @@ impl Served {
         let (engine, clock, written) = Observed::engine(policy, identities, format);
         let any_port = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let listeners = Listeners { http: any_port, grpc: any_port, resp: any_port, ..Listeners::default() };
-        let (bound, service) = InProcess::start(async |stopped| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (bound, service) = InProcess::start(runtime, async |stopped| {
             let server = Server::bind(listeners, engine).await.unwrap();
             let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
             let addresses = [Listener::Http, Listener::Grpc, Listener::Resp].map(address);
             ((server.engine(), addresses), server.serve(stopped))
-        })
-        .unwrap();
+        });
         let (engine, [http, grpc, resp]) = bound;
         Served { engine, clock, written, http, grpc, resp, service: Some(service) }
     }

@@ -29,15 +29,15 @@ impl Running {
         let loaded = parse(policy, "policy.yaml", None).unwrap_or_else(|report| panic!("{report}"));
         let any = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let listeners = Listeners { http: any, grpc: any, resp: any, admin: any };
-        let (addresses, service) = InProcess::start(async |stopped| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (addresses, service) = InProcess::start(runtime, async |stopped| {
             let clock = ManualClock::at(1_700_000_040_000_000_000);
             let engine = Engine::new(&loaded.policy, Arc::new(clock)).unwrap();
             let server = Server::bind(listeners, engine).await.unwrap();
             let address = |of| server.addresses().find(|(listener, _)| *listener == of).unwrap().1;
             let addresses = [Listener::Http, Listener::Grpc, Listener::Resp, Listener::Admin].map(address);
             (addresses, server.serve(stopped))
-        })
-        .unwrap();
+        });
         let [http, grpc, resp, admin] = addresses;
         let grpc = GrpcClient::open(grpc, service.runtime());
         Running { http, admin, resp, grpc, service: Some(service) }

@@ -54,12 +54,12 @@ impl Running {
 
     fn with_admin(policy: &str, admin: AdminAccess, change: impl FnOnce(Server) -> Server) -> Running {
         let clock = ManualClock::at(1_700_000_000_000_000_000);
-        let (bound, service) = InProcess::start(async |stopped| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (bound, service) = InProcess::start(runtime, async |stopped| {
             let engine = engine(policy, Arc::new(clock.clone()));
             let server = change(Server::bind_with(any_ports(), admin, engine).await.unwrap());
             ((server.engine(), listening(&server)), server.serve(stopped))
-        })
-        .unwrap();
+        });
         let (engine, [http, grpc, resp, admin]) = bound;
         Running { http, grpc, resp, admin, clock, engine, service }
     }

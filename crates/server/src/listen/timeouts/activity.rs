@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::activity_stream::NotesBytes;
 use crate::listen::limits::connection_limits::ConnectionLimits;
 
 /// Whoever was not silent for so long when the service stops is about to send
@@ -62,29 +63,6 @@ impl Activity {
             in_flight: AtomicU64::new(0),
             answering: AtomicU64::new(NEVER),
         }))
-    }
-
-    /// Bytes came.
-    pub(in crate::listen) fn read(&self) {
-        let now = self.now();
-        self.0.moved.store(now, Ordering::Relaxed);
-        let is_between = self.0.in_flight.load(Ordering::Relaxed) == 0;
-        if is_between && self.0.head_begun.load(Ordering::Relaxed) == NEVER {
-            self.0.head_begun.store(now, Ordering::Relaxed);
-        }
-    }
-
-    /// Bytes went.
-    pub(in crate::listen) fn wrote(&self) {
-        self.0.moved.store(self.now(), Ordering::Relaxed);
-        self.0.stuck.store(NEVER, Ordering::Relaxed);
-    }
-
-    /// Bytes could not go.
-    pub(in crate::listen) fn could_not_write(&self) {
-        let now = self.now();
-        // Only the first time counts.
-        let _ = self.0.stuck.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// A request's head was read.
@@ -174,6 +152,28 @@ impl Activity {
     fn now(&self) -> u64 {
         // Bytes may come within the first millisecond, and 0 says that none came.
         ms(self.0.begun.elapsed()).max(1)
+    }
+}
+
+impl NotesBytes for Activity {
+    fn read(&self) {
+        let now = self.now();
+        self.0.moved.store(now, Ordering::Relaxed);
+        let is_between = self.0.in_flight.load(Ordering::Relaxed) == 0;
+        if is_between && self.0.head_begun.load(Ordering::Relaxed) == NEVER {
+            self.0.head_begun.store(now, Ordering::Relaxed);
+        }
+    }
+
+    fn wrote(&self) {
+        self.0.moved.store(self.now(), Ordering::Relaxed);
+        self.0.stuck.store(NEVER, Ordering::Relaxed);
+    }
+
+    fn could_not_write(&self) {
+        let now = self.now();
+        // Only the first time counts.
+        let _ = self.0.stuck.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

@@ -4,19 +4,29 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::activity::Activity;
-
 /// A stream that notes when bytes come and go.
 #[derive(Debug)]
-pub(crate) struct ActivityStream<S> {
+pub(crate) struct ActivityStream<S, A> {
     stream: S,
-    activity: Activity,
+    activity: A,
     /// Whether a flush could not be completed.
     has_to_flush: bool,
 }
 
-impl<S> ActivityStream<S> {
-    pub(crate) fn new(stream: S, activity: Activity) -> ActivityStream<S> {
+/// What is told of the bytes of a connection.
+pub(crate) trait NotesBytes: Unpin {
+    /// Bytes came.
+    fn read(&self);
+
+    /// Bytes went.
+    fn wrote(&self);
+
+    /// Bytes could not go.
+    fn could_not_write(&self) {}
+}
+
+impl<S, A: NotesBytes> ActivityStream<S, A> {
+    pub(crate) fn new(stream: S, activity: A) -> ActivityStream<S, A> {
         ActivityStream { stream, activity, has_to_flush: false }
     }
 
@@ -28,7 +38,7 @@ impl<S> ActivityStream<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for ActivityStream<S> {
+impl<S: AsyncRead + Unpin, A: NotesBytes> AsyncRead for ActivityStream<S, A> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -43,7 +53,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ActivityStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for ActivityStream<S> {
+impl<S: AsyncWrite + Unpin, A: NotesBytes> AsyncWrite for ActivityStream<S, A> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.note(&polled);
@@ -92,10 +102,11 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter, DuplexStream, duplex};
 
     use super::*;
+    use crate::listen::Activity;
 
     const SO_LONG: Duration = Duration::from_secs(5);
 
-    fn poll_flush(stream: &mut ActivityStream<BufWriter<DuplexStream>>) -> Poll<io::Result<()>> {
+    fn poll_flush(stream: &mut ActivityStream<BufWriter<DuplexStream>, Activity>) -> Poll<io::Result<()>> {
         Pin::new(stream).poll_flush(&mut Context::from_waker(Waker::noop()))
     }
 

@@ -2,5 +2,5 @@
 
 pub(in crate::listen) mod activity;
 pub(in crate::listen) mod activity_stream;
-pub(in crate::listen) mod idle_stream;
+pub(in crate::listen) mod idle_timer;
 pub(in crate::listen) mod with_deadline;

@@ -1,11 +1,8 @@
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use super::activity_stream::NotesBytes;
 
 /// The idle timeout is checked in so many steps, so it fires at most a quarter too late.
 const STEPS: u32 = 4;
@@ -17,13 +14,6 @@ const STEPS: u32 = 4;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdleTimer {
     seen: Arc<AtomicU64>,
-}
-
-/// A stream that resets its idle timer when bytes come or go.
-#[derive(Debug)]
-pub(crate) struct IdleStream<S> {
-    stream: S,
-    idle: IdleTimer,
 }
 
 impl IdleTimer {
@@ -44,41 +34,13 @@ impl IdleTimer {
     }
 }
 
-impl<S> IdleStream<S> {
-    pub(crate) fn new(stream: S, idle: IdleTimer) -> IdleStream<S> {
-        IdleStream { stream, idle }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for IdleStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if polled.is_ready() {
-            self.idle.reset();
-        }
-        polled
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for IdleStream<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        if polled.is_ready() {
-            self.idle.reset();
-        }
-        polled
+impl NotesBytes for IdleTimer {
+    fn read(&self) {
+        self.reset();
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+    fn wrote(&self) {
+        self.reset();
     }
 }
 
@@ -88,6 +50,7 @@ mod tests {
     use tokio::time::{Instant, advance, sleep, timeout};
 
     use super::*;
+    use crate::listen::ActivityStream;
 
     const S: Duration = Duration::from_secs(1);
 
@@ -102,7 +65,7 @@ mod tests {
     async fn bytes_in_time_reset_the_idle_timer() {
         let idle = IdleTimer::default();
         let (mut client, server) = duplex(64);
-        let mut server = IdleStream::new(server, idle.clone());
+        let mut server = ActivityStream::new(server, idle.clone());
         let talk = async {
             for _ in 0..20 {
                 sleep(7 * S).await;
@@ -124,7 +87,7 @@ mod tests {
     async fn only_a_completed_write_resets_the_idle_timer() {
         let idle = IdleTimer::default();
         let (_client, server) = duplex(4);
-        let mut server = IdleStream::new(server, idle.clone());
+        let mut server = ActivityStream::new(server, idle.clone());
         server.write_all(b"full").await.unwrap();
         assert_eq!(idle.seen.load(Relaxed), 1);
         advance(S).await;

@@ -5,12 +5,13 @@
 //! the policy ever makes room for one of them. Among themselves the quota has
 //! no say either: the key that was asked about longest ago makes room.
 
-use tollgate_core::{Algorithm, Bucket, BucketState, WindowState};
+use tollgate_core::{Algorithm, Bucket, BucketState, CheckSteps, Decision, WindowState};
 
 use crate::clock::Clock;
 use crate::limit::caller_rule::{CallerRule, PlainQuota};
 use crate::locked_table::{Held, LockedTable, access_of};
 use crate::memory::operation::Operation;
+use crate::sync::lock;
 use crate::table::full::Full;
 
 /// One key's state, with the quota that wrote it.
@@ -63,6 +64,51 @@ impl CallerState {
 }
 
 impl LockedTable<CallerState> {
+    /// Decides and charges a cost of 1 to a live key that this quota wrote, as most are. `None` leaves it to
+    /// [`apply_for_caller`](LockedTable::apply_for_caller).
+    #[inline]
+    pub(crate) fn check_known(
+        &self,
+        hash: u64,
+        bucket: &Bucket,
+        own: PlainQuota,
+        clock: &impl Clock,
+    ) -> Option<Decision> {
+        match bucket.whole_steps() {
+            Some(steps) => self.check_in_steps(hash, own, clock, steps),
+            None => self.check_in_steps(hash, own, clock, bucket.fraction_steps()?),
+        }
+    }
+
+    #[inline]
+    fn check_in_steps(
+        &self,
+        hash: u64,
+        own: PlainQuota,
+        clock: &impl Clock,
+        steps: impl CheckSteps,
+    ) -> Option<Decision> {
+        let mut shard = lock(self.shard_of(hash));
+        let now = clock.now_ns();
+        let at = shard.find(hash)?;
+        let slot = &mut shard.slots[at];
+        let Kept::Bucket { quota, tat, part } = &mut slot.state.kept else { return None };
+        if *quota != own || slot.free_at <= now {
+            return None;
+        }
+        let state = BucketState { tat: *tat, part: *part };
+        let decision = match steps.pass(state, now) {
+            Some(next) => {
+                (*tat, *part) = (next.tat, next.part);
+                slot.free_at = Bucket::full_at(next);
+                steps.passed(next, now)
+            }
+            None => steps.refused(state, now)?,
+        };
+        slot.state.asked_at = now;
+        Some(decision)
+    }
+
     /// Any operation on a key's state under a quota that a caller chose.
     pub(crate) fn apply_for_caller<O: Operation>(
         &self,

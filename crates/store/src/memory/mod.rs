@@ -349,15 +349,19 @@ impl MemoryStore {
 
     #[inline(always)]
     fn check_charge_at(&self, charge: &Charge<'_, KeyHash>, now: u64) -> Decision {
-        if charge.cost > 0
-            && let Rule::Bucket(rule) = &charge.limit.0.rule
-        {
-            let place = Place { hash: charge.key.0, rule };
-            if let Some(checked) = self.tables.buckets().check_common(place, now, charge.cost) {
-                return checked.decision;
+        let hash = charge.key.0;
+        let common = match &charge.limit.0.rule {
+            Rule::Bucket(rule) if charge.cost > 0 => self
+                .tables
+                .buckets()
+                .check_common(Place { hash, rule }, now, charge.cost)
+                .map(|checked| checked.decision),
+            Rule::Caller(CallerRule::Bucket { bucket, quota }) if charge.cost == 1 => {
+                self.tables.callers().check_known(hash, bucket, *quota, &self.clock)
             }
-        }
-        self.check_any(charge.limit, charge.key.0, charge.cost)
+            _ => None,
+        };
+        common.unwrap_or_else(|| self.check_any(charge.limit, hash, charge.cost))
     }
 
     /// Every case that is not a known key's in its usual place.

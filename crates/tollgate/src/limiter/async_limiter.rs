@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use arrayvec::ArrayVec;
 use tollgate_core::{Decision, Quota, Settled};
-use tollgate_policy::{Access, CheckedPolicy, CompiledPolicy, Matched, Problem, Request};
-use tollgate_store::{Charge, KeyHash, Limit, LimitOptions, MemoryStore, SharedOverrides, Store, Timer};
+use tollgate_policy::{CheckedPolicy, CompiledPolicy, Matched, Problem, Request};
+use tollgate_store::{Charge, Limit, LimitOptions, MemoryStore, SharedOverrides, Store, Timer};
 
 use super::LimiterError;
 use super::active::ActivePolicy;
 use super::backend::Backend;
 use super::decision::{Ask, Deciding};
+use super::in_memory::{decide_any, decide_common, decide_common_apart, decide_uncommon};
 use crate::permit::Permit;
 use crate::receipt::Receipt;
-use crate::verdict::{RuleState, Verdict, VerdictData, state_at};
+use crate::verdict::Verdict;
 
 /// A policy and the counters behind it, wherever they are: may this request pass?
 ///
@@ -455,121 +455,6 @@ impl AsyncLimiter {
     pub(crate) fn needs_client_ip(&self) -> bool {
         self.shared.active.load().compiled.needs_client_ip()
     }
-}
-
-/// Decides a request after what it matches was written down.
-#[inline(never)]
-fn decide_uncommon<'r>(
-    store: &MemoryStore,
-    request: &Request<'r>,
-    ask: Ask,
-    matched: &mut Option<Matched<'r>>,
-    mut verdict: Verdict,
-) -> (Verdict, Receipt) {
-    let matched = matched.insert(Matched::new(Access::Rules));
-    verdict.policy.match_into(request, verdict.now_ns, matched);
-    if ask == Ask::Check && is_plain(&verdict.policy, matched) {
-        decide_plain(store, matched, &mut verdict);
-        return (verdict, Receipt::nothing());
-    }
-    decide_any(store, &verdict, matched, ask, &[])
-}
-
-/// Whether the charges of a request are few, are made as they were matched, and a refusal is only a refusal: nearly
-/// always.
-#[inline]
-fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
-    matched.access == Access::Rules
-        && matched.denials.is_empty()
-        && (1..=FEW).contains(&matched.charges.len())
-        && (policy.is_plain || matched.charges.iter().all(|charge| policy.rules[charge.rule as usize].is_plain))
-}
-
-/// Decides a request that every rule it matches treats as most requests, without keeping what it matches. False if it
-/// has to be decided otherwise.
-///
-/// Everything it calls becomes part of it, so it is a part of `check_in_memory` and nothing else: other callers take
-/// [`decide_common_apart`].
-#[inline(always)]
-fn decide_common(store: &MemoryStore, request: &Request<'_>, verdict: &mut VerdictData) -> bool {
-    let VerdictData { policy, states, endpoint, now_ns, .. } = verdict;
-    if !policy.is_common {
-        return false;
-    }
-    let passed = {
-        let mut charges = FewCharges::new();
-        let matched = policy.compiled.match_common(request, |rule, quota, cost, key| {
-            let at = charges.len();
-            if charges.try_push(policy.charge(store, quota, key, cost)).is_err() {
-                return false;
-            }
-            state_at(states, at).set(rule, quota, at);
-            true
-        });
-        match matched {
-            Some(matched) if !charges.is_empty() => *endpoint = matched,
-            _ => return false,
-        }
-        decide_charges(store, &charges, states, *now_ns)
-    };
-    verdict.decided_plain(passed);
-    true
-}
-
-#[inline(never)]
-fn decide_common_apart(store: &MemoryStore, request: &Request<'_>, verdict: &mut VerdictData) -> bool {
-    decide_common(store, request, verdict)
-}
-
-/// Decides a request to which up to four charges of plain rules apply.
-#[inline]
-fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut VerdictData) {
-    verdict.endpoint = matched.endpoint;
-    verdict.unlimited = matched.unlimited;
-    let VerdictData { policy, states, now_ns, .. } = verdict;
-    let passed = {
-        let mut charges = FewCharges::new();
-        for (at, charge) in matched.charges.iter().enumerate() {
-            charges.push(policy.charge(store, charge.quota, matched.key(charge), charge.cost));
-            state_at(states, at).set(charge.rule, charge.quota, at);
-        }
-        decide_charges(store, &charges, states, *now_ns)
-    };
-    verdict.decided_plain(passed);
-}
-
-/// How many charges are decided in place.
-const FEW: usize = 4;
-
-type FewCharges<'a> = ArrayVec<Charge<'a, KeyHash>, FEW>;
-
-/// Makes charges, all or none, and writes their answers into the states, of which there may be more.
-#[inline(always)]
-fn decide_charges(
-    store: &MemoryStore,
-    charges: &[Charge<'_, KeyHash>],
-    states: &mut Vec<RuleState>,
-    now_ns: u64,
-) -> bool {
-    states.truncate(charges.len());
-    store.decide_charges_at(now_ns, charges, states)
-}
-
-/// Decides any request in memory.
-fn decide_any(
-    store: &MemoryStore,
-    undecided: &Verdict,
-    matched: &Matched<'_>,
-    ask: Ask,
-    extra: &[Charge<'_>],
-) -> (Verdict, Receipt) {
-    let policy = &*undecided.policy;
-    let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra);
-    while let Some(charges) = deciding.next() {
-        let outcome = store.decide_now(charges);
-        deciding.answer(outcome);
-    }
-    deciding.finish()
 }
 
 impl fmt::Debug for AsyncLimiter {

@@ -1,8 +1,9 @@
 //! The limiter: a policy and the counters behind it.
 //!
 //! [`AsyncLimiter`] has both, over any store; [`Limiter`] is one whose counters are in this process, and answers without
-//! waiting. `active` is the policy in force, compiled for the store, and `verdict_pool` how verdicts keep it. `decision`
-//! goes from the rules that apply to a request to its verdict; `backend` asks the store; `keys` is for operators.
+//! waiting. `active` is the policy in force, compiled for the store, and `verdict_pool` how verdicts keep it. `in_memory`
+//! decides common requests; `decision` goes from the rules that apply to any request to its verdict; `backend` is the
+//! store; `keys` is for operators.
 
 mod active;
 mod async_limiter;
@@ -10,6 +11,7 @@ mod backend;
 mod builder;
 mod decision;
 mod error;
+mod in_memory;
 mod keys;
 mod verdict_pool;
 

@@ -1,0 +1,125 @@
+//! Decisions in a memory store: plain code from what a request matches to its verdict.
+
+use arrayvec::ArrayVec;
+use tollgate_policy::{Access, Matched, Request};
+use tollgate_store::{Charge, KeyHash, MemoryStore};
+
+use super::active::ActivePolicy;
+use super::decision::{Ask, Deciding};
+use crate::receipt::Receipt;
+use crate::verdict::{RuleState, Verdict, VerdictData, state_at};
+
+/// Decides a request after what it matches was written down.
+#[inline(never)]
+pub(super) fn decide_uncommon<'r>(
+    store: &MemoryStore,
+    request: &Request<'r>,
+    ask: Ask,
+    matched: &mut Option<Matched<'r>>,
+    mut verdict: Verdict,
+) -> (Verdict, Receipt) {
+    let matched = matched.insert(Matched::new(Access::Rules));
+    verdict.policy.match_into(request, verdict.now_ns, matched);
+    if ask == Ask::Check && is_plain(&verdict.policy, matched) {
+        decide_plain(store, matched, &mut verdict);
+        return (verdict, Receipt::nothing());
+    }
+    decide_any(store, &verdict, matched, ask, &[])
+}
+
+/// Whether the charges of a request are few, are made as they were matched, and a refusal is only a refusal: nearly
+/// always.
+#[inline]
+fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
+    matched.access == Access::Rules
+        && matched.denials.is_empty()
+        && (1..=FEW).contains(&matched.charges.len())
+        && (policy.is_plain || matched.charges.iter().all(|charge| policy.rules[charge.rule as usize].is_plain))
+}
+
+/// Decides a request that every rule it matches treats as most requests, without keeping what it matches. False if it
+/// has to be decided otherwise.
+///
+/// Everything it calls becomes part of it, so it is a part of `check_in_memory` and nothing else: other callers take
+/// [`decide_common_apart`].
+#[inline(always)]
+pub(super) fn decide_common(store: &MemoryStore, request: &Request<'_>, verdict: &mut VerdictData) -> bool {
+    let VerdictData { policy, states, endpoint, now_ns, .. } = verdict;
+    if !policy.is_common {
+        return false;
+    }
+    let passed = {
+        let mut charges = FewCharges::new();
+        let matched = policy.compiled.match_common(request, |rule, quota, cost, key| {
+            let at = charges.len();
+            if charges.try_push(policy.charge(store, quota, key, cost)).is_err() {
+                return false;
+            }
+            state_at(states, at).set(rule, quota, at);
+            true
+        });
+        match matched {
+            Some(matched) if !charges.is_empty() => *endpoint = matched,
+            _ => return false,
+        }
+        decide_charges(store, &charges, states, *now_ns)
+    };
+    verdict.decided_plain(passed);
+    true
+}
+
+#[inline(never)]
+pub(super) fn decide_common_apart(store: &MemoryStore, request: &Request<'_>, verdict: &mut VerdictData) -> bool {
+    decide_common(store, request, verdict)
+}
+
+/// Decides a request to which up to four charges of plain rules apply.
+#[inline]
+fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut VerdictData) {
+    verdict.endpoint = matched.endpoint;
+    verdict.unlimited = matched.unlimited;
+    let VerdictData { policy, states, now_ns, .. } = verdict;
+    let passed = {
+        let mut charges = FewCharges::new();
+        for (at, charge) in matched.charges.iter().enumerate() {
+            charges.push(policy.charge(store, charge.quota, matched.key(charge), charge.cost));
+            state_at(states, at).set(charge.rule, charge.quota, at);
+        }
+        decide_charges(store, &charges, states, *now_ns)
+    };
+    verdict.decided_plain(passed);
+}
+
+/// How many charges are decided in place.
+const FEW: usize = 4;
+
+type FewCharges<'a> = ArrayVec<Charge<'a, KeyHash>, FEW>;
+
+/// Makes charges, all or none, and writes their answers into the states, of which there may be more.
+#[inline(always)]
+fn decide_charges(
+    store: &MemoryStore,
+    charges: &[Charge<'_, KeyHash>],
+    states: &mut Vec<RuleState>,
+    now_ns: u64,
+) -> bool {
+    states.truncate(charges.len());
+    store.decide_charges_at(now_ns, charges, states)
+}
+
+/// Decides any request in memory.
+pub(super) fn decide_any(
+    store: &MemoryStore,
+    undecided: &Verdict,
+    matched: &Matched<'_>,
+    ask: Ask,
+    extra: &[Charge<'_>],
+) -> (Verdict, Receipt) {
+    let policy = &*undecided.policy;
+    let mut deciding = Deciding::new(undecided, matched, ask.under(policy), extra);
+    while let Some(charges) = deciding.next() {
+        let outcome = store.decide_now(charges);
+        deciding.answer(outcome);
+    }
+    deciding.finish()
+}

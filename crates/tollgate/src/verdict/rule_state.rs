@@ -1,0 +1,117 @@
+use tollgate_core::{Decision, Verdict as CoreVerdict};
+use tollgate_store::DecisionPlace;
+
+/// When to try again what could not be counted. That is not known; soon, because it is not the client's doing.
+const ROOM_AFTER_NS: u64 = 1_000_000_000;
+
+/// How a rule stands towards a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleState {
+    pub(crate) rule: u32,
+    pub(crate) quota: u32,
+    /// The position of the charge among those of the request.
+    pub(crate) charge: u32,
+    /// What its limit says.
+    pub decision: Decision,
+    /// Whether it is only watched.
+    pub shadow: bool,
+}
+
+/// The store writes what a limit says where it is told.
+impl DecisionPlace for RuleState {
+    #[inline(always)]
+    fn decision(&mut self) -> &mut Decision {
+        &mut self.decision
+    }
+}
+
+impl RuleState {
+    /// Stands where a state is to be written.
+    const UNDECIDED: RuleState = RuleState {
+        rule: 0,
+        quota: 0,
+        charge: 0,
+        decision: Decision { verdict: CoreVerdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 },
+        shadow: false,
+    };
+
+    /// Says what it is the state of: the charge at a position, of a rule that is enforced.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, rule: u32, quota: u32, at: usize) {
+        (self.rule, self.quota, self.charge, self.shadow) = (rule, quota, position(at), false);
+    }
+
+    /// The position of its rule among [`CompiledPolicy::rules`].
+    #[inline]
+    #[must_use]
+    pub fn rule_position(&self) -> usize {
+        self.rule as usize
+    }
+
+    /// The position of its quota among [`CompiledPolicy::quotas`]; behind them are those that were set by hand.
+    #[inline]
+    #[must_use]
+    pub fn quota_position(&self) -> usize {
+        self.quota as usize
+    }
+
+    /// Until its limit would let the request pass, in nanoseconds; `None` if it does now, never will, or nobody knows.
+    #[inline]
+    #[must_use]
+    pub fn retry_after_ns(&self) -> Option<u64> {
+        retry_after_ns(&self.decision)
+    }
+
+    /// The position of its charge among those that the request met.
+    #[inline]
+    #[must_use]
+    pub fn charge_position(&self) -> usize {
+        self.charge as usize
+    }
+}
+
+/// The state that is closest to its limit.
+pub(crate) fn tightest<'a>(states: impl Iterator<Item = (usize, &'a RuleState)>) -> Option<(usize, &'a RuleState)> {
+    states.min_by(|(_, one), (_, other)| by_share_left(&one.decision, &other.decision))
+}
+
+/// Whose remaining share of its limit is smaller.
+pub(super) fn by_share_left(one: &Decision, other: &Decision) -> std::cmp::Ordering {
+    let left = u128::from(one.remaining) * u128::from(other.limit);
+    left.cmp(&(u128::from(other.remaining) * u128::from(one.limit)))
+}
+
+/// The state at a position, to be written: one that is there already, or one more.
+#[inline(always)]
+pub(crate) fn state_at(states: &mut Vec<RuleState>, at: usize) -> &mut RuleState {
+    if at >= states.len() {
+        states.push(RuleState::UNDECIDED);
+    }
+    &mut states[at]
+}
+
+/// There are far fewer states than that.
+pub(super) fn position(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// How long a limit stands in the way. What could not be counted is told before
+/// all others, because it decides the status too; then what will never pass, then
+/// what passes at a time that is not known.
+pub(super) fn weight(decision: &Decision) -> (u8, u64) {
+    match decision.verdict {
+        CoreVerdict::NoRoom => (3, 0),
+        CoreVerdict::Impossible => (2, 0),
+        CoreVerdict::Refused { retry_after: None } => (1, 0),
+        CoreVerdict::Refused { retry_after: Some(wait) } => (0, wait),
+        CoreVerdict::Allowed { .. } => (0, 0),
+    }
+}
+
+/// When to try again what a limit refused.
+pub(super) fn retry_after_ns(decision: &Decision) -> Option<u64> {
+    match decision.verdict {
+        CoreVerdict::NoRoom => Some(ROOM_AFTER_NS),
+        _ => decision.retry_after(),
+    }
+}

@@ -1,6 +1,7 @@
 //! What is asked: the same keys under governor and under policies of one and three rules.
 
 use std::future::Future;
+use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -66,8 +67,11 @@ impl Contestant for Governor {
     }
 }
 
-/// Requests of as many users and addresses.
+/// Requests of as many users and addresses. What they say is read at run time: the compiler would work out with a
+/// constant path what every request has to.
 pub(crate) struct Asked {
+    method: String,
+    target: String,
     headers: Vec<[(&'static str, String); 1]>,
     addresses: Vec<IpAddr>,
 }
@@ -75,6 +79,8 @@ pub(crate) struct Asked {
 impl Asked {
     pub(crate) fn new() -> Asked {
         Asked {
+            method: black_box("POST").to_owned(),
+            target: black_box("/auth/login").to_owned(),
             headers: user_names().into_iter().map(|user| [("x-user", user)]).collect(),
             addresses: (0..KEYS as u32).map(|key| IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + 7 * key))).collect(),
         }
@@ -83,8 +89,8 @@ impl Asked {
     #[inline]
     pub(crate) fn request(&self, key: usize) -> Request<'_> {
         Request {
-            method: "POST",
-            target: "/auth/login",
+            method: &self.method,
+            target: &self.target,
             headers: &self.headers[key],
             ..Request::from_peer(Some(self.addresses[key]))
         }

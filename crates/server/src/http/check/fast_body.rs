@@ -1,9 +1,9 @@
 //! The fast path for the body of a check, as nearly every caller writes it. Whatever it
 //! does not take goes to the strict parser, which says what is wrong.
 //!
-//! A derived deserialiser that borrows takes 3,700 instructions for an address, a method, a
-//! path and an identity where this takes 2,500, and the server executes 24,800 for the whole
-//! check. With headers it takes 8,600 where this takes 6,100, of 27,400.
+//! It is worth 12 % of the requests a second for a body with a method, a path, three headers
+//! and an identity (0.87 of the floor of the HTTP benchmark with it, 0.77 without), and less
+//! than 2 % for a body that has only an address.
 
 use std::net::IpAddr;
 

@@ -349,24 +349,26 @@ impl MemoryStore {
 
     #[inline(always)]
     fn check_charge_at(&self, charge: &Charge<'_, KeyHash>, now: u64) -> Decision {
-        let hash = charge.key.0;
-        let common = match &charge.limit.0.rule {
-            Rule::Bucket(rule) if charge.cost > 0 => self
-                .tables
-                .buckets()
-                .check_common(Place { hash, rule }, now, charge.cost)
-                .map(|checked| checked.decision),
-            Rule::Caller(CallerRule::Bucket { bucket, quota }) if charge.cost == 1 => {
-                self.tables.callers().check_known(hash, bucket, *quota, &self.clock)
+        if charge.cost > 0
+            && let Rule::Bucket(rule) = &charge.limit.0.rule
+        {
+            let place = Place { hash: charge.key.0, rule };
+            if let Some(checked) = self.tables.buckets().check_common(place, now, charge.cost) {
+                return checked.decision;
             }
-            _ => None,
-        };
-        common.unwrap_or_else(|| self.check_any(charge.limit, hash, charge.cost))
+        }
+        self.check_any(charge.limit, charge.key.0, charge.cost)
     }
 
     /// Every case that is not a known key's in its usual place.
     #[inline(never)]
     fn check_any(&self, limit: &Limit, hash: u64, cost: u64) -> Decision {
+        if let Rule::Caller(CallerRule::Bucket { bucket, quota }) = &limit.0.rule
+            && cost == 1
+            && let Some(decision) = self.tables.callers().check_known(hash, bucket, *quota, &self.clock)
+        {
+            return decision;
+        }
         if cost == 0 {
             let peek = Charge { limit, key: KeyHash(hash), cost, mode: Mode::Enforce, receipt: false };
             return self.look(&peek, self.clock.now_ns());

@@ -41,14 +41,15 @@ impl RuleState {
         (self.rule, self.quota, self.charge, self.shadow) = (rule, quota, position(at), false);
     }
 
-    /// The position of its rule among [`CompiledPolicy::rules`].
+    /// The position of its rule among [`CompiledPolicy::rules`](tollgate_policy::CompiledPolicy::rules).
     #[inline]
     #[must_use]
     pub fn rule_position(&self) -> usize {
         self.rule as usize
     }
 
-    /// The position of its quota among [`CompiledPolicy::quotas`]; behind them are those that were set by hand.
+    /// The position of its quota among [`CompiledPolicy::quotas`](tollgate_policy::CompiledPolicy::quotas); behind them
+    /// are those of overrides.
     #[inline]
     #[must_use]
     pub fn quota_position(&self) -> usize {

@@ -28,17 +28,39 @@ impl PolicyLists {
         PolicyLists { places: (0..PLACES).map(|_| OnceLock::new()).collect() }
     }
 
-    /// The list of these limits, which `write` makes the first time; `None` if others have its place, or if there are
-    /// no limits.
+    /// The list of these limits, of which there is at least one. `write` makes it the first time; `None` if other limits
+    /// have its place.
     #[inline]
     pub(crate) fn get(
         &self,
         quotas: impl Iterator<Item = u32> + Clone,
         write: impl FnOnce() -> FieldText,
     ) -> Option<&FieldText> {
-        let place = quotas.clone().fold(0_usize, |place, quota| place.wrapping_mul(31).wrapping_add(quota as usize));
+        let place = quotas.clone().fold(1_usize, |place, quota| place.wrapping_mul(31).wrapping_add(quota as usize));
         let make = || PolicyList { quotas: quotas.clone().collect(), text: write() };
         let list = self.places[place % PLACES].get_or_init(make);
         quotas.eq(list.quotas.iter().copied()).then_some(&list.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_lists_of_a_small_policy_are_each_written_once() {
+        let lists = PolicyLists::new();
+        let sets: [&[u32]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
+        for _ in 0..2 {
+            for set in sets {
+                let written = lists.get(set.iter().copied(), || FieldText::new(format!("{set:?}")));
+                assert_eq!(format!("{:?}", written.unwrap()), format!("{:?}", FieldText::new(format!("{set:?}"))));
+            }
+        }
+        for set in sets {
+            assert!(lists.get(set.iter().copied(), || panic!("{set:?} is written already")).is_some());
+        }
     }
 }

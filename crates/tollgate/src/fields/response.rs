@@ -90,6 +90,9 @@ impl Verdict {
     #[inline]
     fn write_policy_list<B: TextBuffer>(&self, writer: &mut FieldWriter<'_, B>) {
         let quotas = self.published().map(|state| self.told_quota(state));
+        if quotas.clone().next().is_none() {
+            return;
+        }
         match self.policy.policy_lists.get(quotas.clone(), || self.policy_list(quotas.clone())) {
             Some(list) => writer.push(list),
             None => writer.push(&self.policy_list(quotas)),

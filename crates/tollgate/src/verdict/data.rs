@@ -28,7 +28,7 @@ pub struct VerdictData {
     pub(crate) endpoint: Option<u32>,
     /// When it was asked for, in nanoseconds since 1970.
     pub(crate) now_ns: u64,
-    /// Until the request would pass; `None` if nobody knows, or it never will.
+    /// Until the request would pass; `None` if that is not known, or it never will.
     pub(super) retry_after_ns: Option<u64>,
     /// Kept when the data is used again, so that nothing is allocated for them.
     pub(crate) states: Vec<RuleState>,

@@ -247,7 +247,7 @@ impl Verdict {
         Duration::from_nanos(self.delay_ns())
     }
 
-    /// Until a refused request would pass; `None` if nobody knows, or it never will.
+    /// Until a refused request would pass; `None` if that is not known, or it never will.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after_ns.map(Duration::from_nanos)

@@ -56,7 +56,7 @@ impl RuleState {
         self.quota as usize
     }
 
-    /// Until its limit would let the request pass, in nanoseconds; `None` if it does now, never will, or nobody knows.
+    /// Until its limit would let the request pass, in nanoseconds; `None` if it does now, never will, or that is not known.
     #[inline]
     #[must_use]
     pub fn retry_after_ns(&self) -> Option<u64> {

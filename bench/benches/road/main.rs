@@ -22,10 +22,12 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let is_quick = arguments.contains(&"--quick");
-    let is_counted_only = arguments.contains(&"--instructions");
-    if !is_counted_only {
+    let (only_time, only_instructions) = (arguments.contains(&"--time"), arguments.contains(&"--instructions"));
+    if !only_instructions {
         time::print_tables(is_quick);
     }
-    instructions::print_table();
+    if !only_time {
+        instructions::print_table();
+    }
     ExitCode::SUCCESS
 }

@@ -38,6 +38,10 @@ pub enum Verdict {
 }
 
 impl Decision {
+    /// Stands where an answer will be written. No answer of an algorithm is this one.
+    pub const UNDECIDED: Decision =
+        Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 };
+
     /// Whether it may pass, at once or after a delay.
     #[must_use]
     #[inline]

@@ -26,9 +26,9 @@ mod yaml;
 pub use builder::{PolicyBuilder, RuleBuilder, rule};
 pub use check::codes::{ERROR_CODES, WARNING_CODES};
 pub use compiled::{
-    Access, AdvertisedQuota, Application, CompileError, CompiledPolicy, CompiledRule, ExplainedRule, Explanation,
-    GrantSource, HmacKey, InvalidKey, InvalidLimit, MAX_FIELD_INTEGER, Matched, MatchedCharge, PossibleGrant,
-    RuleOutcome, RuleQuota,
+    Access, AdvertisedQuota, Application, CommonCharge, CommonCharges, CommonKey, CompileError, CompiledPolicy,
+    CompiledRule, ExplainedRule, Explanation, GrantSource, HmacKey, InvalidKey, InvalidLimit, MAX_FIELD_INTEGER,
+    Matched, MatchedCharge, PossibleGrant, RuleOutcome, RuleQuota, Uncommon,
 };
 pub use counter_changes::{CounterChange, CounterChangeKind, counter_changes};
 pub use duration::parse_duration;

@@ -10,7 +10,7 @@ use tollgate_policy::model::{
     Allowance, ClientIp, CostSource, Grant, IdentitySource, Override, Paths, Policy, Rule, TextPattern, Tier,
     TierSource, TrailingSlash, When,
 };
-use tollgate_policy::{Access, CompiledPolicy, Descriptor, Matched, MatchedCharge, Request};
+use tollgate_policy::{Access, CommonKey, CompiledPolicy, Descriptor, Matched, MatchedCharge, Request};
 
 const KEYS: [&str; 13] = [
     "client_ip",
@@ -236,12 +236,16 @@ fn charged(matched: &Matched<'_>, charge: &MatchedCharge) -> Charged {
 
 /// The endpoint and the charges of a request that is matched without a list, if it is.
 fn match_common(compiled: &CompiledPolicy, request: &Request<'_>) -> Option<(Option<u32>, Vec<Charged>)> {
+    let mut found = compiled.common_charges(request)?;
     let mut charges = Vec::new();
-    let endpoint = compiled.match_common(request, |rule, quota, cost, key| {
-        charges.push((rule, quota, cost, String::from_utf8(key.to_vec()).unwrap()));
-        true
-    });
-    Some((endpoint?, charges))
+    while let Some(charge) = found.next().ok()? {
+        let key = match charge.key {
+            CommonKey::Text(text) => text.to_vec(),
+            CommonKey::Address(text, length) => text.to_le_bytes()[..length].to_vec(),
+        };
+        charges.push((charge.rule, charge.quota, charge.cost, String::from_utf8(key).unwrap()));
+    }
+    Some((found.endpoint(), charges))
 }
 
 /// All that the two ways have to agree on.

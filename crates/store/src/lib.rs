@@ -26,7 +26,7 @@ mod table;
 mod wait;
 
 pub use clock::{Clock, ManualClock, RealClock};
-pub use limit::key::{Key, KeyHasher};
+pub use limit::key::{Key, KeyHasher, ShortText};
 pub use limit::options::{LimitOptions, OnFailure, Refusals};
 pub use limit::{Limit, LimitError};
 pub use memory::options::{BuildError, Capacity, MemoryOptions, WhenFull};

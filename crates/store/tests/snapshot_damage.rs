@@ -61,11 +61,11 @@ fn every_byte_that_is_missing_is_noticed() {
 #[test]
 fn a_later_version_is_told_from_damage() {
     let mut bytes = whole();
-    bytes[8..12].copy_from_slice(&2_u32.to_le_bytes());
+    bytes[8..12].copy_from_slice(&3_u32.to_le_bytes());
     // CRC-32C of the 12 bytes in front, as the next version will write them.
     let sum = crc(&bytes[..12]);
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
-    assert!(matches!(restore(&bytes), Err(RestoreError::Newer { version: 2 })));
+    assert!(matches!(restore(&bytes), Err(RestoreError::Newer { version: 3 })));
 }
 
 #[test]

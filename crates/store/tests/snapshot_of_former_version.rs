@@ -34,3 +34,18 @@ fn counts_of_a_snapshot_of_the_version_before_go_on() {
     // Under another algorithm, too.
     assert_eq!(remaining("bucket", Quota::sliding_window_log(rate).unwrap()), 3);
 }
+
+#[test]
+fn a_store_of_a_former_snapshot_writes_what_it_reads_again() {
+    let options = MemoryOptions { capacity: Capacity::Entries(100), ..MemoryOptions::default() };
+    let quota = Quota::token_bucket("10/h".parse().unwrap()).unwrap();
+    let mut snapshot = SNAPSHOT.to_vec();
+    for remaining in [2, 1, 0] {
+        let clock = ManualClock::at(WRITTEN_NS);
+        let (store, _) = MemoryStore::restore(options, clock, WRITTEN_NS, &mut &*snapshot).unwrap();
+        let limit = store.limit("bucket", quota).unwrap();
+        assert_eq!(store.check(&limit, &b"a"[..], 1).remaining, remaining);
+        snapshot.clear();
+        store.write_snapshot(WRITTEN_NS, &mut snapshot).unwrap();
+    }
+}

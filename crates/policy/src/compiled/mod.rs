@@ -21,6 +21,7 @@ mod rule;
 
 pub use error::CompileError;
 pub use explain::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
+pub use fast_path::{CommonCharge, CommonCharges, CommonKey, Uncommon};
 pub use grants::override_grant::{InvalidLimit, PossibleGrant};
 pub use key::read_key::InvalidKey;
 pub use key::secrets::HmacKey;
@@ -160,17 +161,13 @@ impl CompiledPolicy {
         self.match_indexed(request, &overrides, matched);
     }
 
-    /// Gives the charges of a common request to `charge`, one by one: the positions of its rule and quota, its cost and
-    /// the bytes of its key. Returns the endpoint, as in [`Matched::endpoint`]. `None` if the request, the policy or a
-    /// rule that applies is not common, or once `charge` is false: then [`match_into`](CompiledPolicy::match_into) says
-    /// what the request matches. It is for callers who do not keep what a request matches.
+    /// The charges of a common request, to be found one by one. `None` if the policy or the request is not common: then
+    /// [`match_into`](CompiledPolicy::match_into) says what the request matches. It is for callers who do not keep what
+    /// a request matches.
     #[inline(always)]
-    pub fn match_common(
-        &self,
-        request: &Request<'_>,
-        charge: impl FnMut(u32, u32, u64, &[u8]) -> bool,
-    ) -> Option<Option<u32>> {
-        self.fast_path.as_ref()?.match_common(&self.identities, request, charge)
+    #[must_use]
+    pub fn common_charges<'p, 'r>(&'p self, request: &'p Request<'r>) -> Option<CommonCharges<'p, 'r>> {
+        self.fast_path.as_ref()?.common_charges(&self.identities, request)
     }
 
     /// Like [`match_request_with`](CompiledPolicy::match_request_with), always by way of the indexes: the reference

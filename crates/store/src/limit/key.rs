@@ -25,26 +25,108 @@ pub trait Key {
 
 /// Takes the parts of a key.
 ///
-/// Text goes in with its length, except as the first part, and several parts
-/// with the order of their kinds: so that both the boundaries between parts and
-/// what is a number count. (The hasher mixes texts and numbers separately.)
+/// Text goes in with its length, and several parts with the order of their
+/// kinds: so that both the boundaries between parts and what is a number count.
+/// (The hasher mixes texts and numbers separately.) A first part of up to 15
+/// bytes is hashed as a [`ShortText`]; a longer first part needs no length.
 pub struct KeyHasher<'a> {
     hasher: FoldHasher<'a>,
     /// A 1, and a bit for each part: 1 for a number.
     kinds: u64,
+    texts: TextHashing,
+}
+
+/// How the first part of a key is hashed if it is a short text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextHashing {
+    /// As one number: see [`ShortText`].
+    Short,
+    /// As its bytes. So did the version before: stores that were restored from its snapshots go on with it.
+    Bytes,
+}
+
+/// A text of up to 15 bytes as a number: its bytes from the lowest on, and in the highest byte its length plus 1. So a
+/// key that was put together in registers is hashed without being written to memory first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortText(u128);
+
+impl ShortText {
+    /// The most bytes.
+    pub const MAX_BYTES: usize = 15;
+
+    /// The text whose bytes are the lowest `length` of `bytes`; the others must be 0.
+    #[inline(always)]
+    #[must_use]
+    pub fn from_parts(bytes: u128, length: usize) -> ShortText {
+        debug_assert!(length <= ShortText::MAX_BYTES && bytes >> (8 * length) == 0);
+        ShortText(bytes | (length as u128 + 1) << 120)
+    }
+
+    #[inline(always)]
+    fn new(text: &[u8]) -> Option<ShortText> {
+        let length = text.len();
+        let bytes = if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+            if length > ShortText::MAX_BYTES {
+                return None;
+            }
+            // What the two have in common falls out of the second.
+            let last = u64::from_le_bytes(*last).unbounded_shr(8 * (16 - length as u32));
+            u128::from(u64::from_le_bytes(*first)) | u128::from(last) << 64
+        } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+            let last = u64::from(u32::from_le_bytes(*last)) << (8 * (length - 4));
+            u128::from(u64::from(u32::from_le_bytes(*first)) | last)
+        } else {
+            text.iter().rev().fold(0, |bytes, byte| bytes << 8 | u128::from(*byte))
+        };
+        Some(ShortText::from_parts(bytes, length))
+    }
+}
+
+impl Key for ShortText {
+    #[inline(always)]
+    fn feed(&self, hasher: &mut KeyHasher<'_>) {
+        if hasher.is_first_short() {
+            return hasher.short(*self);
+        }
+        let length = (self.0 >> 120) as usize - 1;
+        hasher.bytes(&self.0.to_le_bytes()[..length]);
+    }
 }
 
 impl KeyHasher<'_> {
     const NO_PARTS: u64 = 1;
 
     /// A part of any bytes.
-    #[inline]
+    #[inline(always)]
     pub fn bytes(&mut self, part: &[u8]) {
+        if self.is_first_short()
+            && let Some(short) = ShortText::new(part)
+        {
+            return self.short(short);
+        }
+        self.long_bytes(part);
+    }
+
+    #[inline(never)]
+    fn long_bytes(&mut self, part: &[u8]) {
         if self.kinds != Self::NO_PARTS {
             self.hasher.write_u64(part.len() as u64);
         }
         self.note_kind(0);
         self.hasher.write(part);
+    }
+
+    /// Whether this is the first part, and is hashed as a number if it is a short text.
+    #[inline(always)]
+    fn is_first_short(&self) -> bool {
+        self.kinds == Self::NO_PARTS && self.texts == TextHashing::Short
+    }
+
+    /// A short text that is the first part. No number has anything in the highest byte.
+    #[inline(always)]
+    fn short(&mut self, text: ShortText) {
+        self.note_kind(0);
+        self.hasher.write_u128(text.0);
     }
 
     /// A part that is a number.
@@ -74,6 +156,7 @@ impl KeyHasher<'_> {
 #[derive(Clone)]
 pub(crate) struct ScopeHasher {
     seed: u64,
+    texts: TextHashing,
     shared: Arc<SharedSeed>,
 }
 
@@ -81,13 +164,13 @@ impl ScopeHasher {
     pub(crate) fn new(scope: &str, secret: &HashSecret) -> ScopeHasher {
         let mut hasher = FoldHasher::with_seed(secret.scopes, &secret.shared);
         hasher.write(scope.as_bytes());
-        ScopeHasher { seed: hasher.finish(), shared: Arc::clone(&secret.shared) }
+        ScopeHasher { seed: hasher.finish(), texts: secret.texts, shared: Arc::clone(&secret.shared) }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hash<K: Key + ?Sized>(&self, key: &K) -> u64 {
         let hasher = FoldHasher::with_seed(self.seed, &self.shared);
-        let mut hasher = KeyHasher { hasher, kinds: KeyHasher::NO_PARTS };
+        let mut hasher = KeyHasher { hasher, kinds: KeyHasher::NO_PARTS, texts: self.texts };
         key.feed(&mut hasher);
         hasher.finish()
     }
@@ -105,19 +188,25 @@ pub(crate) struct HashSecret {
     scopes: u64,
     /// What `shared` is made of.
     seed: u64,
+    texts: TextHashing,
     shared: Arc<SharedSeed>,
 }
 
 impl HashSecret {
-    pub(crate) fn new(scopes: u64, seed: u64) -> HashSecret {
-        HashSecret { scopes, seed, shared: Arc::new(SharedSeed::from_u64(seed)) }
+    pub(crate) fn new(scopes: u64, seed: u64, texts: TextHashing) -> HashSecret {
+        HashSecret { scopes, seed, texts, shared: Arc::new(SharedSeed::from_u64(seed)) }
     }
 
     /// Drawn once from the operating system, through the standard library's `RandomState`.
     pub(crate) fn of_process() -> HashSecret {
         static SECRET: OnceLock<HashSecret> = OnceLock::new();
         let draw = || std::hash::RandomState::new().hash_one(0_u64);
-        SECRET.get_or_init(|| HashSecret::new(draw(), draw())).clone()
+        SECRET.get_or_init(|| HashSecret::new(draw(), draw(), TextHashing::Short)).clone()
+    }
+
+    /// How it hashes short texts.
+    pub(crate) fn texts(&self) -> TextHashing {
+        self.texts
     }
 
     /// The two numbers that it is made of.
@@ -282,9 +371,36 @@ mod tests {
 
     #[test]
     fn the_same_secret_hashes_alike_and_another_does_not() {
-        let hash = |scopes, seed| ScopeHasher::new("rule", &HashSecret::new(scopes, seed)).hash("x");
-        assert_eq!(hash(1, 2), hash(1, 2));
-        assert_ne!(hash(1, 2), hash(1, 3));
-        assert_ne!(hash(1, 2), hash(3, 2));
+        for texts in [TextHashing::Short, TextHashing::Bytes] {
+            let hash = |scopes, seed| ScopeHasher::new("rule", &HashSecret::new(scopes, seed, texts)).hash("x");
+            assert_eq!(hash(1, 2), hash(1, 2));
+            assert_ne!(hash(1, 2), hash(1, 3));
+            assert_ne!(hash(1, 2), hash(3, 2));
+        }
+    }
+
+    #[test]
+    fn short_texts_in_registers_hash_like_their_bytes() {
+        let text: Vec<u8> = (1..=15).collect();
+        for texts in [TextHashing::Short, TextHashing::Bytes] {
+            let scope = ScopeHasher::new("rule", &HashSecret::new(1, 2, texts));
+            for length in 0..=15 {
+                let mut bytes = [0; 16];
+                bytes[..length].copy_from_slice(&text[..length]);
+                let short = ShortText::from_parts(u128::from_le_bytes(bytes), length);
+                assert_eq!(scope.hash(&short), scope.hash(&text[..length]), "{length} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn short_texts_differ_from_numbers_and_from_texts_with_zeros() {
+        let scope = scope("rule");
+        for length in 0..16 {
+            let zeros = vec![0_u8; length];
+            let longer = vec![0_u8; length + 1];
+            assert_ne!(scope.hash(&zeros[..]), scope.hash(&longer[..]));
+            assert_ne!(scope.hash(&zeros[..]), scope.hash(&0_u64));
+        }
     }
 }

@@ -3,10 +3,9 @@
 use std::error::Error;
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Quota, Settled};
+use tollgate_core::{Decision, Quota, Settled};
 
 use super::MemoryStore;
-use super::joint::UNANSWERED;
 use crate::clock::Clock;
 use crate::limit::Limit;
 use crate::limit::options::LimitOptions;
@@ -92,7 +91,7 @@ impl MemoryStore {
             .iter()
             .map(|charge| self.charge(charge.limit, charge.key, charge.cost).with_mode(charge.mode))
             .collect();
-        let mut decisions = smallvec![UNANSWERED; charges.len()];
+        let mut decisions = smallvec![Decision::UNDECIDED; charges.len()];
         let mut receipts = Vec::new();
         let passed = if charges.iter().any(|charge| charge.receipt) {
             let made = self.decide_charges_with_receipts(&hashed, &mut decisions, |at| charges[at].receipt);

@@ -14,10 +14,6 @@ use crate::store::receipt::Receipt;
 use crate::table::full::Full;
 use crate::table::{Found, Look, Place};
 
-/// Stands where an answer will be. No answer to a known charge is this one.
-pub(super) const UNANSWERED: Decision =
-    Decision { verdict: Verdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 };
-
 /// Where the answer to a charge is written, so that it need not be moved there.
 pub trait DecisionPlace {
     /// The answer.
@@ -59,7 +55,7 @@ impl MemoryStore {
     /// says what remains.
     #[inline]
     pub fn check_all(&self, charges: &[Charge<'_, KeyHash>], decisions: &mut Vec<Decision>) -> bool {
-        decisions.resize(charges.len(), UNANSWERED);
+        decisions.resize(charges.len(), Decision::UNDECIDED);
         self.decide_charges(charges, decisions)
     }
 
@@ -69,7 +65,7 @@ impl MemoryStore {
         charges: &[Charge<'_, KeyHash>],
         decisions: &mut Vec<Decision>,
     ) -> Option<Vec<Receipt>> {
-        decisions.resize(charges.len(), UNANSWERED);
+        decisions.resize(charges.len(), Decision::UNDECIDED);
         let receipts = self.decide_charges_with_receipts(charges, decisions, |_| true)?;
         Some(receipts.into_iter().map(|(_, receipt)| receipt).collect())
     }
@@ -132,13 +128,14 @@ impl MemoryStore {
         })
     }
 
-    /// Decides a single charge that is to be made, to a bucket that is known: there is nothing to take back.
+    /// Decides a single charge, if it is to be made to a bucket whose key is known: then there is nothing to take back.
+    /// `None` leaves everything to [`decide_charges_at`](MemoryStore::decide_charges_at), which takes the same `now`.
     #[inline(always)]
-    fn decide_one(&self, charge: &Charge<'_, KeyHash>, now: u64) -> Option<Decision> {
+    pub fn decide_one(&self, charge: &Charge<'_, KeyHash>, now_ns: u64) -> Option<Decision> {
         match &charge.limit.0.rule {
             Rule::Bucket(rule) if charge.is_made() => {
                 let place = Place { hash: charge.key.0, rule };
-                self.tables.buckets().check_common(place, now, charge.cost).map(|checked| checked.decision)
+                self.tables.buckets().check_common(place, now_ns, charge.cost).map(|checked| checked.decision)
             }
             _ => None,
         }
@@ -166,7 +163,7 @@ impl MemoryStore {
             let look = match &charge.limit.0.rule {
                 Rule::Bucket(rule) if charge.mode == Mode::Enforce => {
                     let place = Place { hash: charge.key.0, rule };
-                    buckets.find_passing(place, now, charge.cost, &mut found[at], decisions[at].decision())
+                    buckets.find_passing(place, now, charge.cost, &mut found[at])
                 }
                 _ => Look::Unknown,
             };
@@ -176,13 +173,35 @@ impl MemoryStore {
                 Look::Unknown => return self.decide_any(charges, decisions, now),
             }
         }
+        // Nothing is written between two swaps: each waits until all writes before it are done.
         for at in 0..N {
             if !found[at].as_ref().is_some_and(Found::make) {
                 let mut attempts = found.map(|passing| passing.map_or(Attempt::NotMade, Attempt::Found));
-                return self.make_from(at, charges, decisions, &mut attempts, now);
+                return self.make_changed(at, charges, decisions, &mut attempts, now);
             }
         }
+        for at in 0..N {
+            answer_found(found[at].as_ref(), &charges[at], decisions[at].decision(), now);
+        }
         true
+    }
+
+    /// Goes on with the charge at `first`, whose key has changed since it was found. Those before it are made.
+    #[cold]
+    fn make_changed(
+        &self,
+        first: usize,
+        charges: &[Charge<'_, KeyHash>],
+        decisions: &mut [impl DecisionPlace],
+        attempts: &mut [Attempt<'_>],
+        now: u64,
+    ) -> bool {
+        for ((charge, attempt), decision) in charges.iter().zip(&*attempts).zip(&mut *decisions) {
+            if let Attempt::Found(found) = attempt {
+                answer_found(Some(found), charge, decision.decision(), now);
+            }
+        }
+        self.make_from(first, charges, decisions, attempts, now)
     }
 
     #[inline(never)]
@@ -204,13 +223,14 @@ impl MemoryStore {
             let look = match &charge.limit.0.rule {
                 Rule::Bucket(rule) if charge.mode == Mode::Enforce => {
                     let place = Place { hash: charge.key.0, rule };
-                    self.tables.buckets().find_passing(place, now, charge.cost, &mut found, decisions[at].decision())
+                    self.tables.buckets().find_passing(place, now, charge.cost, &mut found)
                 }
                 _ => Look::Unknown,
             };
             if look == Look::Refused || look == Look::Unknown && !self.passes(charge, now) {
                 return self.refuse_all(charges, decisions, now);
             }
+            answer_found(found.as_ref(), charge, decisions[at].decision(), now);
             attempts[at] = match found {
                 Some(found) => Attempt::Found(found),
                 None if charge.is_made() => Attempt::Made(Charged::default()),
@@ -381,6 +401,14 @@ impl MemoryStore {
     fn charge_any(&self, limit: &Limit, hash: u64, cost: u64) -> (Decision, Charged) {
         let charged = self.apply(limit, hash, &ChargeNoted { cost });
         charged.unwrap_or_else(|Full| (self.no_room(limit), Charged::default()))
+    }
+}
+
+/// Writes the answer to a charge that was found to pass.
+#[inline(always)]
+fn answer_found(found: Option<&Found<'_>>, charge: &Charge<'_, KeyHash>, decision: &mut Decision, now: u64) {
+    if let (Some(found), Rule::Bucket(rule)) = (found, &charge.limit.0.rule) {
+        *decision = found.decision(&rule.bucket, now, charge.cost);
     }
 }
 

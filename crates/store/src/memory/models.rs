@@ -6,10 +6,9 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use tollgate_core::Quota;
+use tollgate_core::{Decision, Quota};
 
 use super::MemoryStore;
-use super::joint::UNANSWERED;
 use crate::clock::Clock;
 use crate::limit::Limit;
 use crate::memory::options::{Capacity, MemoryOptions, WhenFull};
@@ -54,7 +53,7 @@ impl World {
             mode: Mode::Enforce,
             receipt: false,
         });
-        self.store.decide_charges(&charges, &mut [UNANSWERED; N])
+        self.store.decide_charges(&charges, &mut [Decision::UNDECIDED; N])
     }
 }
 

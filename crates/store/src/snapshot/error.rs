@@ -28,7 +28,10 @@ impl fmt::Display for RestoreError {
         match self {
             RestoreError::Foreign => f.write_str("it is no snapshot of tollgate"),
             RestoreError::Newer { version } => {
-                write!(f, "it is of version {version}, which a later tollgate has written; this one knows version 1")
+                write!(
+                    f,
+                    "it is of version {version}, which a later tollgate has written; this one knows versions 1 and 2"
+                )
             }
             RestoreError::Damaged(what) => write!(f, "it is damaged: {what}"),
             RestoreError::OtherHashes => f.write_str("it was written by a tollgate that hashes keys in another way"),

@@ -3,10 +3,12 @@ use super::checksum::Checksum;
 use super::decoder::Decoder;
 use super::encoder::Encoder;
 use super::time_shift::Moment;
-use crate::limit::key::{HashSecret, ScopeHasher};
+use crate::limit::key::{HashSecret, ScopeHasher, TextHashing};
 
 const MAGIC: &[u8; 8] = b"tollgate";
-const VERSION: u32 = 1;
+/// The versions differ in how keys are hashed, and in nothing else. A store that was restored from a file of the first
+/// goes on hashing so, and writes such files.
+const VERSIONS: [TextHashing; 2] = [TextHashing::Bytes, TextHashing::Short];
 
 /// What stands in front of the records.
 pub(super) struct Header {
@@ -18,7 +20,7 @@ impl Header {
     pub(super) fn write(&self, encoder: &mut Encoder<'_>) {
         let mut preface = [0; 12];
         preface[..8].copy_from_slice(MAGIC);
-        preface[8..].copy_from_slice(&VERSION.to_le_bytes());
+        preface[8..].copy_from_slice(&version_of(self.secret.texts()).to_le_bytes());
         encoder.bytes(&preface);
         encoder.bytes(&Checksum::of(&preface).to_le_bytes());
         let (scopes, seed) = self.secret.numbers();
@@ -40,19 +42,21 @@ impl Header {
         }
         let [.., a, b, c, d] = preface;
         let version = u32::from_le_bytes([a, b, c, d]);
-        if version > VERSION {
-            return Err(RestoreError::Newer { version });
-        }
-        if version < VERSION {
-            return Err(RestoreError::Damaged("there is no such version"));
-        }
-        let secret = HashSecret::new(decoder.word()?, decoder.word()?);
+        let texts = match version.checked_sub(1) {
+            Some(at) => *VERSIONS.get(at as usize).ok_or(RestoreError::Newer { version })?,
+            None => return Err(RestoreError::Damaged("there is no such version")),
+        };
+        let secret = HashSecret::new(decoder.word()?, decoder.word()?, texts);
         if decoder.word()? != probe(&secret) {
             return Err(RestoreError::OtherHashes);
         }
         let begun = Moment { store_ns: decoder.word()?, wall_ns: decoder.word()? };
         Ok(Header { secret, begun })
     }
+}
+
+fn version_of(texts: TextHashing) -> u32 {
+    (1..).zip(VERSIONS).find(|(_, known)| *known == texts).map_or(0, |(version, _)| version)
 }
 
 /// The hash of a key that everybody knows: of texts longer and shorter than a word, and a number.

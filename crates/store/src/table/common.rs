@@ -2,7 +2,7 @@
 //! cost that it can hold, and no queue. They take a time that may be a little
 //! old, and leave everything else to [`Table::apply`].
 
-use tollgate_core::{BucketState, CheckSteps, Decision};
+use tollgate_core::{Bucket, BucketState, CheckSteps, Decision};
 
 use super::{Place, Table, find_in, slots_of};
 use crate::sync::Ordering;
@@ -40,14 +40,29 @@ impl Found<'_> {
     pub(crate) fn make(&self) -> bool {
         self.cell.swap_if(self.entry, self.entry.with(self.next))
     }
+
+    /// The answer to the charge once it is made, under the same quota and at the same `now` and cost.
+    #[inline(always)]
+    pub(crate) fn decision(&self, bucket: &Bucket, now: u64, cost: u64) -> Decision {
+        match bucket.whole_steps() {
+            Some(steps) if cost == 1 => steps.passed(self.next, now),
+            _ => self.decision_in_parts(bucket, now, cost),
+        }
+    }
+
+    #[inline(never)]
+    fn decision_in_parts(&self, bucket: &Bucket, now: u64, cost: u64) -> Decision {
+        match bucket.fraction_steps() {
+            Some(steps) if cost == 1 => steps.passed(self.next, now),
+            _ => bucket.steps(cost).passed(self.next, now),
+        }
+    }
 }
 
 impl Table {
     /// Looks for a known key and whether a charge to it passes, in a common
     /// case. Where it passes, `found` receives what it takes to make the charge
-    /// without looking again, and `decision` the answer if it is made. (Written
-    /// in place: moving them costs more than putting them together.) A cost of
-    /// 0 is not common; `now` may be a little old.
+    /// without looking again. A cost of 0 is not common; `now` may be a little old.
     #[inline(always)]
     pub(crate) fn find_passing<'t>(
         &'t self,
@@ -55,11 +70,10 @@ impl Table {
         now: u64,
         cost: u64,
         found: &mut Option<Found<'t>>,
-        decision: &mut Decision,
     ) -> Look {
         match place.rule.bucket.whole_steps() {
-            Some(steps) if cost == 1 => self.find_passing_in_steps(place, now, steps, found, decision),
-            _ => self.find_passing_in_parts(place, now, cost, found, decision),
+            Some(steps) if cost == 1 => self.find_passing_in_steps(place, now, steps, found),
+            _ => self.find_passing_in_parts(place, now, cost, found),
         }
     }
 
@@ -70,13 +84,12 @@ impl Table {
         now: u64,
         cost: u64,
         found: &mut Option<Found<'t>>,
-        decision: &mut Decision,
     ) -> Look {
         let bucket = &place.rule.bucket;
         match bucket.fraction_steps() {
             _ if cost == 0 => Look::Unknown,
-            Some(steps) if cost == 1 => self.find_passing_in_steps(place, now, steps, found, decision),
-            _ => self.find_passing_in_steps(place, now, bucket.steps(cost), found, decision),
+            Some(steps) if cost == 1 => self.find_passing_in_steps(place, now, steps, found),
+            _ => self.find_passing_in_steps(place, now, bucket.steps(cost), found),
         }
     }
 
@@ -87,13 +100,11 @@ impl Table {
         now: u64,
         steps: impl CheckSteps,
         found: &mut Option<Found<'t>>,
-        decision: &mut Decision,
     ) -> Look {
         let Some((cell, meta)) = self.find_known(place) else { return Look::Unknown };
         let entry = Entry { tat: cell.tat(), meta };
         if let Some(next) = steps.pass(entry.state(), now) {
             *found = Some(Found { cell, entry, next });
-            *decision = steps.passed(next, now);
             return Look::Passes;
         }
         // The two words may not belong together, or the state may be newer than `now`.

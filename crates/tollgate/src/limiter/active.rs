@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_core::{AlgorithmKind, Quota};
 use tollgate_policy::model::{self, StoreSettings};
 use tollgate_policy::{
-    Access, AdvertisedQuota, CheckedPolicy, CompiledPolicy, CompiledRule, Matched, Problem, Request, RuleQuota,
+    Access, AdvertisedQuota, CheckedPolicy, CommonCharge, CommonKey, CompiledPolicy, CompiledRule, Matched, Problem,
+    Request, RuleQuota,
 };
 use tollgate_store::{
-    Charge, KeyHash, Limit, LimitOptions, MemoryStore, OnFailure, Refusals, SharedOverrides, StoredOverride,
+    Charge, KeyHash, Limit, LimitOptions, MemoryStore, OnFailure, Refusals, SharedOverrides, ShortText, StoredOverride,
 };
 
 use super::LimiterError;
@@ -194,6 +195,16 @@ impl ActivePolicy {
     #[inline(always)]
     pub(super) fn charge<'a>(&'a self, store: &MemoryStore, quota: u32, key: &[u8], cost: u64) -> Charge<'a, KeyHash> {
         store.charge(self.limit(self.quotas[quota as usize].limit_at), key, cost)
+    }
+
+    /// The same for a charge of a common request. Its quota is the policy's own, whose limits come first.
+    #[inline(always)]
+    pub(super) fn common_charge<'a>(&'a self, store: &MemoryStore, charge: &CommonCharge<'_>) -> Charge<'a, KeyHash> {
+        let limit = self.limit(charge.quota);
+        match charge.key {
+            CommonKey::Text(text) => store.charge(limit, text, charge.cost),
+            CommonKey::Address(text, length) => store.charge(limit, &ShortText::from_parts(text, length), charge.cost),
+        }
     }
 
     /// Which rules apply to a request, each with its key, quota and cost: into `matched`, which is new.

@@ -1,7 +1,7 @@
 //! Decisions in a memory store: plain code from what a request matches to its verdict.
 
 use arrayvec::ArrayVec;
-use tollgate_policy::{Access, Matched, Request};
+use tollgate_policy::{Access, CommonCharges, Matched, Request};
 use tollgate_store::{Charge, KeyHash, MemoryStore};
 
 use super::active::ActivePolicy;
@@ -44,28 +44,46 @@ fn is_plain(policy: &ActivePolicy, matched: &Matched<'_>) -> bool {
 /// [`decide_common_apart`].
 #[inline(always)]
 pub(super) fn decide_common(store: &MemoryStore, request: &Request<'_>, verdict: &mut VerdictData) -> bool {
-    let VerdictData { policy, states, endpoint, now_ns, .. } = verdict;
+    let VerdictData { policy, states, now_ns, .. } = &mut *verdict;
+    let policy = &**policy;
     if !policy.is_common {
         return false;
     }
-    let passed = {
-        let mut charges = FewCharges::new();
-        let matched = policy.compiled.match_common(request, |rule, quota, cost, key| {
-            let at = charges.len();
-            if charges.try_push(policy.charge(store, quota, key, cost)).is_err() {
-                return false;
-            }
-            state_at(states, at).set(rule, quota, at);
-            true
-        });
-        match matched {
-            Some(matched) if !charges.is_empty() => *endpoint = matched,
-            _ => return false,
+    let Some(mut charges) = policy.compiled.common_charges(request) else { return false };
+    let endpoint = charges.endpoint();
+    if let Some(only) = charges.only() {
+        let Ok(only) = only else { return false };
+        let charge = policy.common_charge(store, &only);
+        // Not moved about: what was just written in words is slow to read as larger pieces.
+        if let Some(decision) = store.decide_one(&charge, *now_ns) {
+            verdict.endpoint = endpoint;
+            verdict.decided_one(only.rule, only.quota, decision);
+            return true;
         }
-        decide_charges(store, &charges, states, *now_ns)
-    };
+    }
+    let Some(passed) = decide_several(store, policy, &mut charges, states, *now_ns) else { return false };
+    verdict.endpoint = endpoint;
     verdict.decided_plain(passed);
     true
+}
+
+/// Makes the charges of a common request, all or none, and writes their states. `None` if the request is not common
+/// after all.
+#[inline(never)]
+fn decide_several(
+    store: &MemoryStore,
+    policy: &ActivePolicy,
+    found: &mut CommonCharges<'_, '_>,
+    states: &mut Vec<RuleState>,
+    now_ns: u64,
+) -> Option<bool> {
+    let mut charges = FewCharges::new();
+    while let Some(charge) = found.next().ok()? {
+        let at = charges.len();
+        charges.try_push(policy.common_charge(store, &charge)).ok()?;
+        state_at(states, at).set(charge.rule, charge.quota, at);
+    }
+    if charges.is_empty() { None } else { Some(decide_charges(store, &charges, states, now_ns)) }
 }
 
 #[inline(never)]

@@ -127,7 +127,7 @@ fn first_of(slot: usize, policy: Arc<ActivePolicy>) -> Box<VerdictData> {
 }
 
 /// Gives back what a verdict was made of.
-#[inline]
+#[inline(always)]
 pub(crate) fn give_back(data: Box<VerdictData>) {
     let (number, slot) = (data.policy.number(), data.policy.slot());
     // A thread that ends has no slots any more; then it is simply dropped.
@@ -135,5 +135,13 @@ pub(crate) fn give_back(data: Box<VerdictData>) {
         let slot = &slots[slot % SLOTS];
         if slot.number.get() == number { slot.keep(data) } else { Some(data) }
     });
-    drop(dropped);
+    if !matches!(dropped, Ok(None)) {
+        drop_data(dropped);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn drop_data<E>(data: Result<Option<Box<VerdictData>>, E>) {
+    drop(data);
 }

@@ -71,6 +71,14 @@ impl VerdictData {
         self.rare.get_or_insert_default()
     }
 
+    /// Frees what few verdicts have.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn forget_rare(&mut self) {
+        self.rare = None;
+        self.states = Vec::new();
+    }
+
     #[inline]
     pub(crate) fn warned(&self) -> &[u32] {
         self.rare.as_ref().map_or(&[], |rare| &rare.warned)
@@ -119,6 +127,20 @@ impl VerdictData {
             return 0;
         }
         self.enforced().map(|(_, state)| state.decision.delay()).max().unwrap_or(0)
+    }
+
+    /// Lets it pass or refuses it, where one charge of an enforced rule is all.
+    #[inline(always)]
+    pub(crate) fn decided_one(&mut self, rule: u32, quota: u32, decision: Decision) {
+        self.states.clear();
+        self.states.push(RuleState { rule, quota, charge: 0, decision, shadow: false });
+        match decision.verdict {
+            CoreVerdict::Allowed { delay } => {
+                self.deciding = Some(0);
+                self.action = passing(delay);
+            }
+            _ => self.reject(),
+        }
     }
 
     /// Lets it pass or refuses it, where all rules are enforced.

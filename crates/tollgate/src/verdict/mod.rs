@@ -70,12 +70,11 @@ impl DerefMut for Verdict {
 }
 
 impl Drop for Verdict {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         let Some(mut data) = self.0.take() else { return };
         if data.rare.is_some() || data.states.capacity() > MAX_KEPT_STATES {
-            data.rare = None;
-            data.states = Vec::new();
+            data.forget_rare();
         }
         give_back(data);
     }

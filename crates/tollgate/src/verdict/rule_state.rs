@@ -27,13 +27,8 @@ impl DecisionPlace for RuleState {
 
 impl RuleState {
     /// Stands where a state is to be written.
-    const UNDECIDED: RuleState = RuleState {
-        rule: 0,
-        quota: 0,
-        charge: 0,
-        decision: Decision { verdict: CoreVerdict::NoRoom, limit: 0, remaining: 0, next_after: 0, reset_after: 0 },
-        shadow: false,
-    };
+    const UNDECIDED: RuleState =
+        RuleState { rule: 0, quota: 0, charge: 0, decision: Decision::UNDECIDED, shadow: false };
 
     /// Says what it is the state of: the charge at a position, of a rule that is enforced.
     #[inline(always)]

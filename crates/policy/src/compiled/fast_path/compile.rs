@@ -34,28 +34,34 @@ impl FastPath {
             return None;
         }
         let mut steps: Vec<Step> = Vec::with_capacity(rules.len());
+        let mut common = Vec::with_capacity(rules.len());
         for (at, (rule, compiled)) in (0..).zip(rules.iter().zip(compiled)) {
             let mut step = step(at, rule, compiled, identities)?;
             step.methods = method_bits(&rule.when.methods, &methods);
             step.patterns = pattern_bits(at, rule, routes)?;
             step.shares_key = step.shape.is_some() && steps.iter().any(|before| before.shape == step.shape);
+            common.push(common_step(&step, compiled, identities));
             steps.push(step);
         }
         let tier = identities.tiers.source().filter(|_| steps.iter().any(|step| step.base.uses_tiers()));
         let read = || compiled.iter().flat_map(|rule| &rule.action.key).copied().chain(tier);
         let reads = |is_one| read().any(|id| identities.may_be(id, is_one));
         let is_of_path = |source: &Source| matches!(source, Source::Path | Source::PathSegment(_) | Source::Route);
-        Some(FastPath {
+        let mut fast_path = FastPath {
             reads_method: !methods.is_empty()
                 || reads(|source| matches!(source, Source::Method))
                 || steps.iter().any(|step| step.cost.is_by_method()),
             reads_path: routes.texts().len() > 0 || reads(is_of_path),
-            reads_client: steps.iter().filter_map(|step| step.common.as_ref()).any(CommonStep::is_by_client),
+            reads_client: common.iter().any(CommonStep::is_by_client),
             patterns: routes.iter().map(|(pattern, _)| pattern.clone()).collect(),
             paths: identities.paths,
             methods,
             steps,
-        })
+            common,
+            exact_paths: Vec::new(),
+        };
+        fast_path.find_exact_paths();
+        Some(fast_path)
     }
 }
 
@@ -70,13 +76,10 @@ fn step(at: u32, rule: &Rule, compiled: &CompiledRule, identities: &Identities) 
         && action.grants.has_exact_overrides()
         && action.key.iter().all(|id| is_readable(*id, identities))
         && tier_source.is_none_or(|id| is_readable(id, identities) && !identities.needs_peer(id));
-    let is_common = !compiled.deny && action.grants.exact_overrides().next().is_none();
-    let common = || CommonStep::new(&action.key, base, &action.cost, identities);
     is_simple.then(|| Step {
         rule: at,
         methods: 0,
         patterns: 0,
-        common: if is_common { common() } else { None },
         denies: compiled.deny,
         key: match *action.key {
             [CLIENT_IP] if !identities.known(CLIENT_IP).needs_writing() => StepKey::Client,
@@ -90,6 +93,14 @@ fn step(at: u32, rule: &Rule, compiled: &CompiledRule, identities: &Identities) 
         overrides: action.grants.exact_overrides().map(|(key, quotas)| (key.into(), quotas.into())).collect(),
         cost: action.cost.clone(),
     })
+}
+
+fn common_step(step: &Step, compiled: &CompiledRule, identities: &Identities) -> CommonStep {
+    let mut common = CommonStep::new(step.rule, step.methods, step.patterns);
+    if !step.denies && step.overrides.is_empty() {
+        common.make_common(&compiled.action.key, &step.base, &step.cost, identities);
+    }
+    common
 }
 
 /// Whether a rule asks for nothing but methods and paths.

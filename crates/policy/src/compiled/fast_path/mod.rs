@@ -11,13 +11,16 @@ mod pattern;
 mod step;
 mod values;
 
-use std::net::IpAddr;
+pub use common::{CommonCharge, CommonCharges, CommonKey, Uncommon};
 
-use super::address::address_text::v4_text;
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::address::address_text::v4_in_register;
 use super::identity::Identities;
-use super::matching::matched::{ClientKey, Matched, MatchedCharge};
+use super::matching::matched::{Matched, MatchedCharge};
 use crate::model::Paths;
-use crate::request::Request;
+use crate::request::{Request, is_same};
+use common::CommonStep;
 use pattern::PatternTest;
 use step::{Key, Step};
 use values::{RequestPath, Values};
@@ -26,21 +29,23 @@ use values::{RequestPath, Values};
 #[derive(Debug)]
 pub(super) struct FastPath {
     steps: Vec<Step>,
+    /// What each of them does to most requests.
+    common: Vec<CommonStep>,
     /// The methods that steps ask for, by the number of their bit.
     methods: Vec<Box<[u8]>>,
     /// Whether a method is read at all, as a condition or as a part of a key.
     reads_method: bool,
-    /// Whether a step counts by the client's address alone.
+    /// Whether a common step counts by the client's address.
     reads_client: bool,
     /// All path patterns, by number, the most specific first.
     patterns: Vec<PatternTest>,
+    /// Paths that a pattern stands for alone, each with the bits of all patterns that it matches. A target that is one
+    /// of them is not read any further.
+    exact_paths: Vec<(Box<[u8]>, u64)>,
     /// Whether the path is read at all.
     reads_path: bool,
     paths: Paths,
 }
-
-/// A request that the steps do not cover.
-struct Uncommon;
 
 /// The bit of a method that no step asks for. Steps that take any method have it.
 const OTHER_METHOD: u32 = 1 << 31;
@@ -59,32 +64,24 @@ impl FastPath {
         self.walk(identities, request, matched, overrides).is_ok()
     }
 
-    /// Gives each charge of a request to `charge` that every rule it matches treats as most requests, with the bytes
-    /// of its key, and returns its endpoint. `None` for all other requests, and once `charge` wants no more: what was
-    /// given is then of no use.
+    /// The charges of a request of cost 1 whose caller sets no identities and whose client, if it is asked for, has an
+    /// IPv4 address. `None` for all others.
     #[inline(always)]
-    pub(super) fn match_common<'r>(
-        &self,
+    pub(super) fn common_charges<'p, 'r>(
+        &'p self,
         identities: &Identities,
-        request: &Request<'r>,
-        mut charge: impl FnMut(u32, u32, u64, &[u8]) -> bool,
-    ) -> Option<Option<u32>> {
-        if !is_common(request) {
+        request: &'p Request<'r>,
+    ) -> Option<CommonCharges<'p, 'r>> {
+        if !request.identities.is_empty() || request.cost != 1 {
             return None;
         }
-        // Long before it is hashed: what was just written in pieces is slow to read as one.
-        let (client, length) = if self.reads_client { client_key(identities, request)? } else { ([0; 20], 0) };
-        let client = client.get(..length)?;
-        let (method, path) = self.read(request).ok()?;
-        let patterns = self.matched_patterns(path);
-        for step in self.steps.iter().filter(|step| step.is_for(method, patterns)) {
-            let common = step.common.as_ref()?;
-            let key = common.key_bytes(request, client)?;
-            if !charge(step.rule, common.quota, common.cost, key) {
-                return None;
-            }
+        let client = if self.reads_client { v4_in_register(client_address(identities, request)?) } else { (0, 0) };
+        if request.descriptor.is_some() {
+            return None;
         }
-        Some(endpoint(patterns))
+        let method = self.method(request).ok()?;
+        let patterns = self.patterns_of(request.target).ok()?;
+        Some(CommonCharges { steps: self.common.iter(), request, method, patterns, client })
     }
 
     #[inline(always)]
@@ -95,34 +92,17 @@ impl FastPath {
         matched: &mut Matched<'r>,
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) -> Result<(), Uncommon> {
-        let is_common = is_common(request);
-        if self.reads_client
-            && is_common
-            && let Some(key) = client_key(identities, request)
-        {
-            matched.set_client_key(key);
-        }
         let (method, path) = self.read(request)?;
         let patterns = self.matched_patterns(path);
         matched.endpoint = endpoint(patterns);
         let mut values = Values::new(identities, request, path);
         for step in self.steps.iter().filter(|step| step.is_for(method, patterns)) {
-            if is_common
-                && let Some(common) = &step.common
-                && let Some(key) = common.key(request, matched)
-                && overrides(step.rule, matched.key_at(key)).is_none()
-            {
-                let charge = MatchedCharge { rule: step.rule, quota: common.quota, cost: common.cost, key };
-                matched.charges.push(charge);
-                continue;
-            }
             self.charge(step, patterns, &mut values, matched, overrides)?;
         }
         Ok(())
     }
 
-    /// What a step adds to a request for which it is not common.
-    #[inline(never)]
+    /// What a step adds to a request.
     fn charge<'r, 'h>(
         &self,
         step: &Step,
@@ -164,15 +144,40 @@ impl FastPath {
         if request.descriptor.is_some() {
             return Err(Uncommon);
         }
-        let method = if self.reads_method { self.method_bit(request.method.as_bytes())? } else { OTHER_METHOD };
         let path = if self.reads_path { RequestPath::read(request.target, self.paths)? } else { None };
-        Ok((method, path))
+        Ok((self.method(request)?, path))
+    }
+
+    #[inline(always)]
+    fn method(&self, request: &Request<'_>) -> Result<u32, Uncommon> {
+        if self.reads_method { self.method_bit(request.method.as_bytes()) } else { Ok(OTHER_METHOD) }
+    }
+
+    /// A bit for each pattern that the path of a target matches.
+    #[inline(always)]
+    fn patterns_of(&self, target: &str) -> Result<u64, Uncommon> {
+        if !self.reads_path {
+            return Ok(0);
+        }
+        match self.exact_paths.iter().find(|(path, _)| is_same(path, target.as_bytes())) {
+            Some((_, patterns)) => Ok(*patterns),
+            None => Ok(self.matched_patterns(RequestPath::read(target, self.paths)?)),
+        }
+    }
+
+    /// What [`patterns_of`](FastPath::patterns_of) would find for the paths that patterns stand for.
+    fn find_exact_paths(&mut self) {
+        let texts = self.patterns.iter().filter(|pattern| !pattern.is_wild()).map(PatternTest::text);
+        let read = |text: &[u8]| {
+            let target = str::from_utf8(text).ok()?;
+            Some((text.into(), self.matched_patterns(RequestPath::read(target, self.paths).ok()?)))
+        };
+        self.exact_paths = texts.filter_map(read).collect();
     }
 
     #[inline(always)]
     fn method_bit(&self, method: &[u8]) -> Result<u32, Uncommon> {
-        let is_same = |known: &&[u8]| known.len() == method.len() && *known == method;
-        if let Some(at) = self.methods.iter().position(|known| is_same(&&**known)) {
+        if let Some(at) = self.methods.iter().position(|known| is_same(known, method)) {
             return Ok(1 << at);
         }
         // It may be one of them in another case.
@@ -221,21 +226,15 @@ impl FastPath {
     }
 }
 
-/// Whether a request costs 1 and its caller sets no identities.
+/// The client's address, if it is IPv4.
 #[inline(always)]
-fn is_common(request: &Request<'_>) -> bool {
-    request.identities.is_empty() && request.cost == 1
-}
-
-/// The client's address as a key of its own, if it is IPv4, and its length.
-#[inline(always)]
-fn client_key(identities: &Identities, request: &Request<'_>) -> Option<ClientKey> {
-    let client = match request.peer {
-        Some(IpAddr::V4(peer)) if identities.trusted.is_empty() => return Some(v4_text(peer)),
-        _ => identities.client(request),
-    };
-    match client {
-        Some(IpAddr::V4(address)) => Some(v4_text(address)),
+fn client_address(identities: &Identities, request: &Request<'_>) -> Option<Ipv4Addr> {
+    match request.peer {
+        Some(IpAddr::V4(peer)) if identities.trusted.is_empty() => return Some(peer),
+        _ => {}
+    }
+    match identities.client(request) {
+        Some(IpAddr::V4(address)) => Some(address),
         _ => None,
     }
 }

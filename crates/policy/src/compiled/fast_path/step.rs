@@ -7,7 +7,6 @@ use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use super::Uncommon;
-use super::common::CommonStep;
 use super::values::{Value, Values};
 use crate::compiled::address::address_text::push_client;
 use crate::compiled::address::{carried, counted};
@@ -25,8 +24,6 @@ pub(super) struct Step {
     pub(super) methods: u32,
     /// The bits of its path patterns; none if it is for any path.
     pub(super) patterns: u64,
-    /// What it does to most requests.
-    pub(super) common: Option<CommonStep>,
     /// Whether it denies, and charges nothing.
     pub(super) denies: bool,
     pub(super) key: StepKey,

@@ -18,7 +18,7 @@ const MAX_VALUE_BYTES: usize = 256;
 const SHOWN_BYTES: usize = 64;
 
 /// Whether a value is the same in a key: short, and with nothing to escape. False for some such values.
-#[inline]
+#[inline(always)]
 pub(in crate::compiled) fn is_written_plain(value: &[u8]) -> bool {
     value.len() <= MAX_VALUE_BYTES && is_all_plain(value)
 }
@@ -93,16 +93,21 @@ static PLAIN: [bool; 256] = {
 
 /// Whether there is certainly nothing to escape, seen eight bytes at a time. False as well for a tilde among more
 /// than three bytes.
-#[inline]
+#[inline(always)]
 fn is_all_plain(text: &[u8]) -> bool {
-    if let Some(last) = text.last_chunk::<8>() {
-        let odd = odd_bytes(u64::from_le_bytes(*last));
-        return text.as_chunks().0.iter().fold(odd, |odd, word| odd | odd_bytes(u64::from_le_bytes(*word))) == 0;
+    if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        let odd = odd_bytes(u64::from_le_bytes(*first)) | odd_bytes(u64::from_le_bytes(*last));
+        return odd == 0 && (text.len() <= 16 || is_plain_between(text));
     }
     if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
         return odd_bytes(u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last))) == 0;
     }
     text.iter().all(|byte| is_plain(*byte))
+}
+
+/// The same for what stands behind the first eight bytes of a long text.
+fn is_plain_between(text: &[u8]) -> bool {
+    text[8..].as_chunks().0.iter().fold(0, |odd, word| odd | odd_bytes(u64::from_le_bytes(*word))) == 0
 }
 
 /// Not 0 if there is a byte below the space, a backslash, or one from `{` on.

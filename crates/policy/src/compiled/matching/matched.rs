@@ -41,12 +41,7 @@ pub struct Matched<'r> {
     /// The keys that stand in the request as they are, and how many there are. Further ones are written.
     borrowed: [&'r [u8]; BORROWED_MAX],
     borrowed_count: usize,
-    /// The client's address where it is a key of its own, as most are: without bytes if it is not known.
-    client: ClientKey,
 }
-
-/// The text of an IPv4 address, and how many bytes it has.
-pub(in crate::compiled) type ClientKey = ([u8; 20], usize);
 
 /// Few policies count by more values of a request.
 const BORROWED_MAX: usize = 3;
@@ -63,7 +58,7 @@ pub struct MatchedCharge {
     pub(in crate::compiled) key: KeyRef,
 }
 
-/// Where the key of a charge stands: `start..end` of the written keys, number `end` of the borrowed ones, or apart.
+/// Where the key of a charge stands: `start..end` of the written keys, or number `end` of the borrowed ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::compiled) struct KeyRef {
     start: u32,
@@ -73,7 +68,6 @@ pub(in crate::compiled) struct KeyRef {
 impl KeyRef {
     /// No written key begins there.
     const BORROWED: u32 = u32::MAX;
-    const CLIENT: KeyRef = KeyRef { start: u32::MAX - 1, end: 0 };
 
     #[inline]
     pub(in crate::compiled) fn written(start: usize, end: usize) -> KeyRef {
@@ -96,7 +90,6 @@ impl<'r> Matched<'r> {
             keys: SmallVec::new(),
             borrowed: [&[]; BORROWED_MAX],
             borrowed_count: 0,
-            client: ([0; 20], 0),
         }
     }
 
@@ -191,22 +184,7 @@ impl<'r> Matched<'r> {
         if key.start == KeyRef::BORROWED {
             return self.borrowed.get(key.end as usize).copied().unwrap_or_default();
         }
-        if key == KeyRef::CLIENT {
-            return self.client.0.get(..self.client.1).unwrap_or_default();
-        }
         self.keys.get(key.start as usize..key.end as usize).unwrap_or_default()
-    }
-
-    /// The client's address as a key, if it was set.
-    #[inline]
-    pub(in crate::compiled) fn client_key(&self) -> Option<KeyRef> {
-        (self.client.1 > 0).then_some(KeyRef::CLIENT)
-    }
-
-    /// Sets the client's address as a key.
-    #[inline(always)]
-    pub(in crate::compiled) fn set_client_key(&mut self, key: ClientKey) {
-        self.client = key;
     }
 
     #[cold]

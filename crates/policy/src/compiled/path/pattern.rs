@@ -3,6 +3,7 @@
 use crate::compiled::path::normal::{decode, without_query};
 use crate::model::is_parameter;
 use crate::model::{Paths, TrailingSlash};
+use crate::request::is_same;
 
 /// A pattern, segment by segment.
 #[derive(Clone, Debug)]
@@ -108,7 +109,7 @@ impl PathPattern {
     #[inline]
     pub(in crate::compiled) fn matches(&self, path: &[u8], slash: bool) -> bool {
         match self.form {
-            Form::Exact => self.text.len() == path.len() && *self.text == *path,
+            Form::Exact => is_same(&self.text, path),
             Form::Below => {
                 let above = self.text.strip_suffix(BELOW).unwrap_or_default();
                 match path.get(above.len()) {

@@ -181,7 +181,9 @@ impl MemoryStore {
             }
         }
         for at in 0..N {
-            answer_found(found[at].as_ref(), &charges[at], decisions[at].decision(), now);
+            if let Some(found) = &found[at] {
+                *decisions[at].decision() = found.decision(now, charges[at].cost);
+            }
         }
         true
     }
@@ -198,7 +200,7 @@ impl MemoryStore {
     ) -> bool {
         for ((charge, attempt), decision) in charges.iter().zip(&*attempts).zip(&mut *decisions) {
             if let Attempt::Found(found) = attempt {
-                answer_found(Some(found), charge, decision.decision(), now);
+                *decision.decision() = found.decision(now, charge.cost);
             }
         }
         self.make_from(first, charges, decisions, attempts, now)
@@ -212,7 +214,7 @@ impl MemoryStore {
     /// The two passes for any charges.
     fn decide_into<'t>(
         &'t self,
-        charges: &[Charge<'_, KeyHash>],
+        charges: &[Charge<'t, KeyHash>],
         decisions: &mut [impl DecisionPlace],
         attempts: &mut [Attempt<'t>],
         now: u64,
@@ -230,9 +232,11 @@ impl MemoryStore {
             if look == Look::Refused || look == Look::Unknown && !self.passes(charge, now) {
                 return self.refuse_all(charges, decisions, now);
             }
-            answer_found(found.as_ref(), charge, decisions[at].decision(), now);
             attempts[at] = match found {
-                Some(found) => Attempt::Found(found),
+                Some(found) => {
+                    *decisions[at].decision() = found.decision(now, charge.cost);
+                    Attempt::Found(found)
+                }
                 None if charge.is_made() => Attempt::Made(Charged::default()),
                 None => Attempt::NotMade,
             };
@@ -401,14 +405,6 @@ impl MemoryStore {
     fn charge_any(&self, limit: &Limit, hash: u64, cost: u64) -> (Decision, Charged) {
         let charged = self.apply(limit, hash, &ChargeNoted { cost });
         charged.unwrap_or_else(|Full| (self.no_room(limit), Charged::default()))
-    }
-}
-
-/// Writes the answer to a charge that was found to pass.
-#[inline(always)]
-fn answer_found(found: Option<&Found<'_>>, charge: &Charge<'_, KeyHash>, decision: &mut Decision, now: u64) {
-    if let (Some(found), Rule::Bucket(rule)) = (found, &charge.limit.0.rule) {
-        *decision = found.decision(&rule.bucket, now, charge.cost);
     }
 }
 

@@ -2,9 +2,10 @@
 //! cost that it can hold, and no queue. They take a time that may be a little
 //! old, and leave everything else to [`Table::apply`].
 
-use tollgate_core::{Bucket, BucketState, CheckSteps, Decision};
+use tollgate_core::{BucketState, CheckSteps, Decision};
 
 use super::{Place, Table, find_in, slots_of};
+use crate::limit::BucketRule;
 use crate::sync::Ordering;
 use crate::table::cell::Cell;
 use crate::table::entry::Entry;
@@ -32,6 +33,7 @@ pub(crate) struct Found<'t> {
     /// What the slot held. Its two words may not belong together: then the swap fails.
     entry: Entry,
     pub(crate) next: BucketState,
+    rule: &'t BucketRule,
 }
 
 impl Found<'_> {
@@ -41,17 +43,18 @@ impl Found<'_> {
         self.cell.swap_if(self.entry, self.entry.with(self.next))
     }
 
-    /// The answer to the charge once it is made, under the same quota and at the same `now` and cost.
+    /// The answer to the charge once it is made, at the same `now` and cost.
     #[inline(always)]
-    pub(crate) fn decision(&self, bucket: &Bucket, now: u64, cost: u64) -> Decision {
-        match bucket.whole_steps() {
+    pub(crate) fn decision(&self, now: u64, cost: u64) -> Decision {
+        match self.rule.bucket.whole_steps() {
             Some(steps) if cost == 1 => steps.passed(self.next, now),
-            _ => self.decision_in_parts(bucket, now, cost),
+            _ => self.decision_in_parts(now, cost),
         }
     }
 
     #[inline(never)]
-    fn decision_in_parts(&self, bucket: &Bucket, now: u64, cost: u64) -> Decision {
+    fn decision_in_parts(&self, now: u64, cost: u64) -> Decision {
+        let bucket = &self.rule.bucket;
         match bucket.fraction_steps() {
             Some(steps) if cost == 1 => steps.passed(self.next, now),
             _ => bucket.steps(cost).passed(self.next, now),
@@ -66,7 +69,7 @@ impl Table {
     #[inline(always)]
     pub(crate) fn find_passing<'t>(
         &'t self,
-        place: Place<'_>,
+        place: Place<'t>,
         now: u64,
         cost: u64,
         found: &mut Option<Found<'t>>,
@@ -80,7 +83,7 @@ impl Table {
     #[inline(never)]
     fn find_passing_in_parts<'t>(
         &'t self,
-        place: Place<'_>,
+        place: Place<'t>,
         now: u64,
         cost: u64,
         found: &mut Option<Found<'t>>,
@@ -96,7 +99,7 @@ impl Table {
     #[inline(always)]
     fn find_passing_in_steps<'t>(
         &'t self,
-        place: Place<'_>,
+        place: Place<'t>,
         now: u64,
         steps: impl CheckSteps,
         found: &mut Option<Found<'t>>,
@@ -104,7 +107,7 @@ impl Table {
         let Some((cell, meta)) = self.find_known(place) else { return Look::Unknown };
         let entry = Entry { tat: cell.tat(), meta };
         if let Some(next) = steps.pass(entry.state(), now) {
-            *found = Some(Found { cell, entry, next });
+            *found = Some(Found { cell, entry, next, rule: place.rule });
             return Look::Passes;
         }
         // The two words may not belong together, or the state may be newer than `now`.

@@ -78,12 +78,21 @@ fn decide_several(
     now_ns: u64,
 ) -> Option<bool> {
     let mut charges = FewCharges::new();
+    let mut positions = [(0, 0); FEW];
     while let Some(charge) = found.next().ok()? {
-        let at = charges.len();
+        *positions.get_mut(charges.len())? = (charge.rule, charge.quota);
         charges.try_push(policy.common_charge(store, &charge)).ok()?;
-        state_at(states, at).set(charge.rule, charge.quota, at);
+        state_at(states, charges.len() - 1);
     }
-    if charges.is_empty() { None } else { Some(decide_charges(store, &charges, states, now_ns)) }
+    if charges.is_empty() {
+        return None;
+    }
+    let passed = decide_charges(store, &charges, states, now_ns);
+    // After the swaps, each of which waits until all writes before it are done.
+    for (at, (state, (rule, quota))) in states.iter_mut().zip(positions).enumerate() {
+        state.set(rule, quota, at);
+    }
+    Some(passed)
 }
 
 #[inline(never)]

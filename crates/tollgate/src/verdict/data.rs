@@ -6,7 +6,7 @@ use tollgate_policy::Access;
 use tollgate_store::Source;
 
 use super::action::Action;
-use super::rule_state::{RuleState, by_share_left, position, retry_after_ns, weight};
+use super::rule_state::{RuleState, position, retry_after_ns, weight};
 use crate::limiter::ActivePolicy;
 
 /// How many rules apply to most requests.
@@ -22,8 +22,8 @@ pub struct VerdictData {
     pub(crate) unlimited: bool,
     /// Whether it is denied because its token cannot be used.
     pub(super) unauthorized: bool,
-    /// The position of the deciding state.
-    pub(super) deciding: Option<u32>,
+    /// Which state decides.
+    pub(super) deciding: Deciding,
     /// The kind of endpoint that it is for, by position.
     pub(crate) endpoint: Option<u32>,
     /// When it was asked for, in nanoseconds since 1970.
@@ -34,6 +34,16 @@ pub struct VerdictData {
     pub(crate) states: Vec<RuleState>,
     /// What few verdicts have.
     pub(super) rare: Option<Box<Rare>>,
+}
+
+/// Which state decides.
+#[derive(Clone, Copy)]
+pub(super) enum Deciding {
+    None,
+    /// The enforced one that is closest to its limit: it is found when it is asked for.
+    Tightest,
+    /// The one at a position.
+    At(u32),
 }
 
 /// What few verdicts have.
@@ -55,7 +65,7 @@ impl VerdictData {
             source: Source::Exact,
             unlimited: false,
             unauthorized: false,
-            deciding: None,
+            deciding: Deciding::None,
             endpoint: None,
             now_ns: 0,
             retry_after_ns: None,
@@ -135,10 +145,7 @@ impl VerdictData {
         self.states.clear();
         self.states.push(RuleState { rule, quota, charge: 0, decision, shadow: false });
         match decision.verdict {
-            CoreVerdict::Allowed { delay } => {
-                self.deciding = Some(0);
-                self.action = passing(delay);
-            }
+            CoreVerdict::Allowed { delay } => self.passed(delay),
             _ => self.reject(),
         }
     }
@@ -146,33 +153,24 @@ impl VerdictData {
     /// Lets it pass or refuses it, where all rules are enforced.
     #[inline(always)]
     pub(crate) fn decided_plain(&mut self, passed: bool) {
-        if !passed {
-            return self.reject();
+        if passed {
+            self.pass();
+        } else {
+            self.reject();
         }
-        let (mut deciding, mut delay_ns) = (0, 0);
-        let states = self.states.as_slice();
-        for (at, state) in states.iter().enumerate() {
-            delay_ns = delay_ns.max(state.decision.delay());
-            if at > 0 && by_share_left(&state.decision, &states[deciding].decision).is_lt() {
-                deciding = at;
-            }
-        }
-        self.deciding = Some(position(deciding));
-        self.action = passing(delay_ns);
     }
 
     /// Lets it pass: the rule closest to its limit decides what is told.
+    #[inline(always)]
     pub(crate) fn pass(&mut self) {
-        let (mut deciding, mut delay_ns): (Option<(u32, &RuleState)>, u64) = (None, 0);
-        for (at, state) in (0..).zip(&self.states).filter(|(_, state)| !state.shadow) {
-            delay_ns = delay_ns.max(state.decision.delay());
-            let is_tighter = |(_, known): (u32, &RuleState)| by_share_left(&state.decision, &known.decision).is_lt();
-            if deciding.is_none_or(is_tighter) {
-                deciding = Some((at, state));
-            }
-        }
-        self.deciding = deciding.map(|(at, _)| at);
-        self.action = passing(delay_ns);
+        let delay_ns = self.states.iter().map(|state| if state.shadow { 0 } else { state.decision.delay() }).max();
+        self.passed(delay_ns.unwrap_or(0));
+    }
+
+    #[inline(always)]
+    fn passed(&mut self, delay_ns: u64) {
+        self.deciding = Deciding::Tightest;
+        self.action = if delay_ns > 0 { Action::Delay } else { Action::Allow };
     }
 
     /// Refuses it: the rule that refuses it longest decides.
@@ -184,7 +182,7 @@ impl VerdictData {
         let of_rules = deciding.map(|(_, retry_ns)| retry_ns).into_iter();
         // Never, where one of them says so.
         let retry_ns = of_rules.chain(of_callers).reduce(|one, other| Some(one?.max(other?))).flatten();
-        self.deciding = deciding.map(|(at, _)| position(at));
+        self.deciding = deciding.map_or(Deciding::None, |(at, _)| Deciding::At(position(at)));
         self.retry_after_ns = retry_ns;
         self.action = Action::Reject;
         if self.lacks_room() {
@@ -199,14 +197,8 @@ impl VerdictData {
         if let Some(rare) = &mut self.rare {
             rare.warned.clear();
         }
-        self.deciding = self.states.iter().position(|state| state.charge == charge).map(position);
-        let deciding = self.deciding.and_then(|at| self.states.get(at as usize));
-        self.retry_after_ns = deciding.and_then(|state| state.decision.retry_after());
+        let blocked = self.states.iter().position(|state| state.charge == charge);
+        self.deciding = blocked.map_or(Deciding::None, |at| Deciding::At(position(at)));
+        self.retry_after_ns = blocked.and_then(|at| self.states[at].decision.retry_after());
     }
-}
-
-/// What is done with a request that passes.
-#[inline]
-fn passing(delay_ns: u64) -> Action {
-    if delay_ns > 0 { Action::Delay } else { Action::Allow }
 }

@@ -16,6 +16,7 @@ use tollgate_store::Source;
 use crate::limiter::give_back;
 
 pub use action::Action;
+use data::Deciding;
 pub(crate) use data::VerdictData;
 pub use rule_state::RuleState;
 pub(crate) use rule_state::{state_at, tightest};
@@ -39,7 +40,7 @@ impl Verdict {
         data.source = Source::Exact;
         data.unlimited = false;
         data.unauthorized = false;
-        data.deciding = None;
+        data.deciding = Deciding::None;
         data.endpoint = None;
         data.now_ns = now_ns;
         data.retry_after_ns = None;
@@ -140,7 +141,11 @@ impl Verdict {
     #[inline]
     #[must_use]
     pub fn deciding(&self) -> Option<&RuleState> {
-        self.states.get(self.deciding? as usize)
+        match self.deciding {
+            Deciding::None => None,
+            Deciding::Tightest => tightest(self.enforced()).map(|(_, state)| state),
+            Deciding::At(at) => self.states.get(at as usize),
+        }
     }
 
     /// How each rule stands that the request met. A rule with several limits has as many states.

@@ -159,10 +159,12 @@ impl FastPath {
         if !self.reads_path {
             return Ok(0);
         }
-        match self.exact_paths.iter().find(|(path, _)| is_same(path, target.as_bytes())) {
-            Some((_, patterns)) => Ok(*patterns),
-            None => Ok(self.matched_patterns(RequestPath::read(target, self.paths)?)),
+        for (path, patterns) in &self.exact_paths {
+            if is_same(path, target.as_bytes()) {
+                return Ok(*patterns);
+            }
         }
+        Ok(self.matched_patterns(RequestPath::read(target, self.paths)?))
     }
 
     /// What [`patterns_of`](FastPath::patterns_of) would find for the paths that patterns stand for.
@@ -177,8 +179,11 @@ impl FastPath {
 
     #[inline(always)]
     fn method_bit(&self, method: &[u8]) -> Result<u32, Uncommon> {
-        if let Some(at) = self.methods.iter().position(|known| is_same(known, method)) {
-            return Ok(1 << at);
+        // Loops, because as closures they become calls.
+        for (at, known) in self.methods.iter().enumerate() {
+            if is_same(known, method) {
+                return Ok(1 << at);
+            }
         }
         // It may be one of them in another case.
         if method.iter().any(u8::is_ascii_lowercase) { Err(Uncommon) } else { Ok(OTHER_METHOD) }

@@ -69,7 +69,7 @@ pub(super) fn decide_common(store: &MemoryStore, request: &Request<'_>, verdict:
 
 /// Makes the charges of a common request, all or none, and writes their states. `None` if the request is not common
 /// after all.
-#[inline(never)]
+#[inline(always)]
 fn decide_several(
     store: &MemoryStore,
     policy: &ActivePolicy,

@@ -1,10 +1,10 @@
 use crate::bucket::Bucket;
 use crate::concurrency::Concurrency;
-use crate::fixed_window::FixedWindow;
 use crate::quota::{AlgorithmKind, Quota};
-use crate::sliding_counter::SlidingCounter;
-use crate::sliding_log::SlidingLog;
 use crate::tick::Tick;
+use crate::window::fixed_window::FixedWindow;
+use crate::window::sliding_counter::SlidingCounter;
+use crate::window::sliding_log::SlidingLog;
 
 /// A quota, compiled for the algorithm that it names and for one unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 use crate::algorithm::{Algorithm, Charged};
 use crate::decision::{Decision, Verdict};
-use crate::owed::Owed;
 use crate::quota::{AlgorithmKind, Quota};
 use crate::tick::Tick;
+use crate::window::owed::Owed;
 
 /// Two counters that imitate a sliding window: the previous window counts by
 /// the part of it that is still in sight.

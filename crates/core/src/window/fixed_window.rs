@@ -1,8 +1,8 @@
 use crate::algorithm::{Algorithm, Charged};
 use crate::decision::{Decision, Verdict};
-use crate::owed::Owed;
 use crate::quota::{AlgorithmKind, Quota};
 use crate::tick::Tick;
+use crate::window::owed::Owed;
 
 /// At most `limit` in each window aligned to the clock.
 ///

@@ -1,3 +1,5 @@
+pub(crate) mod parser;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -114,7 +116,7 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/", self.count)?;
         let ms = self.period_ns / MS_NS;
-        let (size_ms, name) = crate::rate_parser::largest_unit_dividing(ms);
+        let (size_ms, name) = parser::largest_unit_dividing(ms);
         match ms / size_ms {
             1 => f.write_str(name)?,
             n => write!(f, "{n}{name}")?,

@@ -114,6 +114,10 @@ fn tier(tier: &Tier, policy: &Policy, names: &Names<'_>, here: &mut Reporter<'_>
             if by == TIER {
                 let message = "the tier cannot be chosen by the tier itself";
                 here.member("by").add(codes::UNKNOWN_IDENTITY, message, "choose it by another identity");
+            } else if names.with_listed(std::iter::once(by.as_str())).contains(&TIER) {
+                let message = format!("the tier cannot be chosen by {}: the tier itself is in that list", quoted(by));
+                let hint = "choose it by another identity, or take `tier` out of the list";
+                here.member("by").add(codes::CIRCULAR_TIER, message, hint);
             } else {
                 names.check(by, &mut here.member("by"));
             }

@@ -223,8 +223,6 @@ impl<'a> RequestValues<'a> {
         if let Some(known) = self.tier.get() {
             return known;
         }
-        // Where a tier is chosen by a list that has the tier in it, that one is the default.
-        self.tier.set(Some(self.identities.tiers.default_number()));
         let tier = self.identities.tiers.find(self);
         self.tier.set(Some(tier));
         tier

@@ -9,7 +9,7 @@ use crate::check::codes;
 use crate::check::words::{did_you_mean, either, quoted};
 use crate::duration::parse_duration;
 use crate::model::TextPattern;
-use crate::yaml::source::Span;
+use crate::yaml::findings::Span;
 use crate::yaml::tree::{Node, Scalar, Value};
 
 impl Reader<'_> {

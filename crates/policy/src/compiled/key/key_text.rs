@@ -1,6 +1,6 @@
 /// One part of a key as somebody has written it: as keys are shown, or as the value itself.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::compiled) enum KeyText<'a> {
+pub(crate) enum KeyText<'a> {
     /// The value that it stands for.
     Value(Vec<u8>),
     /// What keys show instead of a long value, which cannot be had back.
@@ -9,7 +9,7 @@ pub(in crate::compiled) enum KeyText<'a> {
 
 impl KeyText<'_> {
     /// `None` for what no key shows and no value is: nothing at all, a broken escape, or a line end.
-    pub(in crate::compiled) fn read(text: &str) -> Option<KeyText<'_>> {
+    pub(crate) fn read(text: &str) -> Option<KeyText<'_>> {
         if text.is_empty() || text.bytes().any(|byte| byte.is_ascii_control()) {
             return None;
         }

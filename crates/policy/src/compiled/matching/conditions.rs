@@ -11,15 +11,15 @@ use crate::model::{Networks, When};
 
 /// The conditions of a rule on values and addresses. Methods, hosts and paths are always indexed.
 #[derive(Debug)]
-pub(in crate::compiled) struct Conditions {
-    pub(in crate::compiled) tests: Vec<(IdentityId, Test)>,
-    pub(in crate::compiled) network: Option<NetworkMap<()>>,
+pub(crate) struct Conditions {
+    pub(crate) tests: Vec<(IdentityId, Test)>,
+    pub(crate) network: Option<NetworkMap<()>>,
     /// Whether the client is to come from elsewhere.
-    pub(in crate::compiled) outside: bool,
+    pub(crate) outside: bool,
 }
 
 impl Conditions {
-    pub(in crate::compiled) fn compile(when: &When, identities: &mut Identities) -> Conditions {
+    pub(crate) fn compile(when: &When, identities: &mut Identities) -> Conditions {
         let mut tests = Vec::new();
         for (name, condition) in &when.headers {
             let id = identities.header(name);
@@ -42,7 +42,7 @@ impl Conditions {
 
     /// Whether the client may come from where the rule says, by its address or by the one that it carries. A client of
     /// unknown address comes from no network.
-    pub(in crate::compiled) fn is_from(&self, client: Option<IpAddr>) -> bool {
+    pub(crate) fn is_from(&self, client: Option<IpAddr>) -> bool {
         self.is_surely_from(client) || client.and_then(carried).is_some_and(|v4| self.is_surely_from(Some(v4.into())))
     }
 
@@ -53,7 +53,7 @@ impl Conditions {
     }
 
     /// Whether all conditions on values and addresses hold beyond doubt, which is what an exemption takes.
-    pub(in crate::compiled) fn surely_hold(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
+    pub(crate) fn surely_hold(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
         let tests = self.tests.iter().all(|(id, test)| values.surely_passes(*id, test, route));
         tests && (self.network.is_none() || values.client().is_some_and(|client| self.surely_come_from(client)))
     }
@@ -65,7 +65,7 @@ impl Conditions {
     }
 
     /// Whether the test at a position holds.
-    pub(in crate::compiled) fn holds(&self, at: usize, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
+    pub(crate) fn holds(&self, at: usize, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
         let Some((id, test)) = self.tests.get(at) else { return true };
         values.passes(*id, test, route)
     }

@@ -37,13 +37,13 @@ const FEW_WORDS: usize = 2;
 
 /// All rules, indexed.
 #[derive(Debug)]
-pub(in crate::compiled) struct Matcher {
+pub(crate) struct Matcher {
     all: DenseSet,
     methods: Dimension<Methods>,
     hosts: Dimension<Hosts>,
-    pub(in crate::compiled) routes: Dimension<Routes>,
+    pub(crate) routes: Dimension<Routes>,
     domains: Dimension<Domains>,
-    pub(in crate::compiled) entries: Dimension<EntrySets>,
+    pub(crate) entries: Dimension<EntrySets>,
     values: Vec<Dimension<Values>>,
     /// For each rule the tests that are in no index.
     others: Vec<Vec<usize>>,
@@ -53,10 +53,10 @@ pub(in crate::compiled) struct Matcher {
 
 /// One kind of condition.
 #[derive(Debug)]
-pub(in crate::compiled) struct Dimension<I> {
+pub(crate) struct Dimension<I> {
     /// The rules that do not care.
     any: DenseSet,
-    pub(in crate::compiled) index: I,
+    pub(crate) index: I,
 }
 
 /// What is looked up only where a rule that cares is still in question.
@@ -73,7 +73,7 @@ struct Side<'a> {
 }
 
 impl Matcher {
-    pub(in crate::compiled) fn compile(rules: &[Rule], compiled: &[CompiledRule], identities: &Identities) -> Matcher {
+    pub(crate) fn compile(rules: &[Rule], compiled: &[CompiledRule], identities: &Identities) -> Matcher {
         let mut methods = Dimension::new(rules, Methods::default(), |rule| !rule.when.methods.is_empty());
         let mut hosts = Dimension::new(rules, Hosts::default(), |rule| !rule.when.hosts.is_empty());
         let mut domains = Dimension::new(rules, Domains::default(), |rule| !rule.when.domains.is_empty());
@@ -100,12 +100,7 @@ impl Matcher {
     }
 
     /// Calls `visit` for each rule whose conditions hold, in order.
-    pub(in crate::compiled) fn each<'a>(
-        &'a self,
-        rules: &[CompiledRule],
-        values: &RequestValues<'_>,
-        mut visit: impl FnMut(u32),
-    ) {
+    pub(crate) fn each<'a>(&'a self, rules: &[CompiledRule], values: &RequestValues<'_>, mut visit: impl FnMut(u32)) {
         // So few rules that a word holds them all and no value is indexed: there is nothing to plan, and most
         // policies are such.
         if self.all.word_count() == 1 && self.values.is_empty() {
@@ -152,7 +147,7 @@ impl Matcher {
     }
 
     /// Whether the conditions of a rule on method, host, path, domain and entries hold, each by itself.
-    pub(in crate::compiled) fn holds_each(&self, rule: u32, values: &RequestValues<'_>) -> [bool; 5] {
+    pub(crate) fn holds_each(&self, rule: u32, values: &RequestValues<'_>) -> [bool; 5] {
         let mut holds = [true; 5];
         self.each_side(values, |kind, any, holding| {
             holds[kind] = any.contains(rule) || holding.iter().any(|set| set.contains(rule));
@@ -229,19 +224,19 @@ impl Matcher {
     }
 
     /// Whether the paths of a rule are among these, or are not asked for.
-    pub(in crate::compiled) fn is_for(&self, rule: u32, routes: &[u32]) -> bool {
+    pub(crate) fn is_for(&self, rule: u32, routes: &[u32]) -> bool {
         self.routes.any.contains(rule) || self.routes.index.of_rule(rule, routes).is_some()
     }
 
     /// The most specific pattern of any rule.
     #[inline]
-    pub(in crate::compiled) fn any_route(&self, routes: &[u32]) -> Option<&[u8]> {
+    pub(crate) fn any_route(&self, routes: &[u32]) -> Option<&[u8]> {
         routes.first().map(|number| self.routes.index.text(*number))
     }
 
     /// The pattern that matched: the rule's own, or anybody's if the rule has none.
     #[inline]
-    pub(in crate::compiled) fn route<'a>(&'a self, rule: u32, routes: &[u32]) -> Option<&'a [u8]> {
+    pub(crate) fn route<'a>(&'a self, rule: u32, routes: &[u32]) -> Option<&'a [u8]> {
         let number = if self.routes.any.contains(rule) {
             routes.first().copied()
         } else {

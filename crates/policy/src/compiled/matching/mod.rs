@@ -1,10 +1,10 @@
 //! Which rules match a request: their conditions, indexed, and what comes of it.
 
-pub(in crate::compiled) mod bits;
-pub(in crate::compiled) mod conditions;
-pub(in crate::compiled) mod entries;
-pub(in crate::compiled) mod hosts;
-pub(in crate::compiled) mod matched;
-pub(in crate::compiled) mod matcher;
-pub(in crate::compiled) mod methods;
-pub(in crate::compiled) mod texts;
+pub(crate) mod bits;
+pub(crate) mod conditions;
+pub(crate) mod entries;
+pub(crate) mod hosts;
+pub(crate) mod matched;
+pub(crate) mod matcher;
+pub(crate) mod methods;
+pub(crate) mod texts;

@@ -9,33 +9,33 @@ use crate::model::{Condition, TextPattern};
 
 /// A pattern, perhaps only for the values that come from one identity of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::compiled) struct Pattern {
-    pub(in crate::compiled) only: Option<IdentityId>,
-    pub(in crate::compiled) text: TextPattern,
+pub(crate) struct Pattern {
+    pub(crate) only: Option<IdentityId>,
+    pub(crate) text: TextPattern,
 }
 
 impl Pattern {
     /// Whether this value, found under this identity, is meant.
-    pub(in crate::compiled) fn matches(&self, of: IdentityId, value: &[u8]) -> bool {
+    pub(crate) fn matches(&self, of: IdentityId, value: &[u8]) -> bool {
         self.only.is_none_or(|only| only == of) && self.text.matches(value)
     }
 }
 
 /// Something for each pattern. Texts without stars are found at once, however many they are.
 #[derive(Clone, Debug)]
-pub(in crate::compiled) struct TextMap<T> {
+pub(crate) struct TextMap<T> {
     exact: HashMap<Box<[u8]>, T, FixedState>,
     /// With stars, or only for one identity of a list.
     others: Vec<(Pattern, T)>,
 }
 
 impl<T: Default> TextMap<T> {
-    pub(in crate::compiled) fn new() -> TextMap<T> {
+    pub(crate) fn new() -> TextMap<T> {
         TextMap { exact: HashMap::default(), others: Vec::new() }
     }
 
     /// What is kept for this pattern.
-    pub(in crate::compiled) fn entry(&mut self, pattern: Pattern) -> &mut T {
+    pub(crate) fn entry(&mut self, pattern: Pattern) -> &mut T {
         if pattern.only.is_none() && !pattern.text.is_wildcard() {
             return self.exact.entry(pattern.text.0.into_bytes().into()).or_default();
         }
@@ -49,20 +49,20 @@ impl<T: Default> TextMap<T> {
 
 impl<T> TextMap<T> {
     /// What is kept for each pattern that means this value.
-    pub(in crate::compiled) fn find(&self, of: IdentityId, value: &[u8]) -> impl Iterator<Item = &T> {
+    pub(crate) fn find(&self, of: IdentityId, value: &[u8]) -> impl Iterator<Item = &T> {
         let others = self.others.iter().filter(move |(pattern, _)| pattern.matches(of, value)).map(|(_, kept)| kept);
         self.exact.get(value).into_iter().chain(others)
     }
 
     /// Whether any pattern means this value.
-    pub(in crate::compiled) fn has(&self, of: IdentityId, value: &[u8]) -> bool {
+    pub(crate) fn has(&self, of: IdentityId, value: &[u8]) -> bool {
         self.find(of, value).next().is_some()
     }
 }
 
 /// What is asked of a value.
 #[derive(Clone, Debug)]
-pub(in crate::compiled) enum Test {
+pub(crate) enum Test {
     Present,
     Absent,
     OneOf(TextMap<()>),
@@ -74,7 +74,7 @@ pub(in crate::compiled) enum Test {
 }
 
 impl Test {
-    pub(in crate::compiled) fn compile(condition: &Condition, pattern: impl Fn(&TextPattern) -> Pattern) -> Test {
+    pub(crate) fn compile(condition: &Condition, pattern: impl Fn(&TextPattern) -> Pattern) -> Test {
         let map_of = |patterns: &[TextPattern]| {
             let mut map = TextMap::new();
             for text in patterns {
@@ -93,7 +93,7 @@ impl Test {
     }
 
     /// Whether a value that cannot be used passes: it may be taken for one, and for none, and for no value in particular.
-    pub(in crate::compiled) fn holds_for_unusable(&self) -> bool {
+    pub(crate) fn holds_for_unusable(&self) -> bool {
         match self {
             Test::Present | Test::Absent => true,
             Test::OneOf(_) => false,
@@ -102,7 +102,7 @@ impl Test {
     }
 
     /// Whether a value passes.
-    pub(in crate::compiled) fn holds(&self, found: Option<(IdentityId, &[u8])>) -> bool {
+    pub(crate) fn holds(&self, found: Option<(IdentityId, &[u8])>) -> bool {
         match (self, found) {
             (Test::Present, Some(_)) | (Test::Absent, None) => true,
             (Test::OneOf(map), Some((of, value))) => map.has(of, value),

@@ -10,21 +10,21 @@ use crate::model::{Paths, TrailingSlash};
 
 /// A path that can be compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::compiled) struct NormalPath<'a> {
+pub(crate) struct NormalPath<'a> {
     /// Begins with a slash. Where slashes at the end mean nothing, the last one of a longer path is left out.
-    pub(in crate::compiled) bytes: Cow<'a, [u8]>,
+    pub(crate) bytes: Cow<'a, [u8]>,
     /// Whether it ended in a slash, and thus lies below the path without it.
-    pub(in crate::compiled) slash: bool,
+    pub(crate) slash: bool,
 }
 
 /// What stands behind the slash of this number of a path, counted from 1. The root has no segments.
-pub(in crate::compiled) fn segment(path: &[u8], at: usize) -> Option<&[u8]> {
+pub(crate) fn segment(path: &[u8], at: usize) -> Option<&[u8]> {
     let rest = path.get(1..).filter(|rest| !rest.is_empty())?;
     rest.split(|byte| *byte == b'/').nth(at.checked_sub(1)?)
 }
 
 /// Normalises a path of a policy. `None` if it is empty.
-pub(in crate::compiled) fn normalise(text: &str, paths: Paths) -> Option<NormalPath<'static>> {
+pub(crate) fn normalise(text: &str, paths: Paths) -> Option<NormalPath<'static>> {
     if text.is_empty() {
         return None;
     }
@@ -33,7 +33,7 @@ pub(in crate::compiled) fn normalise(text: &str, paths: Paths) -> Option<NormalP
 }
 
 /// A path, once case and the slash at the end are as the policy wants them.
-pub(in crate::compiled) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath<'static> {
+pub(crate) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath<'static> {
     if path.first() != Some(&b'/') {
         path.insert(0, b'/');
     }
@@ -50,7 +50,7 @@ pub(in crate::compiled) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath
 /// The same for a path that every server takes for the same, and whether it ended in a slash. `None` if letters of it
 /// have to be changed.
 #[inline(always)]
-pub(in crate::compiled) fn settle_plain(path: &[u8], paths: Paths) -> Option<(&[u8], bool)> {
+pub(crate) fn settle_plain(path: &[u8], paths: Paths) -> Option<(&[u8], bool)> {
     if paths.ignore_case && path.iter().any(u8::is_ascii_uppercase) {
         return None;
     }
@@ -60,7 +60,7 @@ pub(in crate::compiled) fn settle_plain(path: &[u8], paths: Paths) -> Option<(&[
 }
 
 /// What lies behind `http://host` where a client sends the whole of it, as to a proxy.
-pub(in crate::compiled) fn without_origin(target: &[u8]) -> &[u8] {
+pub(crate) fn without_origin(target: &[u8]) -> &[u8] {
     if target.first() == Some(&b'/') {
         return target;
     }
@@ -74,18 +74,18 @@ pub(in crate::compiled) fn without_origin(target: &[u8]) -> &[u8] {
 }
 
 /// A question mark ends a path before anything is decoded; `%3F` does not.
-pub(in crate::compiled) fn without_query(target: &[u8]) -> &[u8] {
+pub(crate) fn without_query(target: &[u8]) -> &[u8] {
     let end = target.iter().position(|byte| matches!(byte, b'?' | b'#'));
     &target[..end.unwrap_or(target.len())]
 }
 
 /// Decodes once. What is no escape stays as it is.
-pub(in crate::compiled) fn decode(text: &[u8]) -> Vec<u8> {
+pub(crate) fn decode(text: &[u8]) -> Vec<u8> {
     decode_but(text, |_| false)
 }
 
 /// Decodes all escapes but those of some bytes, whose digits become small letters.
-pub(in crate::compiled) fn decode_but(text: &[u8], is_kept: impl Fn(u8) -> bool) -> Vec<u8> {
+pub(crate) fn decode_but(text: &[u8], is_kept: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {

@@ -8,7 +8,7 @@ use crate::compiled::path::normal::{decode, decode_but};
 
 /// What is done about escapes, beside dots.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::compiled) enum Escapes {
+pub(crate) enum Escapes {
     /// They have been read already.
     Read,
     /// Each segment is read by itself, so that an escaped slash ends none.
@@ -19,16 +19,16 @@ pub(in crate::compiled) enum Escapes {
 
 /// What some servers do beside.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::compiled) struct Habits {
+pub(crate) struct Habits {
     /// As in Windows and in old programs in C: a backslash is a slash, a name has no dots and spaces at its end, and
     /// a path ends at a zero.
-    pub(in crate::compiled) lenient: bool,
+    pub(crate) lenient: bool,
     /// As servers of Java do: a segment ends at its first semicolon.
-    pub(in crate::compiled) parameters: bool,
+    pub(crate) parameters: bool,
 }
 
 /// Begins with a slash. The last byte is one if it leads to what lies below.
-pub(in crate::compiled) fn resolve(text: &[u8], escapes: Escapes, habits: Habits) -> Vec<u8> {
+pub(crate) fn resolve(text: &[u8], escapes: Escapes, habits: Habits) -> Vec<u8> {
     let mut path = Vec::with_capacity(text.len() + 1);
     let mut starts: SmallVec<[usize; 16]> = SmallVec::new();
     let mut slash = true;

@@ -8,7 +8,7 @@ use crate::compiled::address::carried;
 use crate::compiled::address::networks::{NetworkMap, unmapped};
 use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, RequestValues};
 use crate::compiled::key::key_bytes::Keys;
-use crate::compiled::matching::texts::{Pattern, TextMap};
+use crate::compiled::matching::conditions::{Pattern, TextMap};
 use crate::model::AccessList;
 
 /// A compiled list.

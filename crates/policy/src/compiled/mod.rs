@@ -9,7 +9,6 @@
 mod access;
 pub(crate) mod address;
 mod compile;
-mod error;
 mod explain;
 mod fast_path;
 mod grants;
@@ -19,7 +18,7 @@ mod matching;
 mod path;
 mod rule;
 
-pub use error::CompileError;
+pub use compile::CompileError;
 pub use explain::{Application, ExplainedRule, Explanation, GrantSource, RuleOutcome};
 pub use grants::override_grant::{InvalidLimit, PossibleGrant};
 pub use key::read_key::InvalidKey;
@@ -84,7 +83,7 @@ impl CompiledPolicy {
     /// The path patterns of all rules, the most specific first. They say what kind of
     /// endpoint a request is for, and there are no more of them than the policy writes.
     pub fn endpoints(&self) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
-        self.matcher.routes.index.texts().map(String::from_utf8_lossy)
+        self.matcher.routes.texts().map(String::from_utf8_lossy)
     }
 
     /// What clients are told.
@@ -319,7 +318,7 @@ impl CompiledPolicy {
 
     /// The path patterns that a reading of a path matches.
     fn matched_routes(&self, path: Option<&NormalPath<'_>>) -> MatchedRoutes {
-        path.map(|path| self.matcher.routes.index.find(path)).unwrap_or_default()
+        path.map(|path| self.matcher.routes.find(path)).unwrap_or_default()
     }
 
     /// A list denies by any reading of the path, and allows only by all of them.

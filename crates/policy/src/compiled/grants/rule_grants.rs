@@ -10,7 +10,7 @@ use crate::compiled::grants::scopes::Scopes;
 use crate::compiled::grants::tier::Tiers;
 use crate::compiled::identity::{Found, Identities, IdentityId, RequestValues};
 use crate::compiled::key::key_bytes::{self, Keys};
-use crate::compiled::matching::texts::Pattern;
+use crate::compiled::matching::conditions::Pattern;
 use crate::compiled::{GrantSource, PossibleGrant};
 use crate::model::{Allowance, Grant, Rule};
 

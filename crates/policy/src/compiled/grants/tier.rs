@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 
 use crate::compiled::identity::{Identities, IdentityId, RequestValues, said_by_caller};
-use crate::compiled::matching::texts::TextMap;
+use crate::compiled::matching::conditions::TextMap;
 use crate::model::{Allowance, Condition, Policy, TIER, TextPattern, TierSource};
 
 /// All tiers that a policy knows, by number.

@@ -14,8 +14,8 @@ use crate::compiled::address::networks::NetworkMap;
 use crate::compiled::grants::tier::Tiers;
 use crate::compiled::key::key_bytes::{self, Keys};
 use crate::compiled::key::secrets::Secrets;
+use crate::compiled::matching::conditions::Pattern;
 use crate::compiled::matching::hosts;
-use crate::compiled::matching::texts::Pattern;
 use crate::compiled::path::normal;
 use crate::compiled::{CompileError, lossy};
 use crate::model::{

@@ -7,4 +7,3 @@ pub(crate) mod hosts;
 pub(crate) mod matched;
 pub(crate) mod matcher;
 pub(crate) mod methods;
-pub(crate) mod texts;

@@ -4,5 +4,4 @@ pub(crate) mod normal;
 pub(crate) mod pattern;
 pub(crate) mod plain_path;
 pub(crate) mod readings;
-pub(crate) mod resolve;
 pub(crate) mod routes;

@@ -16,10 +16,9 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use crate::compiled::path::normal::{
-    NormalPath, decode, decode_but, settle, settle_plain, without_origin, without_query,
+    Escapes, Habits, NormalPath, decode, decode_but, resolve, settle, settle_plain, without_origin, without_query,
 };
 use crate::compiled::path::plain_path::{is_name_end, plain};
-use crate::compiled::path::resolve::{Escapes, Habits, resolve};
 use crate::model::Paths;
 
 /// At least one reading, the most resolved first, each once. Most paths have no other.

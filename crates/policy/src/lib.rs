@@ -30,7 +30,7 @@ pub use compiled::{
     GrantSource, HmacKey, InvalidKey, InvalidLimit, MAX_FIELD_INTEGER, Matched, MatchedCharge, PossibleGrant,
     RuleOutcome, RuleQuota,
 };
-pub use counter_changes::{CounterChange, CounterChangeKind, counter_changes};
+pub use counter_changes::{CounterChange, counter_changes};
 pub use duration::parse_duration;
 #[cfg(feature = "jwks")]
 pub use jwks::JwksError;

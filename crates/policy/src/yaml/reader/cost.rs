@@ -75,13 +75,10 @@ impl Reader<'_> {
     fn cost_method(&mut self, node: &Node) -> Option<Cost> {
         let members = self.members(node, &COST_METHOD)?;
         let methods = members.get("method")?;
-        if !methods.is_map() {
-            self.wrong_type(methods, "a map of methods and costs, such as { GET: 1, POST: 5 }");
-        }
-        self.refuse_empty(methods);
-        let mut cost = |value| self.number(value, 1..=MAX_AMOUNT);
-        let costs = methods.members().iter();
-        let costs = costs.filter_map(|member| Some((member.name.to_ascii_uppercase(), cost(&member.value)?))).collect();
+        let expected = "a map of methods and costs, such as { GET: 1, POST: 5 }";
+        let costs = self.each_member(methods, expected, |reader, method, cost| {
+            Some((method.to_ascii_uppercase(), reader.number(cost, 1..=MAX_AMOUNT)?))
+        });
         let default = self.amount(&members, "default").unwrap_or(1);
         Some(Cost { source: CostSource::Methods { costs, default }, ..Cost::default() })
     }

@@ -139,15 +139,12 @@ impl Reader<'_> {
     fn jwks_file(&mut self, node: &Node) -> Option<Vec<JwtKey>> {
         let name = self.text(node, "the name of a file")?;
         let (path, text) = self.file(&name, node.span)?;
-        match JwtKey::from_jwks(&text) {
-            Ok(keys) => Some(keys),
-            Err(why) => {
-                let message = format!("the file {} is no set of keys: {why}", quoted(&path.display().to_string()));
-                let hint = "a set of keys is a JSON object such as {\"keys\": [{\"kty\": \"RSA\", \"kid\": .., \"n\": .., \"e\": ..}]}";
-                self.error(codes::BAD_JWKS, node.span, message, hint);
-                None
-            }
-        }
+        let wrong = |why| {
+            let message = format!("the file {} is no set of keys: {why}", quoted(&path.display().to_string()));
+            let hint = "a set of keys is a JSON object such as {\"keys\": [{\"kty\": \"RSA\", \"kid\": .., \"n\": .., \"e\": ..}]}";
+            self.error(codes::BAD_JWKS, node.span, message, hint);
+        };
+        JwtKey::from_jwks(&text).map_err(wrong).ok()
     }
 
     /// A program that cannot verify tokens has no use for their keys.
@@ -175,15 +172,12 @@ impl Reader<'_> {
         let path = base_dir.join(name);
         let (named, read) = NamedFile::read(path.clone());
         self.files.push(named);
-        match read {
-            Ok(bytes) => Some((path, bytes)),
-            Err(why) => {
-                let message = format!("the file {} cannot be read: {why}", quoted(&path.display().to_string()));
-                let hint = "names of files are relative to the policy's own place";
-                self.error(codes::UNREADABLE_FILE, span, message, hint);
-                None
-            }
-        }
+        let wrong = |why| {
+            let message = format!("the file {} cannot be read: {why}", quoted(&path.display().to_string()));
+            self.error(codes::UNREADABLE_FILE, span, message, "names of files are relative to the policy's own place");
+        };
+        let bytes = read.map_err(wrong).ok()?;
+        Some((path, bytes))
     }
 
     /// A key out of the variable or the file that a map names.

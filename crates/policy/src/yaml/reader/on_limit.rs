@@ -9,7 +9,7 @@ use crate::check::codes;
 use crate::check::members;
 use crate::model::{Allowance, Block, OnLimit};
 use crate::yaml::schema::{Kind, Shape, required, shape};
-use crate::yaml::tree::{Node, Value};
+use crate::yaml::tree::Node;
 
 pub(super) static STEP: Kind = Kind::AnyOf(&STEPS);
 static STEPS: [Kind; 3] = [Kind::Object(&STEP_FIRST), Kind::Object(&STEP_THEN), Kind::Object(&STEP_AFTER)];
@@ -67,13 +67,10 @@ impl Reader<'_> {
     }
 
     fn steps(&mut self, node: &Node) -> Option<Steps> {
-        let Value::List(items) = &node.value else {
-            self.wrong_type(node, "a list of steps, such as [ { first: 2, action: warn }, { then: reject } ]");
-            return None;
-        };
+        let items = self.items(node, "a list of steps, such as [ { first: 2, action: warn }, { then: reject } ]")?;
         self.refuse_empty(node);
         let mut steps = Steps::default();
-        for item in items.iter() {
+        for item in items {
             self.step(item, &mut steps);
         }
         Some(steps)

@@ -1,9 +1,8 @@
 //! One rule, and how much it grants.
 
-use std::str::FromStr;
 use std::time::Duration;
 
-use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Queue, Quota, QuotaError, Rate};
+use tollgate_core::{AlgorithmKind, MAX_AMOUNT, ParseRateError, Queue, Quota, QuotaError, Rate};
 
 use super::Reader;
 use super::cost::COST;
@@ -125,10 +124,7 @@ enum Counting {
 impl Reader<'_> {
     pub(super) fn rules(&mut self, top: &Members<'_>) -> Vec<Rule> {
         let Some(node) = top.get("rules") else { return Vec::new() };
-        let Value::List(items) = &node.value else {
-            self.wrong_type(node, "a list of rules, each beginning with `- name: ..`");
-            return Vec::new();
-        };
+        let items = self.items(node, "a list of rules, each beginning with `- name: ..`").unwrap_or_default();
         items.iter().enumerate().map(|(at, item)| self.rule(item, at)).collect()
     }
 
@@ -215,11 +211,10 @@ impl Reader<'_> {
             self.wrong_type(node, "a map of tiers and rates, such as { free: 60/min, pro: 600/min }");
             return None;
         }
-        self.refuse_empty(node);
         // A tier whose rate cannot be read still exists.
-        let mut tier = |member: &Node| self.grant(member, counting).unwrap_or(Grant::Unlimited);
-        let tiers: Vec<_> =
-            node.members().iter().map(|member| (member.name.to_string(), tier(&member.value))).collect();
+        let tiers = self.each_member(node, "", |reader, tier, grant| {
+            Some((tier.to_owned(), reader.grant(grant, counting).unwrap_or(Grant::Unlimited)))
+        });
         (!tiers.is_empty()).then_some(Allowance::Tiers(tiers))
     }
 
@@ -296,26 +291,20 @@ impl Reader<'_> {
 
     fn rate(&mut self, node: &Node) -> Option<Rate> {
         let text = self.text(node, "a rate such as 100/s or 60/min burst 100")?;
-        match Rate::from_str(&text) {
-            Ok(rate) => Some(rate),
-            Err(error) => {
-                let message = format!("not a rate: {}", error.expected());
-                self.error(codes::BAD_RATE, node.span_from(error.column()), message, "");
-                None
-            }
-        }
+        let wrong = |error: ParseRateError| {
+            let message = format!("not a rate: {}", error.expected());
+            self.error(codes::BAD_RATE, node.span_from(error.column()), message, "");
+        };
+        text.parse().map_err(wrong).ok()
     }
 
     fn built(&mut self, quota: Result<Quota, QuotaError>, node: &Node) -> Option<Quota> {
-        match quota {
-            Ok(quota) => Some(quota),
-            Err(error) => {
-                let about_burst = matches!(error, QuotaError::BurstOnWindow | QuotaError::BurstOnQueue);
-                let at = if about_burst { burst_at(node) } else { 0 };
-                self.error(codes::BAD_QUOTA, node.span_from(at), error.to_string(), "");
-                None
-            }
-        }
+        let wrong = |error: QuotaError| {
+            let about_burst = matches!(error, QuotaError::BurstOnWindow | QuotaError::BurstOnQueue);
+            let at = if about_burst { burst_at(node) } else { 0 };
+            self.error(codes::BAD_QUOTA, node.span_from(at), error.to_string(), "");
+        };
+        quota.map_err(wrong).ok()
     }
 }
 

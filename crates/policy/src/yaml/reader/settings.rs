@@ -7,7 +7,7 @@ use crate::model::{
     SnapshotSettings, StoreSettings, TrailingSlash, WhenFull,
 };
 use crate::yaml::schema::{Kind, Shape, defaulted, field, names, required, shape};
-use crate::yaml::tree::{Node, Value};
+use crate::yaml::tree::Node;
 
 pub(super) const ON_FAILURE: [(&str, OnFailure); 3] =
     [("open", OnFailure::Open), ("closed", OnFailure::Closed), ("local", OnFailure::Local)];
@@ -142,10 +142,7 @@ impl Reader<'_> {
     }
 
     fn field_sets(&mut self, node: &Node) -> Vec<FieldSet> {
-        let Value::List(items) = &node.value else {
-            self.wrong_type(node, "a list of `ietf` and `x-ratelimit`, or [] for none");
-            return Vec::new();
-        };
+        let items = self.items(node, "a list of `ietf` and `x-ratelimit`, or [] for none").unwrap_or_default();
         let asked: Vec<FieldSet> = items.iter().filter_map(|item| self.word(item, &FIELD_SETS)).collect();
         // Asking twice is not asking for more.
         FIELD_SETS.into_iter().map(|(_, set)| set).filter(|set| asked.contains(set)).collect()

@@ -87,12 +87,8 @@ impl Reader<'_> {
 
     fn conditions(&mut self, node: Option<&Node>) -> Vec<(String, Condition)> {
         let Some(node) = node else { return Vec::new() };
-        if !node.is_map() {
-            self.wrong_type(node, "a map of names and what is asked of them: true, false or texts");
-        }
-        self.refuse_empty(node);
-        let conditions = node.members().iter();
-        conditions.map(|member| (member.name.to_string(), self.condition(&member.value))).collect()
+        let expected = "a map of names and what is asked of them: true, false or texts";
+        self.each_member(node, expected, |reader, name, asked| Some((name.to_owned(), reader.condition(asked))))
     }
 
     fn condition(&mut self, node: &Node) -> Condition {

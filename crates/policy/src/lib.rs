@@ -9,7 +9,6 @@ mod check;
 mod compiled;
 mod counter_changes;
 mod duration;
-mod fingerprint;
 #[cfg(feature = "jwks")]
 mod jwks;
 pub mod model;
@@ -17,7 +16,6 @@ mod problem;
 pub mod promise;
 pub mod published;
 mod request;
-mod shown;
 #[cfg(feature = "yaml")]
 mod starter;
 #[cfg(feature = "yaml")]

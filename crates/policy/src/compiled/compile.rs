@@ -16,7 +16,7 @@ use crate::compiled::matching::matcher::Matcher;
 use crate::compiled::rule::RuleAction;
 use crate::model::{CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
 use crate::problem::CheckedPolicy;
-use crate::shown::shown;
+use crate::promise::shown::shown;
 
 /// Why a checked policy cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use crate::compiled::identity::{Found, RequestValues};
 use crate::compiled::key::key_bytes::Keys;
+use crate::compiled::matching::NoKey;
 use crate::compiled::matching::matcher::Index;
-use crate::compiled::{Access, CompiledPolicy, CompiledRule, NoKey, lossy};
+use crate::compiled::{Access, CompiledPolicy, CompiledRule, lossy};
 use crate::model::{Condition, TextPattern};
-use crate::promise::when::networks;
+use crate::promise::words::networks;
 use crate::request::Request;
 
 /// What a plan makes of a request, and why.

@@ -1,6 +1,6 @@
 //! Identities, tiers, what verifies them, keys that could be found by trying, and lists of clients by their values.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::{Names, Reporter, codes, quoted, syntax};
 use crate::model::{
@@ -27,7 +27,7 @@ pub(super) fn check(policy: &Policy, names: &Names<'_>, top: &mut Reporter<'_>) 
             here.each(others, |other, here| names.check(other, here));
         }
     }
-    circles(policy, &mut here);
+    circles(policy, names, &mut here);
     let mut client_ip = here.member("client_ip");
     client_ip.member("ipv6_prefix").range(policy.client_ip.ipv6_prefix.into(), 1..=128, "a prefix");
     client_ip.member("ipv4_prefix").range(policy.client_ip.ipv4_prefix.into(), 1..=32, "a prefix");
@@ -148,54 +148,36 @@ fn access(list: &AccessList, names: &Names<'_>, here: &mut Reporter<'_>) {
 }
 
 /// Whether `first` leads back to where it began. Chains may be long, so there is no recursion.
-fn circles(policy: &Policy, here: &mut Reporter<'_>) {
-    let left = leading_to_a_circle(policy);
-    // Following what is left far enough ends on a circle.
-    let Some(start) = policy.identities.iter().find(|identity| left.contains_key(identity.name.as_str())) else {
-        return;
+fn circles(policy: &Policy, names: &Names<'_>, here: &mut Reporter<'_>) {
+    let listed = |name: &str| match names.source(name) {
+        Some(IdentitySource::First(others)) => others.as_slice(),
+        _ => &[],
     };
-    let next = |name: &str| left.get(name)?.iter().find(|other| left.contains_key(other.as_str())).map(String::as_str);
-    let mut at = start.name.as_str();
-    for _ in 0..left.len() {
-        at = next(at).unwrap_or(at);
-    }
-    let message = match next(at) {
-        Some(through) if through != at => format!("{} leads back to itself, through {}", quoted(at), quoted(through)),
-        _ => format!("{} leads back to itself", quoted(at)),
-    };
-    here.member(at).member("first").add(codes::CIRCULAR_FIRST, message, "break the circle: remove one of the names");
-}
-
-/// The choices that are left when those that end somewhere are taken away, one after the other.
-fn leading_to_a_circle(policy: &Policy) -> HashMap<&str, &[String]> {
-    let mut left: HashMap<&str, &[String]> = policy.identities.iter().filter_map(choice).collect();
-    let mut open_ends: HashMap<&str, usize> = HashMap::new();
-    let mut asked_by: HashMap<&str, Vec<&str>> = HashMap::new();
-    for (name, others) in &left {
-        for other in others.iter().filter(|other| left.contains_key(other.as_str())) {
-            *open_ends.entry(name).or_default() += 1;
-            asked_by.entry(other).or_default().push(name);
-        }
-    }
-    let mut done: Vec<&str> = left.keys().copied().filter(|name| !open_ends.contains_key(name)).collect();
-    while let Some(name) = done.pop() {
-        left.remove(name);
-        for asking in asked_by.get(name).into_iter().flatten() {
-            if let Some(ends) = open_ends.get_mut(asking) {
-                *ends -= 1;
-                if *ends == 0 {
-                    done.push(asking);
+    // Those that are on the way lead from one to the next; those that were followed to their ends are on no circle.
+    let (mut on_way, mut known) = (HashSet::new(), HashSet::new());
+    for identity in &policy.identities {
+        let mut way = vec![(identity.name.as_str(), listed(&identity.name).iter())];
+        on_way.insert(identity.name.as_str());
+        while let Some((name, others)) = way.last_mut() {
+            match others.next() {
+                Some(other) if on_way.contains(other.as_str()) => {
+                    let through = way.iter().skip_while(|(name, _)| name != other).nth(1);
+                    let through = through.map_or_else(String::new, |(name, _)| format!(", through {}", quoted(name)));
+                    let message = format!("{} leads back to itself{through}", quoted(other));
+                    let hint = "break the circle: remove one of the names";
+                    return here.member(other).member("first").add(codes::CIRCULAR_FIRST, message, hint);
+                }
+                Some(other) if known.insert(other.as_str()) => {
+                    way.push((other, listed(other).iter()));
+                    on_way.insert(other);
+                }
+                Some(_) => {}
+                None => {
+                    on_way.remove(name);
+                    way.pop();
                 }
             }
         }
-    }
-    left
-}
-
-fn choice(identity: &Identity) -> Option<(&str, &[String])> {
-    match &identity.source {
-        IdentitySource::First(others) => Some((&identity.name, others)),
-        _ => None,
     }
 }
 

@@ -23,8 +23,6 @@ pub use settings::{
 pub(crate) use when::is_parameter;
 pub use when::{AccessList, Condition, Networks, TextPattern, When};
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
 
 /// Everything that a policy file says.
@@ -70,11 +68,7 @@ impl Policy {
     pub fn fingerprint(&self) -> String {
         // Everything here is kept in lists, so the text is the same in every process.
         let hash = Sha256::digest(format!("{self:?}").as_bytes());
-        hash[..8].iter().fold(String::with_capacity(16), |mut name, byte| {
-            // A string takes whatever is written to it.
-            let _ = write!(name, "{byte:02x}");
-            name
-        })
+        hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -12,18 +12,6 @@ use crate::yaml::findings::Span;
 use crate::yaml::schema::{Field, Kind, Shape, field, names, required, shape};
 use crate::yaml::tree::Node;
 
-const ALGORITHMS: [(&str, JwtAlgorithm); 9] = [
-    ("HS256", JwtAlgorithm::Hs256),
-    ("HS384", JwtAlgorithm::Hs384),
-    ("HS512", JwtAlgorithm::Hs512),
-    ("RS256", JwtAlgorithm::Rs256),
-    ("RS384", JwtAlgorithm::Rs384),
-    ("RS512", JwtAlgorithm::Rs512),
-    ("ES256", JwtAlgorithm::Es256),
-    ("ES384", JwtAlgorithm::Es384),
-    ("EdDSA", JwtAlgorithm::EdDsa),
-];
-
 const KEY_ENV: Field =
     field("key_env", Kind::Text, "The environment variable with the shared secret or the public key in PEM.");
 const KEY_FILE: Field = field("key_file", Kind::Text, "The file with the shared secret or the public key in PEM.");
@@ -38,7 +26,7 @@ pub(super) static JWT: Shape = Shape {
         &[
             field(
                 "algorithm",
-                Kind::Words(&names(&ALGORITHMS)),
+                Kind::Words(&names(&JwtAlgorithm::ALL)),
                 "The only algorithm that is accepted; with `key_env` and `key_file`.",
             ),
             KEY_ENV,
@@ -66,7 +54,7 @@ pub(super) static JWT_KEY: Shape = Shape {
         "One key that signatures are verified with.",
         &[
             field("kid", Kind::Text, "Its name, as tokens say it; without one it is tried with every token."),
-            required("algorithm", Kind::Words(&names(&ALGORITHMS)), "The only algorithm that it is for."),
+            required("algorithm", Kind::Words(&names(&JwtAlgorithm::ALL)), "The only algorithm that it is for."),
             KEY_ENV,
             KEY_FILE,
         ],
@@ -130,7 +118,7 @@ impl Reader<'_> {
     }
 
     fn jwt_key(&mut self, members: &Members<'_>, kid: Option<String>) -> Option<JwtKey> {
-        let algorithm = members.get("algorithm").and_then(|node| self.word(node, &ALGORITHMS));
+        let algorithm = members.get("algorithm").and_then(|node| self.word(node, &JwtAlgorithm::ALL));
         let key = self.key(members);
         Some(JwtKey { kid, algorithm: algorithm?, key: KeyMaterial::Written(key?) })
     }

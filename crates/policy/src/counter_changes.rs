@@ -7,42 +7,14 @@ use tollgate_core::AlgorithmKind;
 
 use crate::compiled::CompiledPolicy;
 
-/// Counts that start from zero, or that are no longer used, where one policy takes the place of another.
+/// Counts that start from zero, or that are no longer used, where one policy takes the place of another, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CounterChange {
-    /// The rule's name.
-    pub rule: String,
-    /// What becomes of its counts.
-    pub kind: CounterChangeKind,
-}
+pub struct CounterChange(String);
 
-/// What becomes of a rule's counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CounterChangeKind {
-    /// No rule had this name before.
-    NewRule,
-    /// No rule has this name any more.
-    RemovedRule,
-    /// Keys are made of other identities.
-    OtherKey {
-        /// The identities before.
-        before: Vec<String>,
-        /// The identities now.
-        now: Vec<String>,
-    },
-    /// It limits how many requests are in flight, and limited a rate before, or the reverse.
-    RateOrPermits,
-    /// One limit of its list has no counter yet.
-    NewLimit {
-        /// The counter's name: the rule and the limit's period.
-        counter: String,
-    },
-    /// The counter of one limit of its list is no longer used.
-    RemovedLimit {
-        /// The counter's name: the rule and the limit's period.
-        counter: String,
-    },
+impl fmt::Display for CounterChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// What becomes of counts when `now` takes the place of `before`. A rule of the
@@ -52,75 +24,53 @@ pub enum CounterChangeKind {
 pub fn counter_changes(before: &CompiledPolicy, now: &CompiledPolicy) -> Vec<CounterChange> {
     let mut changes = Vec::new();
     for (at, rule) in (0..).zip(now.rules()) {
-        let mut note = |kind| changes.push(CounterChange { rule: rule.name.to_string(), kind });
-        let Some(old) = before.rule_named(&rule.name) else {
+        let name = &rule.name;
+        let Some(old) = before.rule_named(name) else {
             // A rule that denies has no counts.
             if !rule.deny {
-                note(CounterChangeKind::NewRule);
+                changes.push(format!("rule `{name}` is new and starts with no counts"));
             }
             continue;
         };
-        let names =
-            |plan: &CompiledPolicy, rule: u32| plan.key_names(rule).into_iter().map(str::to_owned).collect::<Vec<_>>();
-        let (key_before, key_now) = (names(before, old), names(now, at));
+        let (key_before, key_now) = (before.key_names(old), now.key_names(at));
         let denied = rule.deny || before.rules().get(old as usize).is_some_and(|rule| rule.deny);
         if key_before != key_now && !denied {
-            note(CounterChangeKind::OtherKey { before: key_before, now: key_now });
+            let (has, had) = (key(&key_now), key(&key_before));
+            changes.push(format!("rule `{name}` starts with no counts: it has {has} and had {had}"));
             continue;
         }
         let (counters_before, counters_now) = (counters(before, old), counters(now, at));
         for (counter, permits) in &counters_now {
             match counters_before.get(counter) {
-                Some(before) if before != permits => note(CounterChangeKind::RateOrPermits),
+                Some(before) if before != permits => changes
+                    .push(format!("rule `{name}` starts with no counts: rates and concurrency are counted apart")),
                 // A rule that had no limit at all has nothing to go on with.
-                None if !counters_before.is_empty() => {
-                    note(CounterChangeKind::NewLimit { counter: (*counter).to_owned() });
-                }
+                None if !counters_before.is_empty() => changes
+                    .push(format!("rule `{name}`: the limit counted as `{counter}` is new and starts with no counts")),
                 _ => {}
             }
         }
-        let gone = counters_before.keys().filter(|counter| !counters_now.contains_key(*counter));
-        gone.for_each(|counter| note(CounterChangeKind::RemovedLimit { counter: (*counter).to_owned() }));
+        for counter in counters_before.keys().filter(|counter| !counters_now.contains_key(*counter)) {
+            changes.push(format!(
+                "rule `{name}`: the limit counted as `{counter}` is gone, and its counts are not used any more"
+            ));
+        }
     }
-    let is_gone = |name: &str| now.rule_named(name).is_none();
-    let gone = before.rules().iter().filter(|rule| !rule.deny && is_gone(&rule.name));
-    changes
-        .extend(gone.map(|rule| CounterChange { rule: rule.name.to_string(), kind: CounterChangeKind::RemovedRule }));
-    changes
+    for rule in before.rules().iter().filter(|rule| !rule.deny && now.rule_named(&rule.name).is_none()) {
+        changes.push(format!("rule `{}` is gone, and its counts are not used any more", rule.name));
+    }
+    changes.into_iter().map(CounterChange).collect()
+}
+
+/// The identities of a key, in words.
+fn key(names: &[&str]) -> String {
+    if names.is_empty() { "no key".to_owned() } else { format!("key {}", names.join(", ")) }
 }
 
 /// The counters of a rule, and whether each of them counts permits.
-fn counters(plan: &CompiledPolicy, rule: u32) -> BTreeMap<&str, bool> {
-    let own = plan.quotas().iter().filter(|planned| planned.rule == rule);
+fn counters(policy: &CompiledPolicy, rule: u32) -> BTreeMap<&str, bool> {
+    let own = policy.quotas().iter().filter(|planned| planned.rule == rule);
     own.map(|planned| (planned.scope.as_str(), planned.quota.kind() == AlgorithmKind::Concurrency)).collect()
-}
-
-impl fmt::Display for CounterChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rule = &self.rule;
-        match &self.kind {
-            CounterChangeKind::NewRule => write!(f, "rule `{rule}` is new and starts with no counts"),
-            CounterChangeKind::RemovedRule => write!(f, "rule `{rule}` is gone, and its counts are not used any more"),
-            CounterChangeKind::OtherKey { before, now } => {
-                let list = |names: &[String]| {
-                    if names.is_empty() { "no key".to_owned() } else { format!("key {}", names.join(", ")) }
-                };
-                write!(f, "rule `{rule}` starts with no counts: it has {} and had {}", list(now), list(before))
-            }
-            CounterChangeKind::RateOrPermits => {
-                write!(f, "rule `{rule}` starts with no counts: rates and concurrency are counted apart")
-            }
-            CounterChangeKind::NewLimit { counter } => {
-                write!(f, "rule `{rule}`: the limit counted as `{counter}` is new and starts with no counts")
-            }
-            CounterChangeKind::RemovedLimit { counter } => {
-                write!(
-                    f,
-                    "rule `{rule}`: the limit counted as `{counter}` is gone, and its counts are not used any more"
-                )
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ mod check;
 mod compiled;
 mod counter_changes;
 mod duration;
-mod fingerprint;
 #[cfg(feature = "jwks")]
 mod jwks;
 pub mod model;
@@ -17,7 +16,6 @@ mod problem;
 pub mod promise;
 pub mod published;
 mod request;
-mod shown;
 #[cfg(feature = "yaml")]
 mod starter;
 #[cfg(feature = "yaml")]
@@ -30,7 +28,7 @@ pub use compiled::{
     CompiledRule, ExplainedRule, Explanation, GrantSource, HmacKey, InvalidKey, InvalidLimit, MAX_FIELD_INTEGER,
     Matched, MatchedCharge, PossibleGrant, RuleOutcome, RuleQuota, Uncommon,
 };
-pub use counter_changes::{CounterChange, CounterChangeKind, counter_changes};
+pub use counter_changes::{CounterChange, counter_changes};
 pub use duration::parse_duration;
 #[cfg(feature = "jwks")]
 pub use jwks::JwksError;

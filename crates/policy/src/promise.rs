@@ -7,16 +7,16 @@
 
 mod bound;
 mod display;
-pub(crate) mod when;
+pub(crate) mod shown;
 pub(crate) mod words;
 
 use tollgate_core::Quota;
 
 use crate::model::{CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
-use crate::shown::shown;
 
 use bound::Costs;
 pub use bound::{Bound, Debt, Most};
+use shown::shown;
 pub use words::{ANY_SPAN, algorithm as algorithm_words, limit as limit_words, most as most_words};
 
 #[cfg(doc)]
@@ -165,7 +165,7 @@ impl Promise {
         let conditions = Conditions { rule, warned, share };
         Promise {
             rule: rule.name.clone(),
-            when: when::conditions(&rule.when),
+            when: words::conditions(&rule.when),
             key: rule.key.clone(),
             unit: unit(rule),
             deny: rule.denies(),

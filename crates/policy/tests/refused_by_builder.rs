@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tollgate_core::AlgorithmKind;
-use tollgate_policy::model::{Allowance, IdentitySource, Rule, When};
+use tollgate_policy::model::{Allowance, IdentitySource, Rule, Tier, TierSource, When};
 use tollgate_policy::{PolicyBuilder, Problem, RuleBuilder, parse, rule};
 
 const S: Duration = Duration::from_secs(1);
@@ -91,6 +91,28 @@ fn misspelt_identity_is_an_error_and_another_name_is_what_callers_give() {
     assert!(near_declared("user") && !near_declared("usr") && near_declared("team"));
     let meant = PolicyBuilder::default().identity("client_pi", IdentitySource::Given);
     assert!(meant.rule(rule("a").per("client_pi").limit("5/min")).build().is_ok());
+}
+
+/// What the tier is would depend on what the tier is.
+#[test]
+fn tier_chosen_by_a_list_with_the_tier_in_it_is_an_error() {
+    let chosen_by = |lists: &[(&str, &[&str])]| {
+        let mut policy = PolicyBuilder::default().rule(limited());
+        for (name, listed) in lists {
+            policy = policy.identity(name, IdentitySource::First(listed.iter().map(|name| (*name).into()).collect()));
+        }
+        let source = TierSource::Listed { by: "account".to_owned(), tiers: Vec::new() };
+        let tier = Tier { source, default: "free".to_owned(), trusted: true };
+        let built = policy.with(|policy| policy.tier = Some(tier)).build();
+        built.map_or_else(|errors| errors.0, |_| Vec::new())
+    };
+    let direct = chosen_by(&[("account", &["client_ip", "tier"])]);
+    assert_eq!((direct.len(), direct[0].code, direct[0].place.to_string().as_str()), {
+        (1, "circular-tier", "identity.tier.by")
+    });
+    let through_another = chosen_by(&[("account", &["client_ip", "plan"]), ("plan", &["tier"])]);
+    assert_eq!((through_another.len(), through_another[0].code), (1, "circular-tier"));
+    assert_eq!(chosen_by(&[("account", &["client_ip"]), ("plan", &["tier"])]), []);
 }
 
 #[test]

@@ -53,6 +53,7 @@ codes! {
         UNKNOWN_IDENTITY = "unknown-identity",
         UNKNOWN_RULE = "unknown-rule",
         CIRCULAR_FIRST = "circular-first",
+        CIRCULAR_TIER = "circular-tier",
         VALUE_WITHOUT_IDENTITY = "value-without-identity",
         TIERS_WITHOUT_TIER = "tiers-without-tier",
         DEFAULT_TIER_MISSING = "default-tier-missing",

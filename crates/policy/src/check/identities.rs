@@ -1,10 +1,11 @@
-//! Identities, tiers, what verifies them, and lists of clients by their values.
+//! Identities, tiers, what verifies them, keys that could be found by trying, and lists of clients by their values.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::{Names, Reporter, codes, quoted, syntax};
 use crate::model::{
-    AccessList, BUILT_IN_IDENTITIES, Identity, IdentitySource, OnInvalid, Policy, TIER, Tier, TierSource,
+    AccessList, BUILT_IN_IDENTITIES, Identity, IdentitySource, JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial,
+    MAX_JWT_KEYS, OnInvalid, Policy, TIER, Tier, TierSource,
 };
 
 pub(super) fn check(policy: &Policy, names: &Names<'_>, top: &mut Reporter<'_>) {
@@ -26,7 +27,7 @@ pub(super) fn check(policy: &Policy, names: &Names<'_>, top: &mut Reporter<'_>) 
             here.each(others, |other, here| names.check(other, here));
         }
     }
-    circles(policy, &mut here);
+    circles(policy, names, &mut here);
     let mut client_ip = here.member("client_ip");
     client_ip.member("ipv6_prefix").range(policy.client_ip.ipv6_prefix.into(), 1..=128, "a prefix");
     client_ip.member("ipv4_prefix").range(policy.client_ip.ipv4_prefix.into(), 1..=32, "a prefix");
@@ -114,6 +115,10 @@ fn tier(tier: &Tier, policy: &Policy, names: &Names<'_>, here: &mut Reporter<'_>
             if by == TIER {
                 let message = "the tier cannot be chosen by the tier itself";
                 here.member("by").add(codes::UNKNOWN_IDENTITY, message, "choose it by another identity");
+            } else if names.with_listed(std::iter::once(by.as_str())).contains(&TIER) {
+                let message = format!("the tier cannot be chosen by {}: the tier itself is in that list", quoted(by));
+                let hint = "choose it by another identity, or take `tier` out of the list";
+                here.member("by").add(codes::CIRCULAR_TIER, message, hint);
             } else {
                 names.check(by, &mut here.member("by"));
             }
@@ -143,53 +148,107 @@ fn access(list: &AccessList, names: &Names<'_>, here: &mut Reporter<'_>) {
 }
 
 /// Whether `first` leads back to where it began. Chains may be long, so there is no recursion.
-fn circles(policy: &Policy, here: &mut Reporter<'_>) {
-    let left = leading_to_a_circle(policy);
-    // Following what is left far enough ends on a circle.
-    let Some(start) = policy.identities.iter().find(|identity| left.contains_key(identity.name.as_str())) else {
-        return;
+fn circles(policy: &Policy, names: &Names<'_>, here: &mut Reporter<'_>) {
+    let listed = |name: &str| match names.source(name) {
+        Some(IdentitySource::First(others)) => others.as_slice(),
+        _ => &[],
     };
-    let next = |name: &str| left.get(name)?.iter().find(|other| left.contains_key(other.as_str())).map(String::as_str);
-    let mut at = start.name.as_str();
-    for _ in 0..left.len() {
-        at = next(at).unwrap_or(at);
-    }
-    let message = match next(at) {
-        Some(through) if through != at => format!("{} leads back to itself, through {}", quoted(at), quoted(through)),
-        _ => format!("{} leads back to itself", quoted(at)),
-    };
-    here.member(at).member("first").add(codes::CIRCULAR_FIRST, message, "break the circle: remove one of the names");
-}
-
-/// The choices that are left when those that end somewhere are taken away, one after the other.
-fn leading_to_a_circle(policy: &Policy) -> HashMap<&str, &[String]> {
-    let mut left: HashMap<&str, &[String]> = policy.identities.iter().filter_map(choice).collect();
-    let mut open_ends: HashMap<&str, usize> = HashMap::new();
-    let mut asked_by: HashMap<&str, Vec<&str>> = HashMap::new();
-    for (name, others) in &left {
-        for other in others.iter().filter(|other| left.contains_key(other.as_str())) {
-            *open_ends.entry(name).or_default() += 1;
-            asked_by.entry(other).or_default().push(name);
-        }
-    }
-    let mut done: Vec<&str> = left.keys().copied().filter(|name| !open_ends.contains_key(name)).collect();
-    while let Some(name) = done.pop() {
-        left.remove(name);
-        for asking in asked_by.get(name).into_iter().flatten() {
-            if let Some(ends) = open_ends.get_mut(asking) {
-                *ends -= 1;
-                if *ends == 0 {
-                    done.push(asking);
+    // Those that are on the way lead from one to the next; those that were followed to their ends are on no circle.
+    let (mut on_way, mut known) = (HashSet::new(), HashSet::new());
+    for identity in &policy.identities {
+        let mut way = vec![(identity.name.as_str(), listed(&identity.name).iter())];
+        on_way.insert(identity.name.as_str());
+        while let Some((name, others)) = way.last_mut() {
+            match others.next() {
+                Some(other) if on_way.contains(other.as_str()) => {
+                    let through = way.iter().skip_while(|(name, _)| name != other).nth(1);
+                    let through = through.map_or_else(String::new, |(name, _)| format!(", through {}", quoted(name)));
+                    let message = format!("{} leads back to itself{through}", quoted(other));
+                    let hint = "break the circle: remove one of the names";
+                    return here.member(other).member("first").add(codes::CIRCULAR_FIRST, message, hint);
+                }
+                Some(other) if known.insert(other.as_str()) => {
+                    way.push((other, listed(other).iter()));
+                    on_way.insert(other);
+                }
+                Some(_) => {}
+                None => {
+                    on_way.remove(name);
+                    way.pop();
                 }
             }
         }
     }
-    left
 }
 
-fn choice(identity: &Identity) -> Option<(&str, &[String])> {
-    match &identity.source {
-        IdentitySource::First(others) => Some((&identity.name, others)),
+/// The key of a deployment is made for it, so it may as well be beyond all trying.
+const SHORTEST_SECRET_KEY: usize = 32;
+
+/// A shorter shared secret can be found from one token, by trying.
+const SHORTEST_JWT_SECRET: usize = 16;
+
+pub(super) fn secrets(policy: &Policy, top: &mut Reporter<'_>) {
+    if let Some(key) = policy.secret_key.as_ref().filter(|key| key.0.len() < SHORTEST_SECRET_KEY) {
+        let message = format!("the key has {} bytes, and must have at least {SHORTEST_SECRET_KEY}", key.0.len());
+        let hint = "`openssl rand -hex 32` makes one";
+        top.member("secrets").add(codes::SHORT_SECRET, message, hint);
+    }
+    if let Some(jwt) = &policy.jwt {
+        jwt_keys(jwt, &mut top.member("jwt"));
+    }
+    for identity in policy.identities.iter().filter(|identity| identity.secret) {
+        if let IdentitySource::First(_) = identity.source {
+            let message = "a list of identities is as secret as those in it";
+            let hint = "write `secret: true` where they are declared";
+            top.member("identity").member(&identity.name).member("secret").add(codes::MISPLACED_MEMBER, message, hint);
+        }
+    }
+}
+
+fn jwt_keys(jwt: &JwtSettings, here: &mut Reporter<'_>) {
+    if jwt.keys.is_empty() || jwt.keys.len() > MAX_JWT_KEYS {
+        let message =
+            format!("there must be from 1 to {MAX_JWT_KEYS} keys that verify tokens, and are {}", jwt.keys.len());
+        here.add(codes::OUT_OF_RANGE, message, "keep those whose tokens are still valid");
+    }
+    let mut known = HashSet::new();
+    for key in &jwt.keys {
+        if let Some(kid) = &key.kid
+            && !known.insert((kid, key.algorithm))
+        {
+            let message = format!("there are two keys {} for one algorithm", quoted(kid));
+            here.add(codes::DUPLICATE_NAME, message, "keep one of them");
+        }
+        match &key.key {
+            KeyMaterial::Written(written) if written.is_empty() => {
+                here.add(codes::MISSING_SECRET, "the key that verifies tokens is empty", "");
+            }
+            KeyMaterial::Written(secret) if wanted_bytes(key).is_some() && secret.len() < SHORTEST_JWT_SECRET => {
+                let message = format!(
+                    "the shared secret has {} bytes, and must have at least {SHORTEST_JWT_SECRET}",
+                    secret.len()
+                );
+                here.add(codes::SHORT_SECRET, message, "let the issuer make a longer one");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How long a shared secret should be, and how long it is, if it is shorter.
+pub(super) fn weak_jwt_secret(key: &JwtKey) -> Option<(usize, usize)> {
+    match (wanted_bytes(key), &key.key) {
+        (Some(wanted), KeyMaterial::Written(secret)) if secret.len() < wanted => Some((wanted, secret.len())),
+        _ => None,
+    }
+}
+
+/// How long a secret should be that issuer and verifier share: as long as the hash, as RFC 7518 has it.
+fn wanted_bytes(key: &JwtKey) -> Option<usize> {
+    match key.algorithm {
+        JwtAlgorithm::Hs256 => Some(32),
+        JwtAlgorithm::Hs384 => Some(48),
+        JwtAlgorithm::Hs512 => Some(64),
         _ => None,
     }
 }

@@ -9,9 +9,7 @@ pub(crate) mod grants;
 mod identities;
 pub(crate) mod members;
 pub(crate) mod names;
-mod path;
 mod rules;
-mod secrets;
 mod store;
 mod syntax;
 mod warnings;
@@ -27,7 +25,7 @@ pub(crate) fn errors(policy: &Policy) -> Vec<Problem> {
     let names = Names::of(policy);
     found_by(|top| {
         identities::check(policy, &names, top);
-        secrets::check(policy, top);
+        identities::secrets(policy, top);
         rules::check(policy, &names, top);
         store::check(policy, top);
     })

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tollgate_core::{MAX_AMOUNT, MAX_SPAN_NS};
 
 use super::words::did_you_mean;
-use super::{Names, Reporter, codes, grants, members, path, quoted, syntax};
+use super::{Names, Reporter, codes, grants, members, quoted, syntax};
 use crate::model::{Condition, Networks, OnLimit, Policy, Rule, When};
 
 /// More parts would make a key that is longer than what it counts.
@@ -61,7 +61,7 @@ fn key(rule: &Rule, names: &Names<'_>, here: &mut Reporter<'_>) {
 fn when(when: &When, names: &Names<'_>, here: &mut Reporter<'_>) {
     here.member("method").each(&when.methods, |method, here| here.method(method));
     here.member("host").each(&when.hosts, |host, here| here.host(host));
-    here.member("path").each(&when.paths, |pattern, here| path::check(pattern, here));
+    here.member("path").each(&when.paths, |pattern, here| syntax::check_path(pattern, here));
     for (name, condition) in &when.headers {
         let mut here = here.at(here.place.member("headers").member(name));
         here.header(name);

@@ -8,7 +8,7 @@ use crate::compiled::address::carried;
 use crate::compiled::address::networks::{NetworkMap, unmapped};
 use crate::compiled::identity::{CLIENT_IP, Identities, IdentityId, RequestValues};
 use crate::compiled::key::key_bytes::Keys;
-use crate::compiled::matching::texts::{Pattern, TextMap};
+use crate::compiled::matching::conditions::{Pattern, TextMap};
 use crate::model::AccessList;
 
 /// A compiled list.
@@ -40,8 +40,7 @@ impl CompiledAccess {
     /// Whether the client is meant. Networks are asked about the whole address, not about its group.
     #[inline]
     pub(super) fn means(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> bool {
-        self.network(values).is_some()
-            || self.identities.iter().any(|(id, map)| self.entry(values, *id, map, route).is_some())
+        self.network(values).is_some() || self.entry(values, route).is_some()
     }
 
     /// The entry that means the client, in words.
@@ -49,26 +48,21 @@ impl CompiledAccess {
         if let Some(network) = self.network(values) {
             return Some(format!("client_ip {network}"));
         }
-        self.identities.iter().find_map(|(id, map)| {
-            let pattern = self.entry(values, *id, map, route)?;
-            let only = pattern.only.map_or_else(String::new, |only| format!("{}=", values.identities.known(only).name));
-            let text = &pattern.text;
-            let of = pattern.only.unwrap_or(*id);
-            let shown =
-                if text.is_wildcard() { text.0.clone() } else { values.identities.shown(of, text.0.as_bytes()) };
-            Some(format!("{} {only}{shown}", values.identities.known(*id).name))
-        })
+        let (id, pattern) = self.entry(values, route)?;
+        let only = pattern.only.map_or_else(String::new, |only| format!("{}=", values.identities.known(only).name));
+        let text = &pattern.text;
+        let of = pattern.only.unwrap_or(id);
+        let shown = if text.is_wildcard() { text.0.clone() } else { values.identities.shown(of, text.0.as_bytes()) };
+        Some(format!("{} {only}{shown}", values.identities.known(id).name))
     }
 
     /// The value for which the client is meant, as keys show it.
     pub(super) fn value_meant(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> Option<Keys> {
-        self.identities.iter().find_map(|(id, map)| {
-            self.entry(values, *id, map, route)?;
-            let found = values.find(*id, route)?;
-            let mut value = Keys::new();
-            values.identities.push_value(&mut value, found.id, found.text);
-            Some(value)
-        })
+        let (id, _) = self.entry(values, route)?;
+        let found = values.find(id, route)?;
+        let mut value = Keys::new();
+        values.identities.push_value(&mut value, found.id, found.text);
+        Some(value)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -93,20 +87,17 @@ impl CompiledAccess {
             .find_map(|network| *network)
     }
 
-    /// A value that cannot be used is in no list.
-    fn entry<'m>(
-        &self,
-        values: &RequestValues<'_>,
-        id: IdentityId,
-        map: &'m TextMap<Option<Pattern>>,
-        route: Option<&[u8]>,
-    ) -> Option<&'m Pattern> {
-        let found = values.find_usable(id, route)?;
-        let in_list = |value: &[u8]| map.find(found.id, value).find_map(Option::as_ref);
-        match values.as_sent(found) {
-            Some(sent) if self.grants => in_list(&sent),
-            Some(sent) => in_list(&sent).or_else(|| in_list(found.text)),
-            None => in_list(found.text),
-        }
+    /// The identity and the pattern by which the client is meant. A value that cannot be used is in no list.
+    fn entry(&self, values: &RequestValues<'_>, route: Option<&[u8]>) -> Option<(IdentityId, &Pattern)> {
+        self.identities.iter().find_map(|(id, map)| {
+            let found = values.find_usable(*id, route)?;
+            let in_list = |value: &[u8]| map.find(found.id, value).find_map(Option::as_ref);
+            let pattern = match values.as_sent(found) {
+                Some(sent) if self.grants => in_list(&sent),
+                Some(sent) => in_list(&sent).or_else(|| in_list(found.text)),
+                None => in_list(found.text),
+            };
+            Some((*id, pattern?))
+        })
     }
 }

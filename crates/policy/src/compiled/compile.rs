@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tollgate_core::AlgorithmKind;
 
-use super::{CompileError, CompiledPolicy, CompiledRule};
+use super::{CompiledPolicy, CompiledRule};
 use crate::compiled::access::CompiledAccess;
 use crate::compiled::fast_path::FastPath;
 use crate::compiled::grants::cost::CompiledCost;
@@ -16,7 +16,19 @@ use crate::compiled::matching::matcher::Matcher;
 use crate::compiled::rule::RuleAction;
 use crate::model::{CostSource, Grant, OnFailure, Policy, Rule, StoreSettings};
 use crate::problem::CheckedPolicy;
-use crate::shown::shown;
+use crate::promise::shown::shown;
+
+/// Why a checked policy cannot be compiled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The key that verifies tokens is not one of its algorithm.
+    #[error("the key under `jwt` cannot verify tokens: {reason}")]
+    JwtKey {
+        /// What is wrong with it.
+        reason: String,
+    },
+}
 
 impl CompiledPolicy {
     /// Compiles a policy.
@@ -63,7 +75,7 @@ impl CompiledPolicy {
         identities.uses_host =
             policy.rules.iter().any(|rule| !rule.when.hosts.is_empty()) || identities.has_host(asked.iter().copied());
         let needs_client_ip = asked.iter().any(|id| identities.needs_peer(*id));
-        let routes = &matcher.routes.index;
+        let routes = &matcher.routes;
         let fast_path = FastPath::compile(&policy.rules, &rules, &[&deny, &allow], routes, &identities);
         Ok(CompiledPolicy {
             replaces: rules.iter().any(|rule| !rule.action.replaces.is_empty()),

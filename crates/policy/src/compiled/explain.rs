@@ -4,9 +4,11 @@ use std::net::IpAddr;
 
 use crate::compiled::identity::{Found, RequestValues};
 use crate::compiled::key::key_bytes::Keys;
-use crate::compiled::{Access, CompiledPolicy, CompiledRule, NoKey, lossy};
+use crate::compiled::matching::NoKey;
+use crate::compiled::matching::matcher::Index;
+use crate::compiled::{Access, CompiledPolicy, CompiledRule, lossy};
 use crate::model::{Condition, TextPattern};
-use crate::promise::when::networks;
+use crate::promise::words::networks;
 use crate::request::Request;
 
 /// What a plan makes of a request, and why.
@@ -265,23 +267,21 @@ impl CompiledPolicy {
     fn failing(&self, rule: u32, values: &RequestValues<'_>) -> Option<String> {
         let conditions = &self.rules[rule as usize].conditions;
         let when = &self.rules[rule as usize].when;
-        let [method, host, path, domain, entries] = self.matcher.holds_each(rule, values);
-        if !domain {
-            let domain = values.request.descriptor.map_or("", |descriptor| descriptor.domain);
-            return Some(not_among("domain", domain.as_bytes(), &when.domains));
-        }
-        if !entries {
-            return Some(self.matcher.entries.index.failed(rule, values.request.descriptor));
-        }
-        if !method {
-            return Some(not_among("method", &values.method, &when.methods));
-        }
-        if !host {
-            return Some(not_among("host", values.host.as_deref().unwrap_or_default(), &when.hosts));
-        }
-        if !path {
-            let path = values.path().map(|path| &*path.bytes).unwrap_or_default();
-            return Some(not_among("path", path, &when.paths));
+        if let Some(index) = self.matcher.failing(rule, values) {
+            let descriptor = values.request.descriptor;
+            return Some(match index {
+                Index::Domains(_) => {
+                    let domain = descriptor.map_or("", |descriptor| descriptor.domain);
+                    not_among("domain", domain.as_bytes(), &when.domains)
+                }
+                Index::Entries(entries) => entries.failed(rule, descriptor),
+                Index::Methods(_) => not_among("method", &values.method, &when.methods),
+                Index::Hosts(_) => not_among("host", values.host.as_deref().unwrap_or_default(), &when.hosts),
+                _ => {
+                    let path = values.path().map(|path| &*path.bytes).unwrap_or_default();
+                    not_among("path", path, &when.paths)
+                }
+            });
         }
         let route = self.matcher.route(rule, &values.routes);
         let headers = when.headers.iter().map(|(name, condition)| (format!("header `{name}`"), condition));

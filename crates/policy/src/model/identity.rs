@@ -222,3 +222,19 @@ pub enum JwtAlgorithm {
     Es384,
     EdDsa,
 }
+
+impl JwtAlgorithm {
+    /// All of them, by the names of RFC 7518.
+    #[cfg(feature = "yaml")]
+    pub(crate) const ALL: [(&str, JwtAlgorithm); 9] = [
+        ("HS256", JwtAlgorithm::Hs256),
+        ("HS384", JwtAlgorithm::Hs384),
+        ("HS512", JwtAlgorithm::Hs512),
+        ("RS256", JwtAlgorithm::Rs256),
+        ("RS384", JwtAlgorithm::Rs384),
+        ("RS512", JwtAlgorithm::Rs512),
+        ("ES256", JwtAlgorithm::Es256),
+        ("ES384", JwtAlgorithm::Es384),
+        ("EdDSA", JwtAlgorithm::EdDsa),
+    ];
+}

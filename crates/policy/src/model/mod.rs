@@ -4,13 +4,11 @@
 //! concerns several parts at once, is checked afterwards, the same for a policy
 //! that was built in a program and for one that was read from a file.
 
-mod access;
 mod identity;
 mod rule;
 mod settings;
 mod when;
 
-pub use access::AccessList;
 pub(crate) use identity::is_credential_header;
 pub use identity::{
     ClientIp, ForwardedBy, Identity, IdentitySource, JwtAlgorithm, JwtKey, JwtSettings, KeyMaterial, MAX_JWT_KEYS,
@@ -23,7 +21,9 @@ pub use settings::{
     SnapshotSettings, StoreSettings, TrailingSlash, WhenFull,
 };
 pub(crate) use when::is_parameter;
-pub use when::{Condition, Networks, TextPattern, When};
+pub use when::{AccessList, Condition, Networks, TextPattern, When};
+
+use sha2::{Digest, Sha256};
 
 /// Everything that a policy file says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,3 +57,33 @@ pub const BUILT_IN_IDENTITIES: [&str; 5] = ["client_ip", "method", "host", "path
 
 /// The identity that chooses among a rule's `tiers`.
 pub const TIER: &str = "tier";
+
+impl Policy {
+    /// A short name for all that the policy says: instances that have the same
+    /// one decide by the same rules. It is told to whoever reads the metrics,
+    /// so keys are no part of it: a hash of a weak secret
+    /// beside the known rest could be tried out. Another version of tollgate
+    /// may give the same policy another name.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        // Everything here is kept in lists, so the text is the same in every process.
+        let hash = Sha256::digest(format!("{self:?}").as_bytes());
+        hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{PolicyBuilder, rule};
+
+    fn fingerprint(limit: &str) -> String {
+        PolicyBuilder::default().rule(rule("r").per("client_ip").limit(limit)).build().unwrap().fingerprint()
+    }
+
+    #[test]
+    fn it_is_the_same_for_the_same_policy_and_another_for_another() {
+        assert_eq!(fingerprint("1/min"), fingerprint("1/min"));
+        assert_ne!(fingerprint("1/min"), fingerprint("2/min"));
+        assert_eq!(fingerprint("1/min").len(), 16);
+    }
+}

@@ -1,10 +1,11 @@
-//! Amounts, rates and times as people say them.
+//! Amounts, rates, times and conditions as people say them.
 
 use std::time::Duration;
 
 use tollgate_core::{AlgorithmKind, Quota, Rate, most_admitted};
 
 use crate::check::words::joined;
+use crate::model::{Condition, Networks, TextPattern, When};
 
 const MS_NS: u64 = 1_000_000;
 const S_NS: u64 = 1_000 * MS_NS;
@@ -128,6 +129,60 @@ pub(crate) fn list(words: &[String]) -> String {
 /// `a`, `a or b`, `a, b or c`
 pub(crate) fn either(words: &[String]) -> String {
     joined(words, "or")
+}
+
+/// Each condition of a rule, such as `path /login or /register`. None: all requests.
+pub(crate) fn conditions(when: &When) -> Vec<String> {
+    let mut conditions = Vec::new();
+    let mut any_of = |what: &str, these: &[String]| {
+        if !these.is_empty() {
+            conditions.push(format!("{what} {}", either(these)));
+        }
+    };
+    any_of("method", &methods(&when.methods));
+    any_of("host", &when.hosts);
+    any_of("path", &when.paths);
+    any_of("domain", &when.domains);
+    conditions.extend(when.headers.iter().map(|(name, condition)| format!("header {name} {}", asked(condition))));
+    conditions.extend(when.identities.iter().map(|(name, condition)| format!("identity {name} {}", asked(condition))));
+    conditions.extend(when.network.as_ref().map(|network| {
+        let relation = if network.is_outside() { "not in" } else { "in" };
+        format!("client_ip {relation} {}", networks(network))
+    }));
+    if when.exact_entries {
+        conditions.push("exactly the entries that it names".to_owned());
+    }
+    conditions
+}
+
+/// The networks that are named, also where the client is to come from elsewhere.
+pub(crate) fn networks(networks: &Networks) -> String {
+    match networks {
+        Networks::Internal | Networks::NotInternal => "the internal networks".to_owned(),
+        Networks::Among(networks) | Networks::NotAmong(networks) => {
+            networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+fn methods(asked: &[String]) -> Vec<String> {
+    let has = |method: &str| asked.iter().any(|asked| asked == method);
+    let implied = (has("GET") && !has("HEAD")).then(|| "HEAD".to_owned());
+    asked.iter().cloned().chain(implied).collect()
+}
+
+fn asked(condition: &Condition) -> String {
+    match condition {
+        Condition::Present => "present".to_owned(),
+        Condition::Absent => "absent".to_owned(),
+        Condition::OneOf(these) => texts(these),
+        Condition::OneOfBut { these, but_not } if these.is_empty() => format!("not {}", texts(but_not)),
+        Condition::OneOfBut { these, but_not } => format!("{}, but not {}", texts(these), texts(but_not)),
+    }
+}
+
+fn texts(patterns: &[TextPattern]) -> String {
+    either(&patterns.iter().map(|pattern| pattern.0.clone()).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

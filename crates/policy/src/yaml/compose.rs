@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 
-use super::found::Findings;
-use super::source::Span;
+use super::findings::Findings;
+use super::findings::Span;
 use super::tree::{Map, Member, Node, Scalar, Value};
 use crate::check::codes;
 use crate::check::members;

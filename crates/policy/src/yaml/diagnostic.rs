@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::NamedFile;
-use super::source::Span;
+use super::findings::Span;
 use crate::check::words::printable;
 use crate::problem::Problem;
 

@@ -2,7 +2,7 @@
 //! its place, so that what is wrong can be shown.
 
 use super::diagnostic::{Diagnostic, Report, Severity};
-use super::source::{Source, Span};
+use super::findings::{Source, Span};
 use super::tree::{Node, Value};
 use super::{Findings, root_of, text_of};
 use crate::problem::{Place, Problem};

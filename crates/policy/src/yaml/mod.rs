@@ -8,12 +8,10 @@
 mod compose;
 mod diagnostic;
 mod document;
-mod found;
+mod findings;
 mod load;
 mod reader;
 mod schema;
-mod shape;
-mod source;
 mod tree;
 
 use std::path::Path;
@@ -26,9 +24,8 @@ pub use schema::json_schema;
 use crate::check::{self, codes};
 use crate::problem::CheckedPolicy;
 use crate::problem::Problem;
-use found::Findings;
+use findings::{Findings, Source, Span};
 use reader::{Broken, Read};
-use source::{Source, Span};
 use tree::{Node, span_of};
 
 /// A million rules would fit, and nobody writes them.

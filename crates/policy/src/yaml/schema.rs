@@ -1,6 +1,100 @@
-//! The JSON Schema of a policy file, for editors, out of the tables of `shape`.
+//! How the tables of members are written, and the JSON Schema that editors get out of them.
+//!
+//! Each table stands beside the code that reads its members (`reader`). The reader asks it which members exist, which
+//! are missing and which word was meant; the JSON Schema is written from the same tables.
 
-use super::shape::{self, Field, Kind, Shape};
+use super::reader::POLICY;
+
+/// A map with members of known names.
+pub(super) struct Shape {
+    /// What it is called in the schema and in messages.
+    pub(super) name: &'static str,
+    /// One sentence about it.
+    pub(super) about: &'static str,
+    /// The members with names of their own.
+    pub(super) fields: &'static [Field],
+    /// What members of any other name are, if there may be any.
+    pub(super) others: Option<Kind>,
+    /// Exactly one of these must be there.
+    pub(super) one_of: &'static [&'static str],
+    /// Members that people try, and why they are refused.
+    pub(super) refused: &'static [(&'static str, &'static str)],
+}
+
+/// A member.
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) about: &'static str,
+    pub(super) required: bool,
+    /// What holds where it is absent, as JSON.
+    pub(super) default: Option<&'static str>,
+}
+
+/// What a value may be.
+pub(super) enum Kind {
+    /// Any text that is not empty.
+    Text,
+    /// A text of this form.
+    Pattern(&'static str),
+    Bool,
+    /// Only `true`: the member is there or it is not.
+    True,
+    Number {
+        min: u64,
+        max: u64,
+    },
+    Rate,
+    Duration,
+    /// An address or a network.
+    Network,
+    Words(&'static [&'static str]),
+    /// A list, with at least so many items.
+    List(&'static Kind, usize),
+    /// One, or a list of them.
+    OneOrMore(&'static Kind),
+    /// Members of any name.
+    Map(&'static Kind),
+    Object(&'static Shape),
+    AnyOf(&'static [Kind]),
+}
+
+pub(super) const fn shape(name: &'static str, about: &'static str, fields: &'static [Field]) -> Shape {
+    Shape { name, about, fields, others: None, one_of: &[], refused: &[] }
+}
+
+pub(super) const fn field(name: &'static str, kind: Kind, about: &'static str) -> Field {
+    Field { name, kind, about, required: false, default: None }
+}
+
+pub(super) const fn required(name: &'static str, kind: Kind, about: &'static str) -> Field {
+    Field { name, kind, about, required: true, default: None }
+}
+
+pub(super) const fn defaulted(name: &'static str, kind: Kind, about: &'static str, default: &'static str) -> Field {
+    Field { name, kind, about, required: false, default: Some(default) }
+}
+
+/// The names of words, each with what it means.
+pub(super) const fn names<T: Copy, const COUNT: usize>(words: &[(&'static str, T); COUNT]) -> [&'static str; COUNT] {
+    let mut names = [""; COUNT];
+    let mut at = 0;
+    while at < COUNT {
+        names[at] = words[at].0;
+        at += 1;
+    }
+    names
+}
+
+impl Shape {
+    pub(super) fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.fields.iter().map(|field| field.name)
+    }
+}
 
 /// Where the schema is published. Editors compare it and never fetch it.
 const ID: &str = "urn:tollgate:policy:1";
@@ -12,13 +106,13 @@ const ID: &str = "urn:tollgate:policy:1";
 #[must_use]
 pub fn json_schema() -> String {
     let mut shapes = Vec::new();
-    collect(&shape::POLICY, &mut shapes);
+    collect(&POLICY, &mut shapes);
     let definitions = shapes.iter().map(|shape| (shape.name.to_owned(), object(shape))).collect();
     let schema = Json::map([
         ("$schema", Json::text("https://json-schema.org/draft/2020-12/schema")),
         ("$id", Json::text(ID)),
         ("title", Json::text("tollgate policy")),
-        ("$ref", reference(&shape::POLICY)),
+        ("$ref", reference(&POLICY)),
         ("$defs", Json::Map(definitions)),
     ]);
     schema.pretty()
@@ -190,4 +284,24 @@ fn escape(text: &str, out: &mut String) {
         out.push(c);
     }
     out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_there_once_and_every_choice_exists() {
+        let mut shapes = Vec::new();
+        collect(&POLICY, &mut shapes);
+        assert!(shapes.len() > 20, "{}", shapes.len());
+        for shape in shapes {
+            let mut names: Vec<&str> = shape.names().collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), shape.fields.len(), "{}", shape.name);
+            assert!(shape.one_of.iter().all(|name| shape.field(name).is_some()), "{}", shape.name);
+            assert!(shape.refused.iter().all(|(name, _)| shape.field(name).is_none()), "{}", shape.name);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::source::Span;
+use super::findings::Span;
 use crate::check::words::quoted;
 use crate::problem::{Place, Step};
 

@@ -4,8 +4,7 @@
 use std::collections::HashSet;
 
 use super::{Names, Reporter, codes, quoted};
-use crate::check::identities::member_of;
-use crate::check::secrets::weak_jwt_secret;
+use crate::check::identities::{member_of, weak_jwt_secret};
 use crate::model::{ForwardedBy, Identity, IdentitySource, Policy, StoreSettings, TIER, TierSource};
 
 /// Headers in which proxies say for whom they speak, and in which anybody can say anything.

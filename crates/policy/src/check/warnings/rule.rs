@@ -1,4 +1,5 @@
-//! Limits that hold less, or cost more, than they seem to, and costs that no client can pay or that clients choose.
+//! Limits that hold less, or cost more, than they seem to, costs that no client can pay or that clients choose, and
+//! denials that a client escapes.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use tollgate_core::{AlgorithmKind, MAX_AMOUNT, Quota, SlidingLog, Tick};
 use super::{Reporter, codes, quoted};
 use crate::check::grants::{self, capacity, capacity_of};
 use crate::check::words::did_you_mean;
-use crate::model::{Allowance, CostSource, Rule, When};
+use crate::model::{Allowance, BUILT_IN_IDENTITIES, Condition, CostSource, Policy, Rule, When};
 
 /// A log takes 4 to 6 bytes a request: from here on, some 60 kB a key.
 const LARGE_LOG: u64 = 10_000;
@@ -150,4 +151,46 @@ fn above_limit(rule: &Rule, here: &mut Reporter<'_>) {
             here.add(codes::COST_ABOVE_LIMIT, message, "lower the cost, or raise the limit or its burst");
         }
     });
+}
+
+/// Rules that deny every value but some, which a client escapes by sending none.
+pub(super) fn absent(rule: &Rule, policy: &Policy, when: &mut Reporter<'_>) {
+    if !rule.denies() {
+        return;
+    }
+    for (name, condition) in &rule.when.headers {
+        let is_denied = denied_if_absent(policy, |when| &when.headers, |known| known.eq_ignore_ascii_case(name));
+        if excludes(condition) && !is_denied {
+            tell("header", "headers", name, when);
+        }
+    }
+    for (name, condition) in &rule.when.identities {
+        let is_denied = denied_if_absent(policy, |when| &when.identities, |known| known == name);
+        // Every request has a method, a path and an address, or nothing can be said about it.
+        if excludes(condition) && !is_denied && !BUILT_IN_IDENTITIES.contains(&name.as_str()) {
+            tell("identity", "identity", name, when);
+        }
+    }
+}
+
+fn excludes(condition: &Condition) -> bool {
+    matches!(condition, Condition::OneOfBut { these, .. } if these.is_empty())
+}
+
+/// Whether any rule denies requests that lack it.
+fn denied_if_absent(
+    policy: &Policy,
+    conditions: impl Fn(&When) -> &Vec<(String, Condition)>,
+    is_meant: impl Fn(&str) -> bool,
+) -> bool {
+    let asks = |rule: &&Rule| {
+        conditions(&rule.when).iter().any(|(name, condition)| is_meant(name) && *condition == Condition::Absent)
+    };
+    policy.rules.iter().filter(|rule| rule.denies()).any(|rule| asks(&rule))
+}
+
+fn tell(what: &str, member: &str, name: &str, when: &mut Reporter<'_>) {
+    let message = format!("a request without the {what} {} is not denied: `not` is about other values", quoted(name));
+    let hint = format!("add a rule that denies those: `when: {{ {member}: {{ {name}: false }} }}`");
+    when.member(member).member(name).add(codes::ABSENT_NOT_DENIED, message, hint);
 }

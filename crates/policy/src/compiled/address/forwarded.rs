@@ -17,12 +17,7 @@ use crate::request::Headers;
 const MAX_HOPS: usize = 32;
 
 /// The client behind the peer.
-pub(in crate::compiled) fn client(
-    peer: IpAddr,
-    trusted: &NetworkMap<()>,
-    by: ForwardedBy,
-    headers: &dyn Headers,
-) -> IpAddr {
+pub(crate) fn client(peer: IpAddr, trusted: &NetworkMap<()>, by: ForwardedBy, headers: &dyn Headers) -> IpAddr {
     let mut believed = peer;
     if trusted.is_empty() || !trusted.contains(peer) {
         return peer;

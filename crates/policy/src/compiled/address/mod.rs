@@ -1,8 +1,8 @@
 //! Addresses of clients: as they are written, behind proxies, and in networks.
 
-pub(in crate::compiled) mod address_text;
-pub(in crate::compiled) mod forwarded;
-pub(in crate::compiled) mod networks;
+pub(crate) mod address_text;
+pub(crate) mod forwarded;
+pub(crate) mod networks;
 mod parse;
 
 pub(crate) use parse::{carried, counted, parse};

@@ -11,19 +11,19 @@ use crate::model::Networks;
 /// Something for each network. Looking up costs a probe for each length of
 /// prefix that occurs, however many networks there are.
 #[derive(Clone, Debug)]
-pub(in crate::compiled) struct NetworkMap<T> {
+pub(crate) struct NetworkMap<T> {
     v4: Vec<(u8, HashMap<Ipv4Addr, T, FixedState>)>,
     v6: Vec<(u8, HashMap<Ipv6Addr, T, FixedState>)>,
 }
 
 impl<T: Default> NetworkMap<T> {
     /// Nothing for no network.
-    pub(in crate::compiled) fn new() -> NetworkMap<T> {
+    pub(crate) fn new() -> NetworkMap<T> {
         NetworkMap { v4: Vec::new(), v6: Vec::new() }
     }
 
     /// What is kept for this network.
-    pub(in crate::compiled) fn entry(&mut self, network: IpNet) -> &mut T {
+    pub(crate) fn entry(&mut self, network: IpNet) -> &mut T {
         match unmapped(network) {
             IpNet::V4(network) => by_length(&mut self.v4, network.prefix_len()).entry(network.network()).or_default(),
             IpNet::V6(network) => by_length(&mut self.v6, network.prefix_len()).entry(network.network()).or_default(),
@@ -33,7 +33,7 @@ impl<T: Default> NetworkMap<T> {
 
 impl<T> NetworkMap<T> {
     /// What is kept for each network in which the address lies, the smallest network first.
-    pub(in crate::compiled) fn find(&self, address: IpAddr) -> impl Iterator<Item = &T> {
+    pub(crate) fn find(&self, address: IpAddr) -> impl Iterator<Item = &T> {
         let (v4, v6) = match address {
             IpAddr::V4(address) => (Some(address), None),
             IpAddr::V6(address) => (None, Some(address)),
@@ -48,19 +48,19 @@ impl<T> NetworkMap<T> {
     }
 
     /// Whether the address lies in any of them.
-    pub(in crate::compiled) fn contains(&self, address: IpAddr) -> bool {
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.find(address).next().is_some()
     }
 
     /// Whether there is none.
     #[inline]
-    pub(in crate::compiled) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
     }
 }
 
 /// A network without its host bits; IPv4 in the guise of IPv6 is IPv4, as it is for addresses.
-pub(in crate::compiled) fn unmapped(network: IpNet) -> IpNet {
+pub(crate) fn unmapped(network: IpNet) -> IpNet {
     if let IpNet::V6(v6) = network
         && let (Some(address), Some(length)) = (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96))
         && let Ok(v4) = Ipv4Net::new(address, length)
@@ -71,7 +71,7 @@ pub(in crate::compiled) fn unmapped(network: IpNet) -> IpNet {
 }
 
 /// The networks that a condition names, also where the client is to come from elsewhere.
-pub(in crate::compiled) fn meant(networks: &Networks) -> Vec<IpNet> {
+pub(crate) fn meant(networks: &Networks) -> Vec<IpNet> {
     match networks {
         Networks::Internal | Networks::NotInternal => internal(),
         Networks::Among(networks) | Networks::NotAmong(networks) => networks.clone(),
@@ -100,7 +100,7 @@ fn internal() -> Vec<IpNet> {
 }
 
 /// The address with only its first `length` bits.
-pub(in crate::compiled) fn mask(address: IpAddr, v4_length: u8, v6_length: u8) -> IpAddr {
+pub(crate) fn mask(address: IpAddr, v4_length: u8, v6_length: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => IpAddr::V4(mask_v4(address, v4_length)),
         IpAddr::V6(address) => IpAddr::V6(mask_v6(address, v6_length)),

@@ -9,7 +9,7 @@ use crate::request::Request;
 
 /// A compiled cost.
 #[derive(Clone, Debug)]
-pub(in crate::compiled) enum CompiledCost {
+pub(crate) enum CompiledCost {
     OfTheRequest { max: u64 },
     Fixed(u64),
     Header { header: IdentityId, default: u64, max: u64 },
@@ -17,7 +17,7 @@ pub(in crate::compiled) enum CompiledCost {
 }
 
 impl CompiledCost {
-    pub(in crate::compiled) fn compile(cost: &Cost, identities: &mut Identities) -> CompiledCost {
+    pub(crate) fn compile(cost: &Cost, identities: &mut Identities) -> CompiledCost {
         // A maximum of the largest amount is none. As a clamp it would make a cost above every limit
         // one that fits the largest.
         let max = if cost.max >= MAX_AMOUNT { u64::MAX } else { cost.max.max(1) };
@@ -35,7 +35,7 @@ impl CompiledCost {
     }
 
     /// Whether it depends on the method.
-    pub(in crate::compiled) fn is_by_method(&self) -> bool {
+    pub(crate) fn is_by_method(&self) -> bool {
         matches!(self, CompiledCost::Methods { .. })
     }
 
@@ -44,7 +44,7 @@ impl CompiledCost {
     ///
     /// `method` is in upper case. `read_number` reads the number in a header, if it is one.
     #[inline]
-    pub(in crate::compiled) fn of(
+    pub(crate) fn of(
         &self,
         request: &Request<'_>,
         method: &[u8],
@@ -70,14 +70,14 @@ impl CompiledCost {
 
     /// The cost of a request with these values.
     #[inline]
-    pub(in crate::compiled) fn of_values(&self, values: &RequestValues<'_>) -> u64 {
+    pub(crate) fn of_values(&self, values: &RequestValues<'_>) -> u64 {
         let read_number = |header| number(values.find_usable(header, None)?.text);
         self.of(values.request, &values.method, read_number)
     }
 }
 
 /// Digits only. A number beyond 64 bits is the largest of 64 bits, which is above every limit.
-pub(in crate::compiled) fn number(text: &[u8]) -> Option<u64> {
+pub(crate) fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }

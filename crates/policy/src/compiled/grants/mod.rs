@@ -1,7 +1,7 @@
 //! What a rule grants and what a request costs: tiers, overrides, quotas under their scopes.
 
-pub(in crate::compiled) mod cost;
-pub(in crate::compiled) mod override_grant;
-pub(in crate::compiled) mod rule_grants;
-pub(in crate::compiled) mod scopes;
-pub(in crate::compiled) mod tier;
+pub(crate) mod cost;
+pub(crate) mod override_grant;
+pub(crate) mod rule_grants;
+pub(crate) mod scopes;
+pub(crate) mod tier;

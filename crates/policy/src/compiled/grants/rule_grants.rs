@@ -10,13 +10,13 @@ use crate::compiled::grants::scopes::Scopes;
 use crate::compiled::grants::tier::Tiers;
 use crate::compiled::identity::{Found, Identities, IdentityId, RequestValues};
 use crate::compiled::key::key_bytes::{self, Keys};
-use crate::compiled::matching::texts::Pattern;
+use crate::compiled::matching::conditions::Pattern;
 use crate::compiled::{GrantSource, PossibleGrant};
 use crate::model::{Allowance, Grant, Rule};
 
 /// All grants of a rule.
 #[derive(Debug)]
-pub(in crate::compiled) struct Grants {
+pub(crate) struct Grants {
     base: Base,
     overrides: Vec<CompiledOverride>,
     /// Overrides without stars, by the key that they mean.
@@ -27,7 +27,7 @@ pub(in crate::compiled) struct Grants {
 
 /// What a rule grants without its overrides.
 #[derive(Clone, Debug)]
-pub(in crate::compiled) enum Base {
+pub(crate) enum Base {
     Same(Vec<u32>),
     /// The grants, and for each tier of the policy, and for no tier, which of them holds.
     Tiers {
@@ -47,8 +47,8 @@ struct CompiledOverride {
 }
 
 /// A grant that was chosen: its quotas, none if it is unlimited, and where it comes from.
-pub(in crate::compiled) struct Chosen<'a> {
-    pub(in crate::compiled) quotas: &'a [u32],
+pub(crate) struct Chosen<'a> {
+    pub(crate) quotas: &'a [u32],
     from: From,
 }
 
@@ -60,7 +60,7 @@ enum From {
 }
 
 impl Grants {
-    pub(in crate::compiled) fn compile(
+    pub(crate) fn compile(
         at: u32,
         rule: &Rule,
         shown: &Rule,
@@ -90,10 +90,9 @@ impl Grants {
 
     fn add_override(&mut self, made: CompiledOverride, key: &[IdentityId], identities: &Identities) {
         let number = u32::try_from(self.overrides.len()).unwrap_or(u32::MAX);
-        let is_wild = made.patterns.iter().any(|pattern| pattern.text.is_wildcard());
-        if made.patterns.len() == key.len() && is_wild {
+        if made.patterns.iter().any(|pattern| pattern.text.is_wildcard()) {
             self.wild.push(number);
-        } else if made.patterns.len() == key.len() {
+        } else {
             for key in keys_meant(&made.patterns, key, identities) {
                 self.exact.entry(key.to_vec().into()).or_insert(number);
             }
@@ -103,7 +102,7 @@ impl Grants {
 
     /// The grant for a key: an override that means it, else that of the tier, else the rule's own.
     #[inline]
-    pub(in crate::compiled) fn choose<'a>(
+    pub(crate) fn choose<'a>(
         &self,
         values: &RequestValues<'_>,
         key: &[u8],
@@ -121,17 +120,17 @@ impl Grants {
     }
 
     /// What the rule grants without its overrides.
-    pub(in crate::compiled) fn base(&self) -> &Base {
+    pub(crate) fn base(&self) -> &Base {
         &self.base
     }
 
     /// Whether each override means certain keys, and no pattern of keys.
-    pub(in crate::compiled) fn has_exact_overrides(&self) -> bool {
+    pub(crate) fn has_exact_overrides(&self) -> bool {
         self.wild.is_empty()
     }
 
     /// The quotas of the overrides that mean certain keys, by key.
-    pub(in crate::compiled) fn exact_overrides(&self) -> impl Iterator<Item = (&[u8], &[u32])> {
+    pub(crate) fn exact_overrides(&self) -> impl Iterator<Item = (&[u8], &[u32])> {
         self.exact.iter().map(|(key, number)| (&**key, self.overrides[*number as usize].quotas.as_slice()))
     }
 
@@ -166,11 +165,11 @@ impl Grants {
                 pattern.matches(found.id, sent.as_deref().unwrap_or(found.text))
             })
         };
-        patterns.len() == found.len() && patterns.iter().zip(found).all(is_meant)
+        patterns.iter().zip(found).all(is_meant)
     }
 
     /// Where a grant comes from, in words.
-    pub(in crate::compiled) fn source(&self, chosen: &Chosen<'_>, tiers: &Tiers) -> GrantSource {
+    pub(crate) fn source(&self, chosen: &Chosen<'_>, tiers: &Tiers) -> GrantSource {
         match chosen.from {
             From::Rule => GrantSource::Rule,
             From::Tier(tier) => GrantSource::Tier(tiers.name(tier).to_owned()),
@@ -179,7 +178,7 @@ impl Grants {
     }
 
     /// The grants that a key may have: an exact override for it is the only one.
-    pub(in crate::compiled) fn possible(&self, key: &[u8], tiers: &Tiers) -> Vec<PossibleGrant> {
+    pub(crate) fn possible(&self, key: &[u8], tiers: &Tiers) -> Vec<PossibleGrant> {
         let overriding = |number: &u32| {
             let CompiledOverride { text, quotas, .. } = &self.overrides[*number as usize];
             PossibleGrant { source: GrantSource::Override(text.clone()), quotas: quotas.clone() }
@@ -201,19 +200,19 @@ impl Grants {
         possible
     }
 
-    pub(in crate::compiled) fn uses_tiers(&self) -> bool {
+    pub(crate) fn uses_tiers(&self) -> bool {
         self.base.uses_tiers()
     }
 }
 
 impl Base {
     #[inline]
-    pub(in crate::compiled) fn uses_tiers(&self) -> bool {
+    pub(crate) fn uses_tiers(&self) -> bool {
         matches!(self, Base::Tiers { .. })
     }
 
     #[inline]
-    pub(in crate::compiled) fn choose(&self, tier: impl FnOnce() -> Option<u32>) -> Chosen<'_> {
+    pub(crate) fn choose(&self, tier: impl FnOnce() -> Option<u32>) -> Chosen<'_> {
         match self {
             Base::Same(quotas) => Chosen { quotas, from: From::Rule },
             Base::Tiers { grants, by_tier, without } => {
@@ -257,7 +256,7 @@ fn keys_meant(patterns: &[Pattern], key: &[IdentityId], identities: &Identities)
 
 /// Writes one part of a key: the value of `id`, which was found under `source`.
 #[inline]
-pub(in crate::compiled) fn push_part(
+pub(crate) fn push_part(
     keys: &mut Keys,
     at: usize,
     id: IdentityId,
@@ -271,13 +270,7 @@ pub(in crate::compiled) fn push_part(
 
 /// The same for a value as it was found: the client's address stands for one that cannot be used.
 #[inline]
-pub(in crate::compiled) fn push_found(
-    keys: &mut Keys,
-    at: usize,
-    id: IdentityId,
-    found: Found<'_>,
-    identities: &Identities,
-) {
+pub(crate) fn push_found(keys: &mut Keys, at: usize, id: IdentityId, found: Found<'_>, identities: &Identities) {
     if found.is_usable() {
         return push_part(keys, at, id, found.id, found.text, identities);
     }

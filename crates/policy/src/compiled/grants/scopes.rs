@@ -11,8 +11,8 @@ use crate::model::Grant;
 
 /// Collects what can be charged.
 #[derive(Default)]
-pub(in crate::compiled) struct Scopes {
-    pub(in crate::compiled) quotas: Vec<RuleQuota>,
+pub(crate) struct Scopes {
+    pub(crate) quotas: Vec<RuleQuota>,
     known: HashMap<(String, Quota), u32, FixedState>,
     /// Whose a scope is: two rules never count in the same one.
     owners: HashMap<String, u32, FixedState>,
@@ -20,7 +20,7 @@ pub(in crate::compiled) struct Scopes {
 
 impl Scopes {
     /// Nothing collected, with the scopes belonging to the rules that these quotas say.
-    pub(in crate::compiled) fn owned_as(quotas: &[RuleQuota]) -> Scopes {
+    pub(crate) fn owned_as(quotas: &[RuleQuota]) -> Scopes {
         let owners = quotas.iter().map(|planned| (planned.scope.clone(), planned.rule)).collect();
         Scopes { owners, ..Scopes::default() }
     }
@@ -30,7 +30,7 @@ impl Scopes {
     /// The first quota counts under the rule's own name and the others under
     /// their period, so that a limit which becomes a list, or a list which
     /// becomes a limit, goes on where it was.
-    pub(in crate::compiled) fn add(&mut self, rule: u32, name: &str, grant: &Grant) -> Vec<u32> {
+    pub(crate) fn add(&mut self, rule: u32, name: &str, grant: &Grant) -> Vec<u32> {
         let Grant::Limited(quotas) = grant else { return Vec::new() };
         let mut taken: Vec<String> = Vec::new();
         for (at, quota) in quotas.iter().enumerate() {

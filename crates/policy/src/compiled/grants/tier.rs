@@ -4,14 +4,13 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use crate::compiled::CompileError;
 use crate::compiled::identity::{Identities, IdentityId, RequestValues, said_by_caller};
-use crate::compiled::matching::texts::TextMap;
+use crate::compiled::matching::conditions::TextMap;
 use crate::model::{Allowance, Condition, Policy, TIER, TextPattern, TierSource};
 
 /// All tiers that a policy knows, by number.
 #[derive(Debug, Default)]
-pub(in crate::compiled) struct Tiers {
+pub(crate) struct Tiers {
     names: Vec<String>,
     numbers: HashMap<Box<[u8]>, u32, FixedState>,
     /// The identity by whose value it is found.
@@ -23,15 +22,15 @@ pub(in crate::compiled) struct Tiers {
 }
 
 impl Tiers {
-    pub(in crate::compiled) fn compile(policy: &Policy, identities: &mut Identities) -> Result<Tiers, CompileError> {
+    pub(crate) fn compile(policy: &Policy, identities: &mut Identities) -> Tiers {
         let mut tiers = Tiers::default();
         for name in named(policy) {
             tiers.number_or_add(name);
         }
-        let Some(tier) = &policy.tier else { return Ok(tiers) };
+        let Some(tier) = &policy.tier else { return tiers };
         tiers.default = Some(tiers.number_or_add(&tier.default));
         tiers.source = Some(match &tier.source {
-            TierSource::Direct(source) => identities.tier_source(policy, source, tier.trusted)?,
+            TierSource::Direct(source) => identities.tier_source(source, tier.trusted),
             TierSource::Listed { by, tiers: listed } => {
                 let by = identities.id(by);
                 let mut map = TextMap::new();
@@ -42,7 +41,7 @@ impl Tiers {
                 by
             }
         });
-        Ok(tiers)
+        tiers
     }
 
     fn number_or_add(&mut self, name: &str) -> u32 {
@@ -55,29 +54,29 @@ impl Tiers {
         number
     }
 
-    pub(in crate::compiled) fn number(&self, name: &[u8]) -> Option<u32> {
+    pub(crate) fn number(&self, name: &[u8]) -> Option<u32> {
         self.numbers.get(name).copied()
     }
 
-    pub(in crate::compiled) fn name(&self, number: u32) -> &str {
+    pub(crate) fn name(&self, number: u32) -> &str {
         self.names.get(number as usize).map_or("", String::as_str)
     }
 
-    pub(in crate::compiled) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.names.len()
     }
 
-    pub(in crate::compiled) fn default_number(&self) -> Option<u32> {
+    pub(crate) fn default_number(&self) -> Option<u32> {
         self.default
     }
 
     /// The identity by whose value it is found.
-    pub(in crate::compiled) fn source(&self) -> Option<IdentityId> {
+    pub(crate) fn source(&self) -> Option<IdentityId> {
         self.source
     }
 
     /// The tier under a value of its source, which was found under `found`: the default for one that is not known.
-    pub(in crate::compiled) fn of_value(&self, found: IdentityId, text: &[u8]) -> Option<u32> {
+    pub(crate) fn of_value(&self, found: IdentityId, text: &[u8]) -> Option<u32> {
         let number = match &self.listed {
             Some(tiers) => tiers.find(found, text).next().copied(),
             None => self.number(text),
@@ -86,13 +85,13 @@ impl Tiers {
     }
 
     /// The tier that a caller names.
-    pub(in crate::compiled) fn of_name(&self, name: &[u8]) -> Option<u32> {
+    pub(crate) fn of_name(&self, name: &[u8]) -> Option<u32> {
         self.number(name).or(self.default)
     }
 
     /// The tier of a request. A value that no part of the policy knows is the
     /// default: nobody becomes somebody else by a word of their own.
-    pub(in crate::compiled) fn find(&self, values: &RequestValues<'_>) -> Option<u32> {
+    pub(crate) fn find(&self, values: &RequestValues<'_>) -> Option<u32> {
         if let Some(name) = said_by_caller(values.request, TIER) {
             return self.of_name(name);
         }

@@ -1,8 +1,9 @@
-//! Values of request headers.
+//! Values of request headers, cookies and query parameters.
 
 use std::borrow::Cow;
 
 use super::unusable::{Read, Unusable};
+use crate::compiled::path::normal::decode;
 use crate::request::{FieldName, Headers};
 
 /// Longer than any token a server accepts in a header; what is beyond is not read.
@@ -90,6 +91,60 @@ fn any_further(headers: &dyn Headers, name: &str, is_such: impl Fn(&[u8]) -> boo
     (1..MAX_LINES).map_while(|at| headers.line(name, at)).any(is_such) || headers.line(name, MAX_LINES).is_some()
 }
 
+/// The value of a cookie, without the quotes around it, decoded once. Of
+/// several with one name the first counts, over all lines: so do most
+/// backends, and a client that can put another in front can as well replace
+/// it. To join them would let a client make a new key by adding one that its
+/// backend does not read; so would a value that is encoded, where a backend
+/// decodes it.
+pub(crate) fn cookie<'a>(headers: &'a dyn Headers, name: &str) -> Read<'a> {
+    let lines = (0..).map_while(|at| headers.line("cookie", at));
+    let mut values = lines.flat_map(|line| cookies(line, name.as_bytes()));
+    match values.next() {
+        None => Ok(None),
+        Some([]) if values.any(|value| !value.is_empty()) => Err(Unusable::Hidden),
+        Some([]) => Ok(None),
+        Some(value) if value.contains(&b'%') => Ok(Some(Cow::Owned(decode(value)))),
+        Some(value) => Ok(Some(Cow::Borrowed(value))),
+    }
+}
+
+/// The values of all cookies of this name.
+fn cookies<'a>(line: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+    line.split(|byte| *byte == b';').filter_map(move |pair| {
+        let equals = pair.iter().position(|byte| *byte == b'=')?;
+        if pair[..equals].trim_ascii() != name {
+            return None;
+        }
+        let value = pair[equals + 1..].trim_ascii();
+        Some(value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
+    })
+}
+
+/// The value of a parameter, decoded once, like its name. The first of several
+/// counts.
+pub(crate) fn query<'a>(target: &'a str, name: &str) -> Read<'a> {
+    let target = target.split_once('#').map_or(target, |(before, _)| before);
+    let Some((_, query)) = target.split_once('?') else { return Ok(None) };
+    let mut values = query.split('&').filter_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (*decoded(key) == *name.as_bytes()).then_some(value)
+    });
+    match values.next() {
+        None => Ok(None),
+        Some("") if values.any(|value| !value.is_empty()) => Err(Unusable::Hidden),
+        Some("") => Ok(None),
+        Some(value) => Ok(Some(decoded(value))),
+    }
+}
+
+fn decoded(text: &str) -> Cow<'_, [u8]> {
+    if !text.contains(['%', '+']) {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    Cow::Owned(decode(text.replace('+', " ").as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,5 +190,52 @@ mod tests {
         let long = format!("Bearer {}", "a".repeat(MAX_TOKEN_BYTES));
         assert_eq!(read(&[&long]).map(|token| token.map(|token| token.len())), Ok(Some(MAX_TOKEN_BYTES)));
         assert_eq!(read(&[&format!("{long}a")]), Err(Unusable::TooLong));
+    }
+
+    #[test]
+    fn the_first_cookie_counts() {
+        for (lines, expected) in [
+            (&["sid=a"][..], Ok(Some("a"))),
+            (&["x=1; sid=a; y=2"], Ok(Some("a"))),
+            (&["x=1;sid=a;y=2"], Ok(Some("a"))),
+            (&[" sid = a "], Ok(Some("a"))),
+            (&["sid=\"a\""], Ok(Some("a"))),
+            (&["sid=\""], Ok(Some("\""))),
+            (&["sid=a=b"], Ok(Some("a=b"))),
+            (&["sid=a; sid=b"], Ok(Some("a"))),
+            (&["sid=; sid=b"], Err(Unusable::Hidden)),
+            (&["sid=", "x=1; sid=b"], Err(Unusable::Hidden)),
+            (&["x=1", "sid=b", "sid=c"], Ok(Some("b"))),
+            (&["sid=%61%2B+%2561%zz"], Ok(Some("a++%61%zz"))),
+            (&["SID=a", "s%69d=a"], Ok(None)),
+            (&["xsid=a", "sid", "sid=", "sid=\"\"", ";;", ""], Ok(None)),
+            (&[], Ok(None)),
+        ] {
+            let headers: Vec<(&str, &str)> = lines.iter().map(|line| ("Cookie", *line)).collect();
+            let expected = expected.map(|value| value.map(|text: &str| Cow::Borrowed(text.as_bytes())));
+            assert_eq!(cookie(&headers, "sid"), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn names_and_values_of_parameters_are_decoded_and_the_first_counts() {
+        for (target, expected) in [
+            ("/?key=a", Ok(Some("a"))),
+            ("/?x=1&key=a&key=b", Ok(Some("a"))),
+            ("/?key=&key=b", Err(Unusable::Hidden)),
+            ("/?key&k%65y=b", Err(Unusable::Hidden)),
+            ("/?%6bey=a%20b", Ok(Some("a b"))),
+            ("/?key=a+b%2B%zz%2561", Ok(Some("a b+%zz%61"))),
+            ("/?key=a#?key=b", Ok(Some("a"))),
+            ("/?a?key=b", Ok(None)),
+            ("/?key", Ok(None)),
+            ("/?key=&key", Ok(None)),
+            ("/key=a", Ok(None)),
+            ("/#?key=a", Ok(None)),
+            ("", Ok(None)),
+        ] {
+            let expected = expected.map(|value| value.map(|text: &str| Cow::Borrowed(text.as_bytes())));
+            assert_eq!(query(target, "key"), expected, "{target}");
+        }
     }
 }

@@ -29,11 +29,6 @@ struct Verifying {
 /// What a token says.
 pub(crate) struct Claims(Map<String, Value>);
 
-/// Whether this program can read tokens at all.
-pub(crate) fn require() -> Result<(), CompileError> {
-    Ok(())
-}
-
 impl Verifier {
     pub(crate) fn new(jwt: &JwtSettings) -> Result<Verifier, CompileError> {
         let keys = jwt.keys.iter().map(|key| Verifying::new(key, jwt)).collect::<Result<_, _>>()?;

@@ -1,10 +1,8 @@
 //! Who a request comes from.
 
-pub(super) mod cookie;
 pub(super) mod header;
 #[cfg_attr(not(feature = "jwt"), path = "no_jwt.rs")]
 mod jwt;
-pub(super) mod query;
 mod request_values;
 mod source;
 mod unusable;

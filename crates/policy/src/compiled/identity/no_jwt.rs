@@ -1,4 +1,5 @@
-//! What stands for the claims of tokens in a program that cannot read them: no plan gets as far as to ask.
+//! What stands for the claims of tokens in a program that cannot read them: the check refuses
+//! policies that ask.
 
 use super::unusable::Unusable;
 use crate::compiled::CompileError;
@@ -9,13 +10,9 @@ pub(crate) enum Verifier {}
 
 pub(crate) enum Claims {}
 
-pub(crate) fn require() -> Result<(), CompileError> {
-    Err(CompileError::JwtNotBuiltIn)
-}
-
 impl Verifier {
     pub(crate) fn new(_: &JwtSettings) -> Result<Verifier, CompileError> {
-        Err(CompileError::JwtNotBuiltIn)
+        Err(CompileError::JwtKey { reason: "this program was built without the feature `jwt`".to_owned() })
     }
 
     pub(crate) fn verified(&self, _: &[u8], _: Option<u64>) -> Result<Claims, Unusable> {

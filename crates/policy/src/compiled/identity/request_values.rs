@@ -6,13 +6,13 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
+use super::header;
 use super::jwt;
 use super::source::{CLIENT_IP, Identities, IdentityId, Known, Source};
 use super::unusable::{Read, Unusable};
-use super::{cookie, header, query};
 use crate::compiled::address::address_text::{WHOLE, push_client};
 use crate::compiled::address::{carried, counted, forwarded, parse};
-use crate::compiled::matching::{hosts, texts::Test};
+use crate::compiled::matching::{conditions::Test, hosts};
 use crate::compiled::path::normal::{NormalPath, segment};
 use crate::compiled::path::readings::Readings;
 use crate::compiled::path::routes::MatchedRoutes;
@@ -223,8 +223,6 @@ impl<'a> RequestValues<'a> {
         if let Some(known) = self.tier.get() {
             return known;
         }
-        // Where a tier is chosen by a list that has the tier in it, that one is the default.
-        self.tier.set(Some(self.identities.tiers.default_number()));
         let tier = self.identities.tiers.find(self);
         self.tier.set(Some(tier));
         tier
@@ -362,8 +360,8 @@ impl Source {
         match self {
             Source::Header(name) if request.descriptor.is_some() => header::value_of_entry(request.headers, name),
             Source::Header(name) => header::value(request.headers, name),
-            Source::Cookie(name) => cookie::value(request.headers, name),
-            Source::Query(name) => query::value(request.target, name),
+            Source::Cookie(name) => header::cookie(request.headers, name),
+            Source::Query(name) => header::query(request.target, name),
             Source::Bearer => header::bearer(request.headers),
             _ => Ok(None),
         }

@@ -14,8 +14,8 @@ use crate::compiled::address::networks::NetworkMap;
 use crate::compiled::grants::tier::Tiers;
 use crate::compiled::key::key_bytes::{self, Keys};
 use crate::compiled::key::secrets::Secrets;
+use crate::compiled::matching::conditions::Pattern;
 use crate::compiled::matching::hosts;
-use crate::compiled::matching::texts::Pattern;
 use crate::compiled::path::normal;
 use crate::compiled::{CompileError, lossy};
 use crate::model::{
@@ -116,8 +116,8 @@ impl Identities {
             uses_host: false,
         };
         identities.declare_built_in();
-        identities.declare(policy)?;
-        identities.tiers = Tiers::compile(policy, &mut identities)?;
+        identities.declare(policy);
+        identities.tiers = Tiers::compile(policy, &mut identities);
         Ok(identities)
     }
 
@@ -131,66 +131,29 @@ impl Identities {
     }
 
     /// Names first, so that `first` may refer to what stands further down.
-    fn declare(&mut self, policy: &Policy) -> Result<(), CompileError> {
+    fn declare(&mut self, policy: &Policy) {
         for identity in &policy.identities {
-            if !self.by_name.contains_key(&identity.name) {
-                self.add(&identity.name, Source::Caller, true);
-            }
+            self.add(&identity.name, Source::Caller, true);
         }
         let names = Names::of(policy);
         for identity in &policy.identities {
-            let id = self.id(&identity.name);
             let source = match &identity.source {
-                IdentitySource::First(listed) => Source::First(self.flat(listed, &names)),
-                source => self.single(source, &identity.name, identity.trusted)?,
+                IdentitySource::First(listed) => {
+                    let listed = names.spread(listed.iter().map(String::as_str));
+                    Source::First(listed.into_iter().map(|name| self.id(name)).collect())
+                }
+                source => single(source, identity.trusted),
             };
-            let known = &mut self.known[id.0 as usize];
-            if matches!(known.source, Source::Caller) {
-                known.source = source;
-                known.on_invalid = identity.on_invalid;
-            }
-        }
-        self.mark_secret(policy);
-        Ok(())
-    }
-
-    /// What may be present for a list of names, the lists among them spread out,
-    /// each name where it comes first: who is absent once is absent twice.
-    fn flat(&mut self, listed: &[String], names: &Names<'_>) -> Vec<IdentityId> {
-        names.spread(listed.iter().map(String::as_str)).into_iter().map(|name| self.id(name)).collect()
-    }
-
-    /// Those that the policy says are, and lists that have one: a caller may set such a list to anything.
-    fn mark_secret(&mut self, policy: &Policy) {
-        for identity in policy.identities.iter().filter(|identity| identity.is_secret()) {
             let id = self.id(&identity.name);
-            self.known[id.0 as usize].secret = true;
+            let known = &mut self.known[id.0 as usize];
+            (known.source, known.on_invalid, known.secret) = (source, identity.on_invalid, identity.is_secret());
         }
+        // A caller may set a list to a value of any that is in it.
         for at in 0..self.known.len() {
             if let Source::First(inner) = &self.known[at].source {
                 self.known[at].secret = inner.iter().any(|id| self.known(*id).secret);
             }
         }
-    }
-
-    fn single(&self, source: &IdentitySource, name: &str, trusted: bool) -> Result<Source, CompileError> {
-        Ok(match source {
-            IdentitySource::Peer => Source::Peer,
-            IdentitySource::Header(name) => Source::Header(FieldName::new(name)),
-            IdentitySource::Cookie(name) => Source::Cookie(name.clone()),
-            IdentitySource::PathSegment(at) => Source::PathSegment(*at),
-            IdentitySource::Query(name) => Source::Query(name.clone()),
-            IdentitySource::Bearer => Source::Bearer,
-            IdentitySource::Jwt(claim) => {
-                jwt::require()?;
-                if !trusted && self.verifier.is_none() {
-                    return Err(CompileError::JwtKeyMissing { identity: name.to_owned() });
-                }
-                Source::Jwt { claim: claim.clone(), verify: !trusted }
-            }
-            IdentitySource::Value(text) => Source::Value(text.clone().into_bytes()),
-            IdentitySource::First(_) | IdentitySource::Given => Source::Caller,
-        })
     }
 
     fn add(&mut self, name: &str, source: Source, settable: bool) -> IdentityId {
@@ -229,17 +192,8 @@ impl Identities {
     }
 
     /// The source of a tier that is found directly.
-    pub(crate) fn tier_source(
-        &mut self,
-        policy: &Policy,
-        source: &IdentitySource,
-        trusted: bool,
-    ) -> Result<IdentityId, CompileError> {
-        let source = match source {
-            IdentitySource::First(listed) => Source::First(self.flat(listed, &Names::of(policy))),
-            source => self.single(source, TIER, trusted)?,
-        };
-        Ok(self.add_nameless(TIER, source, false))
+    pub(crate) fn tier_source(&mut self, source: &IdentitySource, trusted: bool) -> IdentityId {
+        self.add_nameless(TIER, single(source, trusted), false)
     }
 
     pub(crate) fn known(&self, id: IdentityId) -> &Known {
@@ -355,6 +309,21 @@ impl Identities {
         let prefixes = if carried(address).is_some() { WHOLE } else { self.prefixes };
         push_client(&mut canonical, address, prefixes);
         lossy(&canonical)
+    }
+}
+
+/// A source that is no list.
+fn single(source: &IdentitySource, trusted: bool) -> Source {
+    match source {
+        IdentitySource::Peer => Source::Peer,
+        IdentitySource::Header(name) => Source::Header(FieldName::new(name)),
+        IdentitySource::Cookie(name) => Source::Cookie(name.clone()),
+        IdentitySource::PathSegment(at) => Source::PathSegment(*at),
+        IdentitySource::Query(name) => Source::Query(name.clone()),
+        IdentitySource::Bearer => Source::Bearer,
+        IdentitySource::Jwt(claim) => Source::Jwt { claim: claim.clone(), verify: !trusted },
+        IdentitySource::Value(text) => Source::Value(text.clone().into_bytes()),
+        IdentitySource::First(_) | IdentitySource::Given => Source::Caller,
     }
 }
 

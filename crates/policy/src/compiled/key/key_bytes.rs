@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
 /// The keys of a request, one behind the other.
-pub(in crate::compiled) type Keys = SmallVec<[u8; 128]>;
+pub(crate) type Keys = SmallVec<[u8; 128]>;
 
 /// Values beyond this are shortened: a key must not cost more memory because a
 /// client says more. They are never dropped, which would be a way around the rule.
@@ -19,18 +19,18 @@ const SHOWN_BYTES: usize = 64;
 
 /// Whether a value is the same in a key: short, and with nothing to escape. False for some such values.
 #[inline(always)]
-pub(in crate::compiled) fn is_written_plain(value: &[u8]) -> bool {
+pub(crate) fn is_written_plain(value: &[u8]) -> bool {
     value.len() <= MAX_VALUE_BYTES && is_all_plain(value)
 }
 
 /// Begins another part.
 #[inline]
-pub(in crate::compiled) fn push_bar(keys: &mut Keys) {
+pub(crate) fn push_bar(keys: &mut Keys) {
     keys.push(b'|');
 }
 
 /// The name of the identity that was taken among several. Names have no `=`, so what follows cannot be mistaken.
-pub(in crate::compiled) fn push_name(keys: &mut Keys, name: &str) {
+pub(crate) fn push_name(keys: &mut Keys, name: &str) {
     push_escaped(keys, name.as_bytes());
     keys.push(b'=');
 }
@@ -39,7 +39,7 @@ pub(in crate::compiled) fn push_name(keys: &mut Keys, name: &str) {
 /// `\#`, which no escape looks like: the same on every instance, and nobody can
 /// find two values that share it.
 #[inline]
-pub(in crate::compiled) fn push_value(keys: &mut Keys, value: &[u8]) {
+pub(crate) fn push_value(keys: &mut Keys, value: &[u8]) {
     if value.len() <= MAX_VALUE_BYTES {
         return push_escaped(keys, value);
     }
@@ -52,10 +52,10 @@ pub(in crate::compiled) fn push_value(keys: &mut Keys, value: &[u8]) {
 
 /// What a key has in place of a value that cannot be used, before the client's address. No value looks like it,
 /// since a backslash is escaped in all of them.
-pub(in crate::compiled) const UNUSABLE: &str = "\\unusable:";
+pub(crate) const UNUSABLE: &str = "\\unusable:";
 
 /// Stands for a value that cannot be used.
-pub(in crate::compiled) fn push_unusable(keys: &mut Keys, address: &[u8]) {
+pub(crate) fn push_unusable(keys: &mut Keys, address: &[u8]) {
     keys.extend_from_slice(UNUSABLE.as_bytes());
     push_escaped(keys, address);
 }
@@ -75,7 +75,7 @@ fn push_escaped(keys: &mut Keys, text: &[u8]) {
     }
 }
 
-pub(in crate::compiled) fn push_hex(keys: &mut Keys, byte: u8) {
+pub(crate) fn push_hex(keys: &mut Keys, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     keys.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
 }

@@ -1,6 +1,5 @@
 //! Keys: as they are written, as operators type them, and what hides credentials in them.
 
-pub(in crate::compiled) mod key_bytes;
-pub(in crate::compiled) mod key_text;
-pub(in crate::compiled) mod read_key;
-pub(in crate::compiled) mod secrets;
+pub(crate) mod key_bytes;
+pub(crate) mod read_key;
+pub(crate) mod secrets;

@@ -11,7 +11,6 @@ use crate::compiled::address;
 use crate::compiled::address::address_text::push_client;
 use crate::compiled::identity::{IdentityId, Source};
 use crate::compiled::key::key_bytes::{self, Keys};
-use crate::compiled::key::key_text::KeyText;
 use crate::compiled::key::secrets;
 use crate::compiled::matching::hosts;
 use crate::compiled::path::normal::NormalPath;
@@ -142,7 +141,7 @@ impl CompiledPolicy {
 
     /// The patterns that can be part of a rule's key: its own, or anybody's where it has none.
     fn patterns_of(&self, rule: u32) -> impl Iterator<Item = &[u8]> {
-        let routes = &self.matcher.routes.index;
+        let routes = &self.matcher.routes;
         let has_own = (0..).zip(routes.texts()).any(|(number, _)| routes.rules(number).contains(rule));
         let can_be = move |number: &u32| !has_own || routes.rules(*number).contains(rule);
         (0..).zip(routes.texts()).filter(move |(number, _)| can_be(number)).map(|(_, pattern)| pattern)
@@ -215,6 +214,66 @@ fn listed(mut names: impl Iterator<Item = String>) -> String {
         list.push_str(&format!(" and {more} more"));
     }
     list
+}
+
+/// One part of a key as somebody has written it: as keys are shown, or as the value itself.
+#[derive(Debug, PartialEq, Eq)]
+enum KeyText<'a> {
+    /// The value that it stands for.
+    Value(Vec<u8>),
+    /// What keys show instead of a long value, which cannot be had back.
+    Shortened(&'a str),
+}
+
+impl KeyText<'_> {
+    /// `None` for what no key shows and no value is: nothing at all, a broken escape, or a line end.
+    fn read(text: &str) -> Option<KeyText<'_>> {
+        if text.is_empty() || text.bytes().any(|byte| byte.is_ascii_control()) {
+            return None;
+        }
+        if let Some((shown, rest)) = text.split_once("\\#") {
+            let is_written = shown.is_ascii() && unescaped(shown).is_some() && is_length_and_digest(rest);
+            return is_written.then_some(KeyText::Shortened(text));
+        }
+        unescaped(text).map(KeyText::Value)
+    }
+}
+
+fn unescaped(text: &str) -> Option<Vec<u8>> {
+    let mut parts = text.split('\\');
+    let mut value = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let digits = part.strip_prefix('x')?.get(..2)?;
+        // A sign would be taken for a digit.
+        let is_hexadecimal = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        value.push(u8::from_str_radix(digits, 16).ok().filter(|_| is_hexadecimal)?);
+        value.extend_from_slice(&part.as_bytes()[3..]);
+    }
+    Some(value)
+}
+
+fn is_length_and_digest(text: &str) -> bool {
+    let Some((length, digest)) = text.split_once(':') else { return false };
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    length.parse::<u64>().is_ok() && digest.len() == 64 && digest.bytes().all(is_digit)
+}
+
+#[cfg(test)]
+mod text_tests {
+    use super::*;
+
+    #[test]
+    fn escapes_stand_for_bytes() {
+        assert_eq!(KeyText::read(r"a\x7Cb\xff"), Some(KeyText::Value(b"a|b\xff".to_vec())));
+        assert_eq!(KeyText::read("é{"), Some(KeyText::Value("é{".as_bytes().to_vec())));
+    }
+
+    #[test]
+    fn what_no_key_shows_is_none() {
+        for text in ["", "a\n", r"\", r"\x", r"\x4", r"\x+4", r"\xzz", r"\y41", r"\#", r"a\#300:ab", r"\xé"] {
+            assert_eq!(KeyText::read(text), None, "{text}");
+        }
+    }
 }
 
 #[cfg(test)]

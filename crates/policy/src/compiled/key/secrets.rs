@@ -40,12 +40,12 @@ impl Secrets {
     }
 
     /// Tells keys apart: `none` where there is none.
-    pub(in crate::compiled) fn fingerprint(&self) -> &str {
+    pub(crate) fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
     /// Writes what stands for a value in keys.
-    pub(in crate::compiled) fn push(&self, keys: &mut Keys, value: &[u8]) {
+    pub(crate) fn push(&self, keys: &mut Keys, value: &[u8]) {
         keys.extend_from_slice(MARK.as_bytes());
         for byte in &self.key.code(value)[..KEPT_BYTES] {
             key_bytes::push_hex(keys, *byte);
@@ -61,7 +61,7 @@ impl Secrets {
 }
 
 /// Whether a text is what keys show instead of a value.
-pub(in crate::compiled) fn is_hashed(text: &str) -> bool {
+pub(crate) fn is_hashed(text: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     text.strip_prefix(MARK).is_some_and(|hash| hash.len() == 2 * KEPT_BYTES && hash.bytes().all(is_digit))
 }

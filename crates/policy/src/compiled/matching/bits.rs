@@ -2,11 +2,11 @@
 
 /// A set of rules in which most are missing: the words of a bit set that are not 0, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::compiled) struct RuleSet(Vec<(u32, u64)>);
+pub(crate) struct RuleSet(Vec<(u32, u64)>);
 
 impl RuleSet {
     /// Adds a rule. Rules come in their order, perhaps several times.
-    pub(in crate::compiled) fn insert(&mut self, rule: u32) {
+    pub(crate) fn insert(&mut self, rule: u32) {
         let (word, bit) = (rule / 64, 1 << (rule % 64));
         match self.0.last_mut() {
             Some((last, bits)) if *last == word => *bits |= bit,
@@ -15,7 +15,7 @@ impl RuleSet {
     }
 
     /// The bits of a word.
-    pub(in crate::compiled) fn word(&self, word: u32) -> u64 {
+    pub(crate) fn word(&self, word: u32) -> u64 {
         // Where all words are there, and where there is only one, it is found at once.
         match self.0.get(word as usize).or(self.0.first()) {
             Some((known, bits)) if *known == word => *bits,
@@ -23,18 +23,18 @@ impl RuleSet {
         }
     }
 
-    pub(in crate::compiled) fn contains(&self, rule: u32) -> bool {
+    pub(crate) fn contains(&self, rule: u32) -> bool {
         self.word(rule / 64) >> (rule % 64) & 1 == 1
     }
 
-    pub(in crate::compiled) fn words(&self) -> impl ExactSizeIterator<Item = u32> {
+    pub(crate) fn words(&self) -> impl ExactSizeIterator<Item = u32> {
         self.0.iter().map(|(word, _)| *word)
     }
 }
 
 /// A set of rules of which many are there.
 #[derive(Clone, Debug)]
-pub(in crate::compiled) struct DenseSet {
+pub(crate) struct DenseSet {
     bits: Vec<u64>,
     /// The words that are not 0.
     words: Vec<u32>,
@@ -43,7 +43,7 @@ pub(in crate::compiled) struct DenseSet {
 
 impl DenseSet {
     /// The rules, of so many, that are such.
-    pub(in crate::compiled) fn of(rules: usize, is_such: impl Fn(usize) -> bool) -> DenseSet {
+    pub(crate) fn of(rules: usize, is_such: impl Fn(usize) -> bool) -> DenseSet {
         let mut bits = vec![0; rules.div_ceil(64)];
         let mut is_all = true;
         for rule in 0..rules {
@@ -56,30 +56,30 @@ impl DenseSet {
     }
 
     /// Whether no rule is missing.
-    pub(in crate::compiled) fn is_all(&self) -> bool {
+    pub(crate) fn is_all(&self) -> bool {
         self.is_all
     }
 
-    pub(in crate::compiled) fn word(&self, word: u32) -> u64 {
+    pub(crate) fn word(&self, word: u32) -> u64 {
         self.bits[word as usize]
     }
 
-    pub(in crate::compiled) fn contains(&self, rule: u32) -> bool {
+    pub(crate) fn contains(&self, rule: u32) -> bool {
         self.word(rule / 64) >> (rule % 64) & 1 == 1
     }
 
     /// The words that are not 0.
-    pub(in crate::compiled) fn words(&self) -> &[u32] {
+    pub(crate) fn words(&self) -> &[u32] {
         &self.words
     }
 
-    pub(in crate::compiled) fn word_count(&self) -> u32 {
+    pub(crate) fn word_count(&self) -> u32 {
         u32::try_from(self.bits.len()).unwrap_or(u32::MAX)
     }
 }
 
 /// The positions of the bits that are set in a word.
-pub(in crate::compiled) fn rules_in(word: u32, mut bits: u64) -> impl Iterator<Item = u32> {
+pub(crate) fn rules_in(word: u32, mut bits: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let bit = bits.trailing_zeros();
         bits &= bits.wrapping_sub(1);

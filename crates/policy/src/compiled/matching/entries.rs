@@ -11,11 +11,11 @@ use crate::model::Rule;
 use crate::request::{Descriptor, REMOTE_ADDRESS};
 
 /// The rules of each domain.
-pub(in crate::compiled) type Domains = HashMap<Box<str>, RuleSet, FixedState>;
+pub(crate) type Domains = HashMap<Box<str>, RuleSet, FixedState>;
 
 /// The rules that ask for exactly some entries, by the names of these.
 #[derive(Debug, Default)]
-pub(in crate::compiled) struct EntrySets {
+pub(crate) struct EntrySets {
     /// An entry may go by another name than what it stands for: an identity
     /// that comes from a header is known by either name.
     aliases: HashMap<Box<str>, Box<str>, FixedState>,
@@ -33,7 +33,7 @@ const SEPARATOR: u8 = 0xff;
 const CLIENT_IP: &str = "client_ip";
 
 impl EntrySets {
-    pub(in crate::compiled) fn compile(rules: &[Rule], identities: &Identities) -> EntrySets {
+    pub(crate) fn compile(rules: &[Rule], identities: &Identities) -> EntrySets {
         let mut sets = EntrySets::default();
         if rules.iter().all(|rule| !rule.when.exact_entries) {
             return sets;
@@ -57,14 +57,14 @@ impl EntrySets {
 
     /// The rules that ask for exactly the entries of this descriptor. One that
     /// has an entry twice has no rule: which of the two would be meant?
-    pub(in crate::compiled) fn find(&self, descriptor: Option<&Descriptor<'_>>) -> Option<&RuleSet> {
+    pub(crate) fn find(&self, descriptor: Option<&Descriptor<'_>>) -> Option<&RuleSet> {
         let mut names: SmallVec<[&str; 8]> = descriptor?.entries.iter().map(|(name, _)| self.meant(name)).collect();
         names.sort_unstable();
         self.rules.get(joined(&names).as_slice())
     }
 
     /// Why a descriptor is not what a rule asks for.
-    pub(in crate::compiled) fn failed(&self, rule: u32, descriptor: Option<&Descriptor<'_>>) -> String {
+    pub(crate) fn failed(&self, rule: u32, descriptor: Option<&Descriptor<'_>>) -> String {
         let wanted = self.wanted.get(&rule).map_or("", |wanted| wanted);
         match descriptor {
             None => "it is no descriptor of a gateway".to_owned(),

@@ -10,7 +10,7 @@ use crate::compiled::matching::bits::RuleSet;
 
 /// All patterns.
 #[derive(Debug, Default)]
-pub(in crate::compiled) struct Hosts {
+pub(crate) struct Hosts {
     exact: HashMap<Box<[u8]>, RuleSet, FixedState>,
     /// By what follows `*.`; the empty text for `*` alone.
     below: HashMap<Box<[u8]>, RuleSet, FixedState>,
@@ -20,7 +20,7 @@ pub(in crate::compiled) struct Hosts {
 
 impl Hosts {
     /// Adds a rule's pattern.
-    pub(in crate::compiled) fn insert(&mut self, pattern: &str, rule: u32) {
+    pub(crate) fn insert(&mut self, pattern: &str, rule: u32) {
         let (suffix, is_below) = match pattern.strip_prefix('*') {
             Some(rest) => (rest.strip_prefix('.').unwrap_or(rest), true),
             None => (pattern, false),
@@ -34,7 +34,7 @@ impl Hosts {
     }
 
     /// The rules of each pattern that a host matches.
-    pub(in crate::compiled) fn find(&self, host: &[u8]) -> SmallVec<[&RuleSet; 4]> {
+    pub(crate) fn find(&self, host: &[u8]) -> SmallVec<[&RuleSet; 4]> {
         let mut found: SmallVec<[&RuleSet; 4]> = self.exact.get(host).into_iter().collect();
         if self.below.is_empty() {
             return found;
@@ -47,7 +47,7 @@ impl Hosts {
 }
 
 /// A host without its port, in lower case, without the dot that ends a full name. `None` if there is none.
-pub(in crate::compiled) fn normalise(host: &str) -> Option<Cow<'_, [u8]>> {
+pub(crate) fn normalise(host: &str) -> Option<Cow<'_, [u8]>> {
     let host = without_port(host.trim_ascii().as_bytes());
     let host = host.strip_suffix(b".").unwrap_or(host);
     if host.is_empty() {

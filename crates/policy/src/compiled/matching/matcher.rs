@@ -17,16 +17,12 @@ use crate::compiled::address::carried;
 use crate::compiled::address::networks::{NetworkMap, meant};
 use crate::compiled::identity::{Identities, IdentityId, RequestValues};
 use crate::compiled::matching::bits::{DenseSet, RuleSet, rules_in};
-use crate::compiled::matching::conditions::Conditions;
+use crate::compiled::matching::conditions::{Conditions, TextMap};
 use crate::compiled::matching::entries::{Domains, EntrySets};
 use crate::compiled::matching::hosts::Hosts;
 use crate::compiled::matching::methods::Methods;
-use crate::compiled::matching::texts::TextMap;
 use crate::compiled::path::routes::Routes;
 use crate::model::{Condition, Rule};
-
-/// The sets of the rules whose condition in a dimension holds.
-type Holding<'a> = SmallVec<[&'a RuleSet; 4]>;
 
 /// An index is for what at least so many rules ask for, ..
 const INDEXED_RULES_MIN: usize = 8;
@@ -37,14 +33,15 @@ const FEW_WORDS: usize = 2;
 
 /// All rules, indexed.
 #[derive(Debug)]
-pub(in crate::compiled) struct Matcher {
+pub(crate) struct Matcher {
     all: DenseSet,
-    methods: Dimension<Methods>,
-    hosts: Dimension<Hosts>,
-    pub(in crate::compiled) routes: Dimension<Routes>,
-    domains: Dimension<Domains>,
-    pub(in crate::compiled) entries: Dimension<EntrySets>,
-    values: Vec<Dimension<Values>>,
+    pub(crate) routes: Routes,
+    /// The rules that are for any path.
+    any_path: DenseSet,
+    /// Those for which any rule cares: what is at hand comes first, then values, which are read where a rule that cares
+    /// is still in question.
+    dimensions: Vec<Dimension>,
+    at_hand: usize,
     /// For each rule the tests that are in no index.
     others: Vec<Vec<usize>>,
     /// Whether networks are indexed, too, or left to each rule.
@@ -53,77 +50,96 @@ pub(in crate::compiled) struct Matcher {
 
 /// One kind of condition.
 #[derive(Debug)]
-pub(in crate::compiled) struct Dimension<I> {
+struct Dimension {
     /// The rules that do not care.
     any: DenseSet,
-    pub(in crate::compiled) index: I,
+    index: Index,
 }
 
-/// What is looked up only where a rule that cares is still in question.
+/// Which rules ask for what, in one dimension.
 #[derive(Debug)]
-enum Values {
+pub(crate) enum Index {
+    Domains(Domains),
+    Entries(EntrySets),
+    Methods(Methods),
+    Hosts(Hosts),
+    /// By the patterns that the path matches, which the values of a request have.
+    Paths,
     Network(NetworkMap<RuleSet>),
-    Text { id: IdentityId, present: RuleSet, absent: RuleSet, map: TextMap<RuleSet> },
+    Text {
+        id: IdentityId,
+        present: RuleSet,
+        absent: RuleSet,
+        map: TextMap<RuleSet>,
+    },
 }
 
 /// A dimension, looked up.
 struct Side<'a> {
     any: &'a DenseSet,
-    holding: Holding<'a>,
+    /// The sets of the rules whose condition holds.
+    holding: SmallVec<[&'a RuleSet; 4]>,
 }
 
 impl Matcher {
-    pub(in crate::compiled) fn compile(rules: &[Rule], compiled: &[CompiledRule], identities: &Identities) -> Matcher {
-        let mut methods = Dimension::new(rules, Methods::default(), |rule| !rule.when.methods.is_empty());
-        let mut hosts = Dimension::new(rules, Hosts::default(), |rule| !rule.when.hosts.is_empty());
-        let mut domains = Dimension::new(rules, Domains::default(), |rule| !rule.when.domains.is_empty());
+    pub(crate) fn compile(rules: &[Rule], compiled: &[CompiledRule], identities: &Identities) -> Matcher {
+        let (mut domains, mut methods, mut hosts) = (Domains::default(), Methods::default(), Hosts::default());
         for (at, rule) in (0..).zip(rules) {
-            rule.when.methods.iter().for_each(|method| methods.index.insert(method, at));
-            rule.when.hosts.iter().for_each(|host| hosts.index.insert(host, at));
             for domain in &rule.when.domains {
-                domains.index.entry(domain.as_str().into()).or_default().insert(at);
+                domains.entry(domain.as_str().into()).or_default().insert(at);
             }
+            rule.when.methods.iter().for_each(|method| methods.insert(method, at));
+            rule.when.hosts.iter().for_each(|host| hosts.insert(host, at));
         }
-        let (values, others) = index_values(rules, compiled, identities);
+        let any = |cares: fn(&Rule) -> bool| DenseSet::of(rules.len(), |rule| !cares(&rules[rule]));
+        let any_path = any(|rule| !rule.when.paths.is_empty());
+        let at_hand = [
+            (any(|rule| !rule.when.domains.is_empty()), Index::Domains(domains)),
+            (any(|rule| rule.when.exact_entries), Index::Entries(EntrySets::compile(rules, identities))),
+            (any(|rule| !rule.when.methods.is_empty()), Index::Methods(methods)),
+            (any(|rule| !rule.when.hosts.is_empty()), Index::Hosts(hosts)),
+            (any_path.clone(), Index::Paths),
+        ];
+        let cared_for = at_hand.into_iter().filter(|(any, _)| !any.is_all());
+        let mut dimensions: Vec<Dimension> = cared_for.map(|(any, index)| Dimension { any, index }).collect();
+        let at_hand = dimensions.len();
         let networks = index_networks(rules);
+        let (values, others) = index_values(rules, compiled, identities);
+        let networks_indexed = networks.is_some();
+        dimensions.extend(networks.into_iter().chain(values));
+        let routes = Routes::compile(rules, identities.paths);
         Matcher {
             all: DenseSet::of(rules.len(), |_| true),
-            methods,
-            hosts,
-            routes: Dimension::new(rules, Routes::compile(rules, identities.paths), |rule| !rule.when.paths.is_empty()),
-            domains,
-            entries: Dimension::new(rules, EntrySets::compile(rules, identities), |rule| rule.when.exact_entries),
-            networks_indexed: networks.is_some(),
-            values: networks.into_iter().chain(values).collect(),
+            routes,
+            any_path,
+            dimensions,
+            at_hand,
             others,
+            networks_indexed,
         }
     }
 
     /// Calls `visit` for each rule whose conditions hold, in order.
-    pub(in crate::compiled) fn each<'a>(
-        &'a self,
-        rules: &[CompiledRule],
-        values: &RequestValues<'_>,
-        mut visit: impl FnMut(u32),
-    ) {
-        // So few rules that a word holds them all and no value is indexed: there is nothing to plan, and most
-        // policies are such.
-        if self.all.word_count() == 1 && self.values.is_empty() {
+    pub(crate) fn each<'a>(&'a self, rules: &[CompiledRule], values: &RequestValues<'_>, mut visit: impl FnMut(u32)) {
+        // A word holds all rules of most policies, and then there is nothing to plan.
+        if self.all.word_count() == 1 {
             let mut bits = self.all.word(0);
-            self.each_side(values, |_, any, holding| {
-                bits &= holding.iter().fold(any.word(0), |bits, set| bits | set.word(0));
-            });
+            for Dimension { any, index } in &self.dimensions {
+                let mut holding = any.word(0);
+                if bits & !holding != 0 {
+                    self.find(index, values, |set| holding |= set.word(0));
+                    bits &= holding;
+                }
+            }
             return self.each_in(0, bits, rules, values, &mut visit);
         }
-        let mut sides: SmallVec<[Side<'a>; 3]> = SmallVec::new();
-        self.each_side(values, |_, any, holding| sides.push(Side { any, holding: SmallVec::from_slice(holding) }));
-        let mut looked_up: SmallVec<[Option<Side<'a>>; 2]> = self.values.iter().map(|_| None).collect();
-        let words = self.few_words(&sides, values, &mut looked_up);
+        let mut sides: SmallVec<[Option<Side<'a>>; 6]> = self.dimensions.iter().map(|_| None).collect();
+        let words = self.few_words(values, &mut sides);
         let mut in_word = |word: u32| {
-            let mut bits = sides.iter().fold(self.all.word(word), |bits, side| bits & side.word(word));
-            for (side, dimension) in looked_up.iter_mut().zip(&self.values) {
+            let mut bits = self.all.word(word);
+            for (side, dimension) in sides.iter_mut().zip(&self.dimensions) {
                 if bits & !dimension.any.word(word) != 0 {
-                    bits &= side.get_or_insert_with(|| dimension.value_side(values)).word(word);
+                    bits &= side.get_or_insert_with(|| self.side(dimension, values)).word(word);
                 }
             }
             self.each_in(word, bits, rules, values, &mut visit);
@@ -151,68 +167,70 @@ impl Matcher {
         }
     }
 
-    /// Whether the conditions of a rule on method, host, path, domain and entries hold, each by itself.
-    pub(in crate::compiled) fn holds_each(&self, rule: u32, values: &RequestValues<'_>) -> [bool; 5] {
-        let mut holds = [true; 5];
-        self.each_side(values, |kind, any, holding| {
-            holds[kind] = any.contains(rule) || holding.iter().any(|set| set.contains(rule));
-        });
-        holds
+    /// The first condition of a rule that does not hold, of those on domain, entries, method, host and path.
+    pub(crate) fn failing(&self, rule: u32, values: &RequestValues<'_>) -> Option<&Index> {
+        let caring = self.dimensions[..self.at_hand].iter().filter(|dimension| !dimension.any.contains(rule));
+        caring.map(|dimension| &dimension.index).find(|index| {
+            let mut holds = false;
+            self.find(index, values, |set| holds |= set.contains(rule));
+            !holds
+        })
     }
 
-    /// Looks up the method, the host, the path, the domain and the entries, which are at hand: calls `take` for each of
-    /// these kinds that any rule cares for, with the rules that do not care and the sets of those whose condition holds.
+    /// Calls `take` with each set of rules whose condition in one dimension holds.
     #[inline(always)]
-    fn each_side<'a>(&'a self, values: &RequestValues<'_>, mut take: impl FnMut(usize, &'a DenseSet, &[&'a RuleSet])) {
-        if !self.methods.any.is_all() {
-            take(0, &self.methods.any, self.methods.index.find(values).as_slice());
-        }
-        if !self.hosts.any.is_all() {
-            let holding = values.host.as_deref().map(|host| self.hosts.index.find(host)).unwrap_or_default();
-            take(1, &self.hosts.any, &holding);
-        }
-        if !self.routes.any.is_all() {
-            let holding: Holding<'a> = values.routes.iter().map(|number| self.routes.index.rules(*number)).collect();
-            take(2, &self.routes.any, &holding);
-        }
+    fn find<'a>(&'a self, index: &'a Index, values: &RequestValues<'_>, mut take: impl FnMut(&'a RuleSet)) {
         let descriptor = values.request.descriptor;
-        if !self.domains.any.is_all() {
-            let found = descriptor.and_then(|descriptor| self.domains.index.get(descriptor.domain));
-            take(3, &self.domains.any, found.as_slice());
-        }
-        if !self.entries.any.is_all() {
-            take(4, &self.entries.any, self.entries.index.find(descriptor).as_slice());
+        match index {
+            Index::Domains(domains) => {
+                descriptor.and_then(|descriptor| domains.get(descriptor.domain)).into_iter().for_each(take);
+            }
+            Index::Entries(entries) => entries.find(descriptor).into_iter().for_each(take),
+            Index::Methods(methods) => methods.find(values).into_iter().for_each(take),
+            Index::Hosts(hosts) => values.host.iter().flat_map(|host| hosts.find(host)).for_each(take),
+            Index::Paths => values.routes.iter().for_each(|number| take(self.routes.rules(*number))),
+            Index::Network(map) => {
+                let client = values.client();
+                let carried = client.and_then(carried).map(IpAddr::V4);
+                client.into_iter().chain(carried).flat_map(|address| map.find(address)).for_each(take);
+            }
+            Index::Text { id, present, absent, map } => match values.find(*id, None) {
+                Some(found) if found.is_usable() => {
+                    take(present);
+                    map.find(found.id, found.text).for_each(&mut take);
+                    if let Some(sent) = values.as_sent(found) {
+                        map.find(found.id, &sent).for_each(take);
+                    }
+                }
+                Some(_) => [present, absent].into_iter().for_each(take),
+                None => take(absent),
+            },
         }
     }
 
-    /// The words in which the smallest dimension has any rules, if they are few.
+    fn side<'a>(&'a self, dimension: &'a Dimension, values: &RequestValues<'_>) -> Side<'a> {
+        let mut holding = SmallVec::new();
+        self.find(&dimension.index, values, |set| holding.push(set));
+        Side { any: &dimension.any, holding }
+    }
+
+    /// Looks up what is at hand, and returns the words in which the smallest dimension has any rules, if they are few.
     /// Values are looked up for it only where nothing else tells the rules apart.
     fn few_words<'a>(
         &'a self,
-        sides: &[Side<'a>],
         values: &RequestValues<'_>,
-        looked_up: &mut [Option<Side<'a>>],
+        sides: &mut [Option<Side<'a>>],
     ) -> Option<SmallVec<[u32; 16]>> {
         let mut fewest = self.all.word_count() as usize;
-        let mut smallest = None;
-        for side in sides {
-            if side.size() < fewest {
-                (fewest, smallest) = (side.size(), Some(side));
+        for (at, (side, dimension)) in sides.iter_mut().zip(&self.dimensions).enumerate() {
+            if at < self.at_hand {
+                fewest = fewest.min(side.insert(self.side(dimension, values)).size());
+            } else if fewest > FEW_WORDS && dimension.any.words().len() < fewest {
+                *side = Some(self.side(dimension, values));
             }
         }
-        if fewest > FEW_WORDS {
-            for (side, dimension) in looked_up.iter_mut().zip(&self.values) {
-                if dimension.any.words().len() < fewest {
-                    *side = Some(dimension.value_side(values));
-                }
-            }
-            for side in looked_up.iter().flatten() {
-                if side.size() < fewest {
-                    (fewest, smallest) = (side.size(), Some(side));
-                }
-            }
-        }
-        smallest.map(Side::words)
+        let smallest = sides.iter().flatten().min_by_key(|side| side.size())?;
+        (smallest.size() < self.all.word_count() as usize).then(|| smallest.words())
     }
 
     #[inline(always)]
@@ -229,53 +247,22 @@ impl Matcher {
     }
 
     /// Whether the paths of a rule are among these, or are not asked for.
-    pub(in crate::compiled) fn is_for(&self, rule: u32, routes: &[u32]) -> bool {
-        self.routes.any.contains(rule) || self.routes.index.of_rule(rule, routes).is_some()
+    pub(crate) fn is_for(&self, rule: u32, routes: &[u32]) -> bool {
+        self.any_path.contains(rule) || self.routes.of_rule(rule, routes).is_some()
     }
 
     /// The most specific pattern of any rule.
     #[inline]
-    pub(in crate::compiled) fn any_route(&self, routes: &[u32]) -> Option<&[u8]> {
-        routes.first().map(|number| self.routes.index.text(*number))
+    pub(crate) fn any_route(&self, routes: &[u32]) -> Option<&[u8]> {
+        routes.first().map(|number| self.routes.text(*number))
     }
 
     /// The pattern that matched: the rule's own, or anybody's if the rule has none.
     #[inline]
-    pub(in crate::compiled) fn route<'a>(&'a self, rule: u32, routes: &[u32]) -> Option<&'a [u8]> {
-        let number = if self.routes.any.contains(rule) {
-            routes.first().copied()
-        } else {
-            self.routes.index.of_rule(rule, routes)
-        };
-        number.map(|number| self.routes.index.text(number))
-    }
-}
-
-impl<I> Dimension<I> {
-    fn new(rules: &[Rule], index: I, cares: impl Fn(&Rule) -> bool) -> Dimension<I> {
-        Dimension { any: DenseSet::of(rules.len(), |rule| !cares(&rules[rule])), index }
-    }
-}
-
-impl Dimension<Values> {
-    fn value_side<'a>(&'a self, values: &RequestValues<'_>) -> Side<'a> {
-        let holding = match &self.index {
-            Values::Network(map) => {
-                let client = values.client();
-                let carried = client.and_then(carried).map(IpAddr::V4);
-                client.into_iter().chain(carried).flat_map(|address| map.find(address)).collect()
-            }
-            Values::Text { id, present, absent, map } => match values.find(*id, None) {
-                Some(found) if found.is_usable() => {
-                    let sent = values.as_sent(found);
-                    let as_sent = sent.iter().flat_map(|sent| map.find(found.id, sent));
-                    std::iter::once(present).chain(map.find(found.id, found.text)).chain(as_sent).collect()
-                }
-                Some(_) => [present, absent].into_iter().collect(),
-                None => std::iter::once(absent).collect(),
-            },
-        };
-        Side { any: &self.any, holding }
+    pub(crate) fn route<'a>(&'a self, rule: u32, routes: &[u32]) -> Option<&'a [u8]> {
+        let number =
+            if self.any_path.contains(rule) { routes.first().copied() } else { self.routes.of_rule(rule, routes) };
+        number.map(|number| self.routes.text(number))
     }
 }
 
@@ -303,14 +290,14 @@ fn index_values(
     rules: &[Rule],
     compiled: &[CompiledRule],
     identities: &Identities,
-) -> (Vec<Dimension<Values>>, Vec<Vec<usize>>) {
+) -> (Vec<Dimension>, Vec<Vec<usize>>) {
     let mut asking: HashMap<IdentityId, usize, FixedState> = HashMap::default();
     for (id, _) in compiled.iter().flat_map(|rule| &rule.conditions.tests) {
         *asking.entry(*id).or_default() += 1;
     }
     // The pattern that matched is another one for each rule, so it cannot be looked up for all.
     asking.retain(|id, asking| is_worth_an_index(*asking, rules.len()) && !identities.is_per_rule(*id));
-    let mut indexed: Vec<(IdentityId, Values)> = Vec::new();
+    let mut indexed: Vec<(IdentityId, Index)> = Vec::new();
     let mut others = vec![Vec::new(); rules.len()];
     for (rule, (of_rule, compiled)) in (0..).zip(rules.iter().zip(compiled)) {
         let asked = of_rule.when.headers.iter().chain(&of_rule.when.identities).map(|(_, condition)| condition);
@@ -326,7 +313,7 @@ fn index_values(
                 others[rule as usize].push(at);
             }
             let position = indexed.iter().position(|(known, _)| known == id).unwrap_or_else(|| {
-                indexed.push((*id, Values::text(*id)));
+                indexed.push((*id, Index::text(*id)));
                 indexed.len() - 1
             });
             indexed[position].1.insert(rule, *id, condition, identities);
@@ -337,13 +324,13 @@ fn index_values(
     (indexed.into_iter().map(dimension).collect(), others)
 }
 
-impl Values {
-    fn text(id: IdentityId) -> Values {
-        Values::Text { id, present: RuleSet::default(), absent: RuleSet::default(), map: TextMap::new() }
+impl Index {
+    fn text(id: IdentityId) -> Index {
+        Index::Text { id, present: RuleSet::default(), absent: RuleSet::default(), map: TextMap::new() }
     }
 
     fn insert(&mut self, rule: u32, id: IdentityId, condition: &Condition, identities: &Identities) {
-        let Values::Text { present, absent, map, .. } = self else { return };
+        let Index::Text { present, absent, map, .. } = self else { return };
         match condition {
             Condition::Present => present.insert(rule),
             Condition::Absent => absent.insert(rule),
@@ -357,7 +344,7 @@ impl Values {
     }
 }
 
-fn index_networks(rules: &[Rule]) -> Option<Dimension<Values>> {
+fn index_networks(rules: &[Rule]) -> Option<Dimension> {
     // The index finds the networks that an address is in, so rules for the others ask for themselves.
     let indexed = |rule: &Rule| rule.when.network.as_ref().is_some_and(|networks| !networks.is_outside());
     let asking = rules.iter().filter(|rule| indexed(rule)).count();
@@ -370,7 +357,8 @@ fn index_networks(rules: &[Rule]) -> Option<Dimension<Values>> {
             map.entry(network).insert(at);
         }
     }
-    Some(Dimension::new(rules, Values::Network(map), indexed))
+    let any = DenseSet::of(rules.len(), |rule| !indexed(&rules[rule]));
+    Some(Dimension { any, index: Index::Network(map) })
 }
 
 fn is_worth_an_index(asking: usize, rules: usize) -> bool {

@@ -5,26 +5,27 @@
 
 use std::borrow::Cow;
 
-use crate::compiled::path::resolve::{Escapes, Habits, resolve};
+use smallvec::SmallVec;
+
 use crate::model::{Paths, TrailingSlash};
 
 /// A path that can be compared byte by byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::compiled) struct NormalPath<'a> {
+pub(crate) struct NormalPath<'a> {
     /// Begins with a slash. Where slashes at the end mean nothing, the last one of a longer path is left out.
-    pub(in crate::compiled) bytes: Cow<'a, [u8]>,
+    pub(crate) bytes: Cow<'a, [u8]>,
     /// Whether it ended in a slash, and thus lies below the path without it.
-    pub(in crate::compiled) slash: bool,
+    pub(crate) slash: bool,
 }
 
 /// What stands behind the slash of this number of a path, counted from 1. The root has no segments.
-pub(in crate::compiled) fn segment(path: &[u8], at: usize) -> Option<&[u8]> {
+pub(crate) fn segment(path: &[u8], at: usize) -> Option<&[u8]> {
     let rest = path.get(1..).filter(|rest| !rest.is_empty())?;
     rest.split(|byte| *byte == b'/').nth(at.checked_sub(1)?)
 }
 
 /// Normalises a path of a policy. `None` if it is empty.
-pub(in crate::compiled) fn normalise(text: &str, paths: Paths) -> Option<NormalPath<'static>> {
+pub(crate) fn normalise(text: &str, paths: Paths) -> Option<NormalPath<'static>> {
     if text.is_empty() {
         return None;
     }
@@ -33,7 +34,7 @@ pub(in crate::compiled) fn normalise(text: &str, paths: Paths) -> Option<NormalP
 }
 
 /// A path, once case and the slash at the end are as the policy wants them.
-pub(in crate::compiled) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath<'static> {
+pub(crate) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath<'static> {
     if path.first() != Some(&b'/') {
         path.insert(0, b'/');
     }
@@ -50,7 +51,7 @@ pub(in crate::compiled) fn settle(mut path: Vec<u8>, paths: Paths) -> NormalPath
 /// The same for a path that every server takes for the same, and whether it ended in a slash. `None` if letters of it
 /// have to be changed.
 #[inline(always)]
-pub(in crate::compiled) fn settle_plain(path: &[u8], paths: Paths) -> Option<(&[u8], bool)> {
+pub(crate) fn settle_plain(path: &[u8], paths: Paths) -> Option<(&[u8], bool)> {
     if paths.ignore_case && path.iter().any(u8::is_ascii_uppercase) {
         return None;
     }
@@ -60,7 +61,7 @@ pub(in crate::compiled) fn settle_plain(path: &[u8], paths: Paths) -> Option<(&[
 }
 
 /// What lies behind `http://host` where a client sends the whole of it, as to a proxy.
-pub(in crate::compiled) fn without_origin(target: &[u8]) -> &[u8] {
+pub(crate) fn without_origin(target: &[u8]) -> &[u8] {
     if target.first() == Some(&b'/') {
         return target;
     }
@@ -74,18 +75,18 @@ pub(in crate::compiled) fn without_origin(target: &[u8]) -> &[u8] {
 }
 
 /// A question mark ends a path before anything is decoded; `%3F` does not.
-pub(in crate::compiled) fn without_query(target: &[u8]) -> &[u8] {
+pub(crate) fn without_query(target: &[u8]) -> &[u8] {
     let end = target.iter().position(|byte| matches!(byte, b'?' | b'#'));
     &target[..end.unwrap_or(target.len())]
 }
 
 /// Decodes once. What is no escape stays as it is.
-pub(in crate::compiled) fn decode(text: &[u8]) -> Vec<u8> {
+pub(crate) fn decode(text: &[u8]) -> Vec<u8> {
     decode_but(text, |_| false)
 }
 
 /// Decodes all escapes but those of some bytes, whose digits become small letters.
-pub(in crate::compiled) fn decode_but(text: &[u8], is_kept: impl Fn(u8) -> bool) -> Vec<u8> {
+pub(crate) fn decode_but(text: &[u8], is_kept: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
@@ -103,6 +104,87 @@ pub(in crate::compiled) fn decode_but(text: &[u8], is_kept: impl Fn(u8) -> bool)
 fn hex_byte([high, low]: [u8; 2]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? << 4 | digit(low)?)
+}
+
+/// What is done about escapes, beside dots.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Escapes {
+    /// They have been read already.
+    Read,
+    /// Each segment is read by itself, so that an escaped slash ends none.
+    ReadWithin,
+    /// The same, but escaped slashes stay escaped.
+    KeepSlashes,
+}
+
+/// What some servers do beside.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Habits {
+    /// As in Windows and in old programs in C: a backslash is a slash, a name has no dots and spaces at its end, and
+    /// a path ends at a zero.
+    pub(crate) lenient: bool,
+    /// As servers of Java do: a segment ends at its first semicolon.
+    pub(crate) parameters: bool,
+}
+
+/// Begins with a slash. The last byte is one if it leads to what lies below.
+pub(crate) fn resolve(text: &[u8], escapes: Escapes, habits: Habits) -> Vec<u8> {
+    let mut path = Vec::with_capacity(text.len() + 1);
+    let mut starts: SmallVec<[usize; 16]> = SmallVec::new();
+    let mut slash = true;
+    for segment in text.split(|byte| *byte == b'/' || (habits.lenient && *byte == b'\\')) {
+        let segment = match escapes {
+            _ if !segment.contains(&b'%') => Cow::Borrowed(segment),
+            Escapes::Read => Cow::Borrowed(segment),
+            Escapes::ReadWithin => Cow::Owned(decode(segment)),
+            Escapes::KeepSlashes => Cow::Owned(decode_but(segment, |byte| matches!(byte, b'/' | b'\\'))),
+        };
+        let (name, is_last) = habits.name(&segment);
+        slash = matches!(name, b"" | b"." | b"..");
+        match name {
+            b"" | b"." => {}
+            // Never above the root.
+            b".." => path.truncate(starts.pop().unwrap_or(0)),
+            _ => {
+                starts.push(path.len());
+                path.push(b'/');
+                path.extend_from_slice(name);
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    if slash || path.is_empty() {
+        path.push(b'/');
+    }
+    path
+}
+
+impl Habits {
+    /// What is left of a segment, and whether the path ends with it.
+    fn name(self, segment: &[u8]) -> (&[u8], bool) {
+        let mut name = segment;
+        let mut is_last = false;
+        if let Some(end) = name.iter().position(|byte| self.lenient && *byte == 0) {
+            (name, is_last) = (&name[..end], true);
+        }
+        if let Some(end) = name.iter().position(|byte| self.parameters && *byte == b';') {
+            name = &name[..end];
+        }
+        if self.lenient {
+            name = without_end(name, |byte| byte == b' ');
+            if !matches!(name, b"." | b"..") {
+                name = without_end(name, |byte| matches!(byte, b'.' | b' '));
+            }
+        }
+        (name, is_last)
+    }
+}
+
+fn without_end(name: &[u8], is_dropped: impl Fn(u8) -> bool) -> &[u8] {
+    let end = name.iter().rposition(|byte| !is_dropped(*byte)).map_or(0, |last| last + 1);
+    &name[..end]
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use crate::request::is_same;
 
 /// A pattern, segment by segment.
 #[derive(Clone, Debug)]
-pub(in crate::compiled) struct PathPattern {
+pub(crate) struct PathPattern {
     /// As it is shown. Of a pattern that stands for one path, that path.
-    pub(in crate::compiled) text: Vec<u8>,
-    pub(in crate::compiled) segments: Vec<Segment>,
+    pub(crate) text: Vec<u8>,
+    pub(crate) segments: Vec<Segment>,
     /// Whether it stands for everything below the segments.
-    pub(in crate::compiled) below: bool,
+    pub(crate) below: bool,
     form: Form,
 }
 
@@ -31,7 +31,7 @@ enum Form {
 const BELOW: &[u8] = b"/*";
 
 #[derive(Clone, Debug)]
-pub(in crate::compiled) enum Segment {
+pub(crate) enum Segment {
     Text(Box<[u8]>),
     /// Any, but not an empty one: `*`, or a parameter with the name as it is written.
     Any(Box<[u8]>),
@@ -39,7 +39,7 @@ pub(in crate::compiled) enum Segment {
 
 impl PathPattern {
     /// Stars and parameters are seen before anything is decoded: `%2A` is the character.
-    pub(in crate::compiled) fn read(text: &str, paths: Paths) -> PathPattern {
+    pub(crate) fn read(text: &str, paths: Paths) -> PathPattern {
         let text = if paths.ignore_case { text.to_ascii_lowercase() } else { text.to_owned() };
         let path = without_query(text.as_bytes());
         let (path, slash) = path.strip_suffix(b"/").map_or((path, false), |path| (path, true));
@@ -97,17 +97,17 @@ impl PathPattern {
     }
 
     /// Whether it stands for more than one path.
-    pub(in crate::compiled) fn is_wild(&self) -> bool {
+    pub(crate) fn is_wild(&self) -> bool {
         !matches!(self.form, Form::Exact)
     }
 
-    pub(in crate::compiled) fn text(&self) -> &[u8] {
+    pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
     /// Whether a path matches. `slash` says whether it was sent with a slash at its end.
     #[inline]
-    pub(in crate::compiled) fn matches(&self, path: &[u8], slash: bool) -> bool {
+    pub(crate) fn matches(&self, path: &[u8], slash: bool) -> bool {
         match self.form {
             Form::Exact => is_same(&self.text, path),
             Form::Below => {
@@ -141,7 +141,7 @@ impl PathPattern {
 
     /// What comes first is the more specific: one path before many, longer before shorter (the name of a parameter is
     /// no longer than a star), one segment before everything below.
-    pub(in crate::compiled) fn rank(&self) -> (bool, std::cmp::Reverse<usize>, bool) {
+    pub(crate) fn rank(&self) -> (bool, std::cmp::Reverse<usize>, bool) {
         let length = |segment: &Segment| match segment {
             Segment::Text(text) => 1 + text.len(),
             Segment::Any(_) => 2,

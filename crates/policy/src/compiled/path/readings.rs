@@ -16,10 +16,9 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use crate::compiled::path::normal::{
-    NormalPath, decode, decode_but, settle, settle_plain, without_origin, without_query,
+    Escapes, Habits, NormalPath, decode, decode_but, resolve, settle, settle_plain, without_origin, without_query,
 };
 use crate::compiled::path::plain_path::{is_name_end, plain};
-use crate::compiled::path::resolve::{Escapes, Habits, resolve};
 use crate::model::Paths;
 
 /// At least one reading, the most resolved first, each once. Most paths have no other.
@@ -31,7 +30,7 @@ pub(crate) struct Readings<'a> {
 
 impl<'a> Readings<'a> {
     /// The readings of a target. `None` if it is empty: then the path is not known.
-    pub(in crate::compiled) fn of(target: &'a str, paths: Paths) -> Option<Readings<'a>> {
+    pub(crate) fn of(target: &'a str, paths: Paths) -> Option<Readings<'a>> {
         if target.is_empty() {
             return None;
         }
@@ -42,25 +41,25 @@ impl<'a> Readings<'a> {
         })
     }
 
-    pub(in crate::compiled) fn iter(&self) -> impl Iterator<Item = &NormalPath<'a>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &NormalPath<'a>> {
         let others: &[NormalPath<'a>] = &self.others;
         std::iter::once(&self.first).chain(others)
     }
 
     #[inline]
-    pub(in crate::compiled) fn first(&self) -> &NormalPath<'a> {
+    pub(crate) fn first(&self) -> &NormalPath<'a> {
         &self.first
     }
 
     /// How many there are.
     #[inline]
-    pub(in crate::compiled) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         1 + self.others.len()
     }
 
     /// The reading of a number, counted from 0.
     #[inline]
-    pub(in crate::compiled) fn get(&self, number: usize) -> &NormalPath<'a> {
+    pub(crate) fn get(&self, number: usize) -> &NormalPath<'a> {
         number.checked_sub(1).and_then(|at| self.others.get(at)).unwrap_or(&self.first)
     }
 

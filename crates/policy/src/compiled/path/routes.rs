@@ -11,11 +11,11 @@ use crate::compiled::path::pattern::{PathPattern, Segment};
 use crate::model::{Paths, Rule};
 
 /// The patterns that a path matches, by number, the most specific first.
-pub(in crate::compiled) type MatchedRoutes = SmallVec<[u32; 8]>;
+pub(crate) type MatchedRoutes = SmallVec<[u32; 8]>;
 
 /// All patterns. Their numbers are their order, the most specific first.
 #[derive(Debug)]
-pub(in crate::compiled) struct Routes {
+pub(crate) struct Routes {
     patterns: Vec<Route>,
     exact: HashMap<Box<[u8]>, u32, FixedState>,
     /// Patterns for more than one path, segment by segment. The first node is the root.
@@ -40,7 +40,7 @@ struct Node {
 }
 
 impl Routes {
-    pub(in crate::compiled) fn compile(rules: &[Rule], paths: Paths) -> Routes {
+    pub(crate) fn compile(rules: &[Rule], paths: Paths) -> Routes {
         let mut by_text: BTreeMap<Vec<u8>, (PathPattern, RuleSet)> = BTreeMap::new();
         for (at, rule) in (0..).zip(rules) {
             for text in rule.when.paths.iter().filter(|text| !text.is_empty()) {
@@ -84,7 +84,7 @@ impl Routes {
     }
 
     /// All patterns that a path matches.
-    pub(in crate::compiled) fn find(&self, path: &NormalPath<'_>) -> MatchedRoutes {
+    pub(crate) fn find(&self, path: &NormalPath<'_>) -> MatchedRoutes {
         let mut routes = MatchedRoutes::new();
         if let Some(exact) = self.exact.get(&*path.bytes) {
             routes.push(*exact);
@@ -121,26 +121,26 @@ impl Routes {
     }
 
     /// The rules that have this pattern.
-    pub(in crate::compiled) fn rules(&self, number: u32) -> &RuleSet {
+    pub(crate) fn rules(&self, number: u32) -> &RuleSet {
         &self.patterns[number as usize].rules
     }
 
-    pub(in crate::compiled) fn text(&self, number: u32) -> &[u8] {
+    pub(crate) fn text(&self, number: u32) -> &[u8] {
         &self.patterns[number as usize].pattern.text
     }
 
     /// The texts of all patterns, by number.
-    pub(in crate::compiled) fn texts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+    pub(crate) fn texts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.patterns.iter().map(|route| route.pattern.text.as_slice())
     }
 
     /// All patterns with the rules that have them, by number.
-    pub(in crate::compiled) fn iter(&self) -> impl ExactSizeIterator<Item = (&PathPattern, &RuleSet)> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&PathPattern, &RuleSet)> {
         self.patterns.iter().map(|route| (&route.pattern, &route.rules))
     }
 
     /// The most specific of a rule's own patterns among those that matched.
-    pub(in crate::compiled) fn of_rule(&self, rule: u32, routes: &[u32]) -> Option<u32> {
+    pub(crate) fn of_rule(&self, rule: u32, routes: &[u32]) -> Option<u32> {
         routes.iter().copied().find(|number| self.rules(*number).contains(rule))
     }
 }

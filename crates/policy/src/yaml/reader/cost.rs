@@ -1,11 +1,47 @@
 use tollgate_core::MAX_AMOUNT;
 
 use super::Reader;
+use super::identity::TOKEN;
 use super::members::Members;
+use super::rule::AMOUNT;
 use crate::check::codes;
 use crate::model::{Cost, CostSource};
-use crate::yaml::shape;
+use crate::yaml::schema::{Field, Kind, Shape, defaulted, field, required, shape};
 use crate::yaml::tree::Node;
+
+pub(super) static COST: [Kind; 4] =
+    [AMOUNT, Kind::Object(&COST_HEADER), Kind::Object(&COST_METHOD), Kind::Object(&COST_ESTIMATE)];
+
+const COST_MAX: Field = field("max", AMOUNT, "The most that it counts.");
+
+pub(super) static COST_HEADER: Shape = shape(
+    "cost_header",
+    "A cost that a request header tells.",
+    &[
+        required("header", Kind::Pattern(TOKEN), "The request header with the number."),
+        COST_MAX,
+        defaulted("default", AMOUNT, "Where the header is absent or no number.", "1"),
+    ],
+);
+
+pub(super) static COST_METHOD: Shape = shape(
+    "cost_method",
+    "A cost by method.",
+    &[
+        required("method", Kind::Map(&AMOUNT), "Methods and their costs."),
+        defaulted("default", AMOUNT, "For every other method.", "1"),
+    ],
+);
+
+pub(super) static COST_ESTIMATE: Shape = shape(
+    "cost_estimate",
+    "A cost that is known only after the response: a guess, settled later.",
+    &[
+        required("estimate", AMOUNT, "What is charged at first."),
+        field("settle", Kind::Pattern(TOKEN), "The response header that tells the true cost."),
+        COST_MAX,
+    ],
+);
 
 impl Reader<'_> {
     pub(super) fn cost(&mut self, node: &Node) -> Option<Cost> {
@@ -30,28 +66,25 @@ impl Reader<'_> {
     }
 
     fn cost_header(&mut self, node: &Node) -> Option<Cost> {
-        let members = self.members(node, &shape::COST_HEADER)?;
+        let members = self.members(node, &COST_HEADER)?;
         let name = self.text(members.get("header")?, "the name of a header")?.to_ascii_lowercase();
         let default = self.amount(&members, "default").unwrap_or(1);
         Some(Cost { source: CostSource::Header { name, default }, max: self.cost_max(&members), settled_by: None })
     }
 
     fn cost_method(&mut self, node: &Node) -> Option<Cost> {
-        let members = self.members(node, &shape::COST_METHOD)?;
+        let members = self.members(node, &COST_METHOD)?;
         let methods = members.get("method")?;
-        if !methods.is_map() {
-            self.wrong_type(methods, "a map of methods and costs, such as { GET: 1, POST: 5 }");
-        }
-        self.refuse_empty(methods);
-        let mut cost = |value| self.number(value, 1..=MAX_AMOUNT);
-        let costs = methods.members().iter();
-        let costs = costs.filter_map(|member| Some((member.name.to_ascii_uppercase(), cost(&member.value)?))).collect();
+        let expected = "a map of methods and costs, such as { GET: 1, POST: 5 }";
+        let costs = self.each_member(methods, expected, |reader, method, cost| {
+            Some((method.to_ascii_uppercase(), reader.number(cost, 1..=MAX_AMOUNT)?))
+        });
         let default = self.amount(&members, "default").unwrap_or(1);
         Some(Cost { source: CostSource::Methods { costs, default }, ..Cost::default() })
     }
 
     fn cost_estimate(&mut self, node: &Node) -> Option<Cost> {
-        let members = self.members(node, &shape::COST_ESTIMATE)?;
+        let members = self.members(node, &COST_ESTIMATE)?;
         let source = CostSource::Estimate(self.amount(&members, "estimate")?);
         let settled_by = members.get("settle").and_then(|node| self.text(node, "the name of a response header"));
         let settled_by = settled_by.map(|name| name.to_ascii_lowercase());

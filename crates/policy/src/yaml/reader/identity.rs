@@ -7,10 +7,133 @@ use super::values::set;
 use crate::check::codes;
 use crate::check::words::quoted;
 use crate::model::{ClientIp, ForwardedBy, Identity, IdentitySource, OnInvalid, Policy, Tier, TierSource};
-use crate::yaml::shape;
-use crate::yaml::source::{Source, Span};
+use crate::yaml::findings::{Source, Span};
+use crate::yaml::schema::{Field, Kind, Shape, defaulted, field, names, required, shape};
 use crate::yaml::tree::Node;
 
+const NAME: &str = "^[a-z][a-z0-9_]{0,63}$";
+pub(super) const TOKEN: &str = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$";
+
+/// Of `identity`.
+pub(super) static IDENTITIES: Shape = Shape {
+    others: Some(Kind::Object(&IDENTITY)),
+    ..shape(
+        "identities",
+        "What clients are known by. Besides these, client_ip, method, host, path and route always exist.",
+        &[
+            field(
+                "client_ip",
+                Kind::Object(&CLIENT_IP),
+                "How a client's address is found, and what part of it counts.",
+            ),
+            field("tier", Kind::Object(&TIER), "Which tier a client belongs to; it chooses among a rule's `tiers`."),
+        ],
+    )
+};
+
+pub(super) static CLIENT_IP: Shape = shape(
+    "client_ip",
+    "How a client's address is found, and what part of it counts.",
+    &[
+        defaulted(
+            "trusted_proxies",
+            Kind::AnyOf(&[Kind::Network, Kind::List(&Kind::Network, 0)]),
+            "Who is believed when they say for whom they speak.",
+            "[]",
+        ),
+        defaulted(
+            "header",
+            Kind::Words(&names(&FORWARDED_BY)),
+            "The field in which trusted proxies say it.",
+            r#""X-Forwarded-For""#,
+        ),
+        defaulted(
+            "ipv6_prefix",
+            Kind::Number { min: 1, max: 128 },
+            "The bits of an IPv6 address that tell clients apart.",
+            "64",
+        ),
+        defaulted(
+            "ipv4_prefix",
+            Kind::Number { min: 1, max: 32 },
+            "The bits of an IPv4 address that tell clients apart.",
+            "32",
+        ),
+    ],
+);
+
+const HEADER: Field = field("header", Kind::Pattern(TOKEN), "From this request header.");
+const COOKIE: Field = field("cookie", Kind::Pattern(TOKEN), "From this cookie.");
+const PATH_SEGMENT: Field =
+    field("path_segment", Kind::Number { min: 1, max: 64 }, "From this segment of the path, counted from 1.");
+const QUERY: Field = field("query", Kind::Text, "From this query parameter.");
+const JWT_CLAIM: Field =
+    field("jwt", Kind::Text, "From this claim of the token in `Authorization: Bearer`, verified as `jwt` says.");
+const VALUE: Field = field("value", Kind::Text, "The same for everybody.");
+const TRUSTED: Field =
+    defaulted("trusted", Kind::Bool, "Somebody in front makes sure that clients cannot choose it freely.", "false");
+
+/// An identity that the file declares.
+pub(super) static IDENTITY: Shape = Shape {
+    one_of: &["peer", "header", "cookie", "path_segment", "query", "bearer", "jwt", "value", "first", "given"],
+    ..shape(
+        "identity",
+        "Where the value of an identity is found.",
+        &[
+            field("peer", Kind::True, "The address at the other end of the connection, whoever that speaks for."),
+            HEADER,
+            COOKIE,
+            PATH_SEGMENT,
+            QUERY,
+            field("bearer", Kind::True, "The token of `Authorization: Bearer`."),
+            JWT_CLAIM,
+            VALUE,
+            field("first", Kind::OneOrMore(&Kind::Pattern(NAME)), "The first of these identities that is present."),
+            field("given", Kind::True, "What the caller of a limiter or of the service says it is."),
+            TRUSTED,
+            defaulted(
+                "on_invalid",
+                Kind::Words(&names(&ON_INVALID)),
+                "A token that is present and cannot be used: counted under the client's address, refused, or as if it were absent.",
+                r#""count""#,
+            ),
+            defaulted(
+                "secret",
+                Kind::Bool,
+                "Its values are credentials and become keys only as hashes; those of `bearer` and `cookie` always do.",
+                "false",
+            ),
+        ],
+    )
+};
+
+pub(super) static TIER: Shape = Shape {
+    one_of: &["header", "cookie", "path_segment", "query", "jwt", "value", "by"],
+    ..shape(
+        "tier",
+        "Which tier a client belongs to.",
+        &[
+            HEADER,
+            COOKIE,
+            PATH_SEGMENT,
+            QUERY,
+            JWT_CLAIM,
+            VALUE,
+            field(
+                "by",
+                Kind::Pattern(NAME),
+                "The tier is written down beside the value of this identity: in `map` or `file`.",
+            ),
+            field("map", Kind::Map(&Kind::Text), "Values of the identity, and their tiers."),
+            field("file", Kind::Text, "A file with a value and its tier on each line."),
+            required("default", Kind::Text, "The tier of everybody else."),
+            TRUSTED,
+        ],
+    )
+};
+
+const FORWARDED_BY: [(&str, ForwardedBy); 2] =
+    [("X-Forwarded-For", ForwardedBy::XForwardedFor), ("Forwarded", ForwardedBy::Forwarded)];
 const ON_INVALID: [(&str, OnInvalid); 3] =
     [("count", OnInvalid::Count), ("refuse", OnInvalid::Refuse), ("absent", OnInvalid::Absent)];
 
@@ -30,7 +153,7 @@ impl Reader<'_> {
         let Some(node) = top.get("identity") else { return };
         self.broken.identities = !node.is_map() || node.lacks_members();
         self.broken.tier = self.broken.identities;
-        let Some(members) = self.members(node, &shape::IDENTITIES) else { return };
+        let Some(members) = self.members(node, &IDENTITIES) else { return };
         set(&mut policy.client_ip, members.get("client_ip").map(|node| self.client_ip(node)));
         if let Some(node) = members.get("tier") {
             policy.tier = self.tier(node);
@@ -43,13 +166,12 @@ impl Reader<'_> {
 
     fn client_ip(&mut self, node: &Node) -> ClientIp {
         let mut client_ip = ClientIp::default();
-        let Some(members) = self.members(node, &shape::CLIENT_IP) else { return client_ip };
+        let Some(members) = self.members(node, &CLIENT_IP) else { return client_ip };
         if let Some(node) = members.get("trusted_proxies") {
             // An empty list says what is so anyway, and says it aloud.
             client_ip.trusted_proxies = node.items().iter().flat_map(|item| self.networks(item)).collect();
         }
-        let words = [("X-Forwarded-For", ForwardedBy::XForwardedFor), ("Forwarded", ForwardedBy::Forwarded)];
-        set(&mut client_ip.forwarded_by, members.get("header").and_then(|node| self.word(node, &words)));
+        set(&mut client_ip.forwarded_by, members.get("header").and_then(|node| self.word(node, &FORWARDED_BY)));
         let mut prefix = |name, most: u8| {
             let bits = members.get(name).and_then(|node| self.number(node, 1..=most.into()));
             bits.and_then(|bits| u8::try_from(bits).ok())
@@ -62,7 +184,7 @@ impl Reader<'_> {
     /// An identity whose source cannot be read is still there for whoever refers to it.
     fn identity(&mut self, name: &str, node: &Node) -> Identity {
         let unreadable = || IdentitySource::Value("unreadable".to_owned());
-        let Some(members) = self.members(node, &shape::IDENTITY) else {
+        let Some(members) = self.members(node, &IDENTITY) else {
             return Identity { trusted: true, ..Identity::new(name, unreadable()) };
         };
         let source = self.own_source(&members).unwrap_or_else(|| self.source(&members).unwrap_or_else(unreadable));
@@ -109,7 +231,7 @@ impl Reader<'_> {
 
 impl Reader<'_> {
     fn tier(&mut self, node: &Node) -> Option<Tier> {
-        let members = self.members(node, &shape::TIER)?;
+        let members = self.members(node, &TIER)?;
         let default = members.get("default").and_then(|node| self.text(node, "the name of a tier"));
         let trusted = members.get("trusted").and_then(|node| self.bool(node)).unwrap_or(false);
         let source = match members.get("by") {

@@ -2,8 +2,8 @@ use super::Reader;
 use crate::check::codes;
 use crate::check::members;
 use crate::check::words::{all_of, either, nearest, quoted};
-use crate::yaml::shape::Shape;
-use crate::yaml::source::Span;
+use crate::yaml::findings::Span;
+use crate::yaml::schema::Shape;
 use crate::yaml::tree::{Member, Node};
 
 /// A map whose members are known to be among those of its shape.

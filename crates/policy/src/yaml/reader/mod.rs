@@ -1,14 +1,12 @@
 //! From the tree to the model, member by member.
 //!
-//! What cannot be read is told and replaced by something harmless, so that one
-//! mistake does not hide the others. Whether the words themselves are right
+//! Each file has the tables of the members that it reads. What cannot be read is told and replaced by something
+//! harmless, so that one mistake does not hide the others. Whether the words themselves are right
 //! (a header's name, a path) is checked on the model, not here.
 
 mod cost;
-mod files;
-mod grant;
 mod identity;
-mod jwt;
+mod keys;
 mod members;
 mod on_limit;
 mod rule;
@@ -19,13 +17,52 @@ mod when;
 use std::path::Path;
 
 use super::NamedFile;
-use super::found::Findings;
-use super::shape;
-use super::source::Span;
+use super::findings::{Findings, Span};
+use super::schema::{Field, Kind, Shape, defaulted, field, names, required, shape};
 use super::tree::Node;
 use crate::check::codes;
 use crate::model::Policy;
+use identity::IDENTITIES;
+use keys::{JWT, SECRETS};
 use members::Members;
+use rule::RULE;
+use settings::{ACCESS, FIELD_SETS, PATHS, RESETS, STORE};
+
+/// The whole file.
+pub(in crate::yaml) static POLICY: Shape =
+    shape("policy", "A policy of tollgate: who is who, and which limits hold for whom.", FIELDS);
+
+const FIELDS: &[Field] = &[
+    required("version", Kind::Number { min: 1, max: 1 }, "The version of this language, always 1."),
+    field("identity", Kind::Object(&IDENTITIES), "Who is who: what clients are known by."),
+    field("jwt", Kind::Object(&JWT), "With what signed tokens are verified, for identities from their claims."),
+    field(
+        "secrets",
+        Kind::Object(&SECRETS),
+        "The key with which the values of secret identities are hashed, the same for all instances.",
+    ),
+    field("deny", Kind::Object(&ACCESS), "Who is turned away before any rule."),
+    field("allow", Kind::Object(&ACCESS), "Who passes without meeting any rule; `deny` comes first."),
+    field("rules", Kind::List(&ONE_RULE, 0), "The limits. A request must pass all that apply to it."),
+    field("paths", Kind::Object(&PATHS), "How paths are made comparable."),
+    defaulted(
+        "headers",
+        Kind::List(&Kind::Words(&names(&FIELD_SETS)), 0),
+        "Which response fields tell clients about their limits.",
+        r#"["ietf", "x-ratelimit"]"#,
+    ),
+    defaulted(
+        "reset",
+        Kind::Words(&names(&RESETS)),
+        "Whether X-RateLimit-Reset counts seconds since 1970 or from now.",
+        r#""epoch""#,
+    ),
+    field("jitter", Kind::Duration, "Up to how much later than necessary refused clients are told to come back."),
+    defaulted("store", Kind::AnyOf(&STORES), "Where counters live.", r#""memory""#),
+];
+
+static ONE_RULE: Kind = Kind::Object(&RULE);
+static STORES: [Kind; 2] = [Kind::Words(&["memory"]), Kind::Object(&STORE)];
 
 /// What was read, as far as it could be.
 pub(super) struct Read {
@@ -62,7 +99,7 @@ pub(super) fn read(root: &Node, base_dir: Option<&Path>, findings: &mut Findings
 impl Reader<'_> {
     fn policy(&mut self, root: &Node) -> Policy {
         let mut policy = Policy::default();
-        let Some(members) = self.members(root, &shape::POLICY) else { return policy };
+        let Some(members) = self.members(root, &POLICY) else { return policy };
         self.version(&members);
         self.identities(&members, &mut policy);
         policy.jwt = self.jwt(&members);

@@ -4,11 +4,37 @@ use tollgate_core::MAX_AMOUNT;
 
 use super::Reader;
 use super::members::Members;
+use super::rule::AMOUNT;
 use crate::check::codes;
 use crate::check::members;
 use crate::model::{Allowance, Block, OnLimit};
-use crate::yaml::shape;
-use crate::yaml::tree::{Node, Value};
+use crate::yaml::schema::{Kind, Shape, required, shape};
+use crate::yaml::tree::Node;
+
+pub(super) static STEP: Kind = Kind::AnyOf(&STEPS);
+static STEPS: [Kind; 3] = [Kind::Object(&STEP_FIRST), Kind::Object(&STEP_THEN), Kind::Object(&STEP_AFTER)];
+
+pub(super) static STEP_FIRST: Shape = shape(
+    "step_first",
+    "The first requests beyond the limit.",
+    &[required("first", AMOUNT, "So many."), required("action", Kind::Words(&["warn"]), "They pass, with a warning.")],
+);
+
+pub(super) static STEP_THEN: Shape =
+    shape("step_then", "Those after them.", &[required("then", Kind::Words(&["reject"]), "They are refused.")]);
+
+pub(super) static STEP_AFTER: Shape = shape(
+    "step_after",
+    "Those who go on.",
+    &[
+        required(
+            "after",
+            Kind::AnyOf(&[AMOUNT, Kind::Pattern("^[0-9][0-9_]* *in .+$")]),
+            "After so many violations, as in `20 in 10min`; without a time, within the rule's period.",
+        ),
+        required("action", Kind::Pattern("^block .+$"), "They are turned away for a time, as in `block 15min`."),
+    ],
+);
 
 /// The steps, as they are read.
 #[derive(Default)]
@@ -41,13 +67,10 @@ impl Reader<'_> {
     }
 
     fn steps(&mut self, node: &Node) -> Option<Steps> {
-        let Value::List(items) = &node.value else {
-            self.wrong_type(node, "a list of steps, such as [ { first: 2, action: warn }, { then: reject } ]");
-            return None;
-        };
+        let items = self.items(node, "a list of steps, such as [ { first: 2, action: warn }, { then: reject } ]")?;
         self.refuse_empty(node);
         let mut steps = Steps::default();
-        for item in items.iter() {
+        for item in items {
             self.step(item, &mut steps);
         }
         Some(steps)
@@ -86,7 +109,7 @@ impl Reader<'_> {
     }
 
     fn step_first(&mut self, node: &Node) -> Option<u64> {
-        let members = self.members(node, &shape::STEP_FIRST)?;
+        let members = self.members(node, &STEP_FIRST)?;
         if let Some(action) = members.get("action") {
             self.word(action, &[("warn", ())]);
         }
@@ -94,7 +117,7 @@ impl Reader<'_> {
     }
 
     fn step_then(&mut self, node: &Node) {
-        let then = self.members(node, &shape::STEP_THEN).and_then(|members| members.get("then"));
+        let then = self.members(node, &STEP_THEN).and_then(|members| members.get("then"));
         if let Some(then) = then {
             self.word(then, &[("reject", ())]);
         }
@@ -102,7 +125,7 @@ impl Reader<'_> {
 
     /// `{ after: 20 in 10min, action: block 15min }`
     fn step_after(&mut self, node: &Node) -> Option<(Option<u64>, Block)> {
-        let members = self.members(node, &shape::STEP_AFTER)?;
+        let members = self.members(node, &STEP_AFTER)?;
         let duration_ns = members.get("action").and_then(|node| self.block(node));
         let (after, span_ns) = self.after(members.get("after")?)?;
         Some((span_ns, Block { after, duration_ns: duration_ns? }))

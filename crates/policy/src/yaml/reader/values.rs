@@ -9,7 +9,7 @@ use crate::check::codes;
 use crate::check::words::{did_you_mean, either, quoted};
 use crate::duration::parse_duration;
 use crate::model::TextPattern;
-use crate::yaml::source::Span;
+use crate::yaml::findings::Span;
 use crate::yaml::tree::{Node, Scalar, Value};
 
 impl Reader<'_> {
@@ -43,6 +43,29 @@ impl Reader<'_> {
     /// One text with stars, or a list of them.
     pub(super) fn patterns(&mut self, node: &Node) -> Vec<TextPattern> {
         self.texts(node, "a text, in which `*` stands for anything").into_iter().map(TextPattern).collect()
+    }
+
+    /// What is read of each member of a map that has any.
+    pub(super) fn each_member<T>(
+        &mut self,
+        node: &Node,
+        expected: &str,
+        mut read: impl FnMut(&mut Self, &str, &Node) -> Option<T>,
+    ) -> Vec<T> {
+        if !node.is_map() {
+            self.wrong_type(node, expected);
+        }
+        self.refuse_empty(node);
+        node.members().iter().filter_map(|member| read(self, &member.name, &member.value)).collect()
+    }
+
+    /// The items of a list, which one value alone is not.
+    pub(super) fn items<'n>(&mut self, node: &'n Node, expected: &str) -> Option<&'n [Node]> {
+        if !matches!(node.value, Value::List(_)) {
+            self.wrong_type(node, expected);
+            return None;
+        }
+        Some(node.items())
     }
 
     pub(super) fn refuse_empty(&mut self, node: &Node) {
@@ -118,15 +141,9 @@ impl Reader<'_> {
 
     /// The same, for a part of a scalar that begins at a character of it.
     pub(super) fn duration_in(&mut self, text: &str, at: usize, node: &Node) -> Option<u64> {
-        match parse_duration(text) {
-            Ok(ns) => Some(ns),
-            Err((column, message)) => {
-                let hint =
-                    if text.contains(['.', ',']) { "for a fraction take a smaller unit: 1500ms, not 1.5s" } else { "" };
-                self.error(codes::BAD_DURATION, node.span_from(at + column), message, hint);
-                None
-            }
-        }
+        let hint = if text.contains(['.', ',']) { "for a fraction take a smaller unit: 1500ms, not 1.5s" } else { "" };
+        let wrong = |(column, message)| self.error(codes::BAD_DURATION, node.span_from(at + column), message, hint);
+        parse_duration(text).map_err(wrong).ok()
     }
 
     /// Addresses and networks: one or a list of them.
@@ -137,14 +154,8 @@ impl Reader<'_> {
 
     fn network(&mut self, node: &Node) -> Option<IpNet> {
         let text = self.text(node, "an address or a network such as 10.0.0.0/8")?;
-        match parse_network(&text) {
-            Ok(network) => Some(network),
-            Err(hint) => {
-                let message = format!("{} is neither an address nor a network", quoted(&text));
-                self.error(codes::BAD_NETWORK, node.span, message, hint);
-                None
-            }
-        }
+        let message = || format!("{} is neither an address nor a network", quoted(&text));
+        parse_network(&text).map_err(|hint| self.error(codes::BAD_NETWORK, node.span, message(), hint)).ok()
     }
 
     pub(super) fn misplaced(&mut self, span: Span, message: &str, hint: &str) {

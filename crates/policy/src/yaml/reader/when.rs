@@ -1,14 +1,72 @@
 use ipnet::IpNet;
 
 use super::Reader;
+use super::identity::TOKEN;
 use crate::model::{Condition, Networks, When};
-use crate::yaml::shape;
+use crate::yaml::schema::{Kind, Shape, field, required, shape};
 use crate::yaml::tree::Node;
+
+const ASKED: Kind = Kind::AnyOf(&[Kind::Bool, Kind::Text, Kind::List(&Kind::Text, 1), Kind::Object(&CONDITION)]);
+const INTERNAL: Kind = Kind::Words(&["internal"]);
+
+pub(super) static WHEN: Shape = shape(
+    "when",
+    "Which requests a rule is for. All that is there must hold.",
+    &[
+        field("method", Kind::OneOrMore(&Kind::Pattern(TOKEN)), "One of these methods; GET includes HEAD."),
+        field("host", Kind::OneOrMore(&Kind::Text), "One of these hosts; `*.example.com` is every host below it."),
+        field(
+            "path",
+            Kind::OneOrMore(&Kind::Pattern("^/")),
+            "One of these paths; a segment `*`, `{name}` or `:name` stands for any one, `/*` at the end for everything below.",
+        ),
+        field(
+            "headers",
+            Kind::Map(&ASKED),
+            "Request headers: true for present, false for absent, texts with `*`, or all but some.",
+        ),
+        field(
+            "identity",
+            Kind::Map(&ASKED),
+            "Identities: true for present, false for absent, texts with `*`, or all but some.",
+        ),
+        field(
+            "network",
+            Kind::AnyOf(&[INTERNAL, Kind::OneOrMore(&Kind::Network), Kind::Object(&NETWORK)]),
+            "From where the client comes: `internal` (private, loopback, link-local), networks, or all but these.",
+        ),
+        field("domain", Kind::OneOrMore(&Kind::Text), "A gateway's descriptor of one of these domains."),
+        field(
+            "entries",
+            Kind::Words(&["exact"]),
+            "`exact`: a gateway's descriptor with exactly the entries that the rule names, in `key` and in `when`.",
+        ),
+    ],
+);
+
+pub(super) static NETWORK: Shape = shape(
+    "network",
+    "A client from elsewhere, or whose address is not known.",
+    &[required(
+        "not",
+        Kind::AnyOf(&[INTERNAL, Kind::OneOrMore(&Kind::Network)]),
+        "From none of these: `internal`, or networks.",
+    )],
+);
+
+pub(super) static CONDITION: Shape = shape(
+    "condition",
+    "A value that is there, and is not one of some.",
+    &[
+        field("is", Kind::OneOrMore(&Kind::Text), "One of these texts with `*`; any where it is absent."),
+        required("not", Kind::OneOrMore(&Kind::Text), "None of these texts with `*`."),
+    ],
+);
 
 impl Reader<'_> {
     pub(super) fn when(&mut self, node: Option<&Node>) -> When {
         let mut when = When::default();
-        let Some(members) = node.and_then(|node| self.members(node, &shape::WHEN)) else { return when };
+        let Some(members) = node.and_then(|node| self.members(node, &WHEN)) else { return when };
         let mut texts =
             |name: &str, expected| members.get(name).map_or_else(Vec::new, |node| self.texts(node, expected));
         when.methods = texts("method", "a method such as GET").iter().map(|word| word.to_ascii_uppercase()).collect();
@@ -29,12 +87,8 @@ impl Reader<'_> {
 
     fn conditions(&mut self, node: Option<&Node>) -> Vec<(String, Condition)> {
         let Some(node) = node else { return Vec::new() };
-        if !node.is_map() {
-            self.wrong_type(node, "a map of names and what is asked of them: true, false or texts");
-        }
-        self.refuse_empty(node);
-        let conditions = node.members().iter();
-        conditions.map(|member| (member.name.to_string(), self.condition(&member.value))).collect()
+        let expected = "a map of names and what is asked of them: true, false or texts";
+        self.each_member(node, expected, |reader, name, asked| Some((name.to_owned(), reader.condition(asked))))
     }
 
     fn condition(&mut self, node: &Node) -> Condition {
@@ -54,7 +108,7 @@ impl Reader<'_> {
 
     fn exception(&mut self, node: &Node) -> Condition {
         // What is missing was told already; presence contradicts nothing.
-        let Some(members) = self.members(node, &shape::CONDITION) else { return Condition::Present };
+        let Some(members) = self.members(node, &CONDITION) else { return Condition::Present };
         let mut patterns = |name: &str| members.get(name).map_or_else(Vec::new, |node| self.patterns(node));
         let (these, but_not) = (patterns("is"), patterns("not"));
         if but_not.is_empty() { Condition::Present } else { Condition::OneOfBut { these, but_not } }
@@ -62,7 +116,7 @@ impl Reader<'_> {
 
     fn network_condition(&mut self, node: &Node) -> Option<Networks> {
         if node.is_map() {
-            let not = self.members(node, &shape::NETWORK)?.get("not")?;
+            let not = self.members(node, &NETWORK)?.get("not")?;
             return Some(match self.networks_named(not)? {
                 None => Networks::NotInternal,
                 Some(networks) => Networks::NotAmong(networks),

@@ -52,6 +52,7 @@ struct InForce {
     promises: Vec<Promise>,
     store: StoreSettings,
     public_names: PublicNames,
+    fingerprint: String,
 }
 
 /// Why a policy does not take the place of another.
@@ -331,7 +332,7 @@ impl Engine {
     #[inline]
     pub(crate) fn throttle_now(&self, key: &[u8], quota: &mut CallerQuota, cost: u64) -> Option<Decision> {
         let decision = self.caller_quotas.check_now(&self.limiter, key, quota, cost)?;
-        self.metrics.count_throttled(cost, &decision);
+        self.metrics.rules.count_throttled(cost, &decision);
         Some(decision)
     }
 
@@ -344,8 +345,8 @@ impl Engine {
     ) -> Result<Decision, NotThrottled> {
         let begun_ns = self.now_ns();
         let decision = self.caller_quotas.check(&self.limiter, key, quota, cost).await?;
-        self.metrics.count_throttled(cost, &decision);
-        self.metrics.time_throttled(1, self.now_ns().saturating_sub(begun_ns));
+        self.metrics.rules.count_throttled(cost, &decision);
+        self.metrics.rules.time_throttled(1, self.now_ns().saturating_sub(begun_ns));
         Ok(decision)
     }
 
@@ -353,7 +354,7 @@ impl Engine {
     /// are timed together, because to time each would take as long as to decide it.
     pub(crate) fn note_throttled(&self, count: u64, begun_ns: u64) {
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        self.metrics.time_throttled(count, taken_ns);
+        self.metrics.rules.time_throttled(count, taken_ns);
     }
 
     /// Decides several requests together, all or none, and counts them as one.
@@ -382,12 +383,12 @@ impl Engine {
     /// The metrics in Prometheus' text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {
-        self.metrics.text()
+        self.metrics.text(&self.in_force.load().fingerprint)
     }
 
     /// The same without rules and paths that the policy does not publish.
     pub(crate) fn public_metrics_text(&self) -> String {
-        self.in_force.load().public_names.visible_of(&self.metrics.text())
+        self.in_force.load().public_names.visible_of(&self.metrics_text())
     }
 
     /// Counts a decision and how long it took, and shows it to the observer.
@@ -406,9 +407,9 @@ impl Engine {
         }
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        let decided = Decided::new(front_end, request, verdict);
-        let refusals = self.metrics.count(&decided, taken_ns);
-        self.observer.see(&decided, matched, refusals);
+        let decided = Decided { front_end, request, verdict };
+        let refused_by = self.metrics.rules.count(decided, taken_ns);
+        self.observer.see(decided, matched, refused_by);
     }
 
     fn keep(&self, permit: Permit, wants_receipt: bool, caller: IpAddr) -> Option<ReceiptName> {
@@ -430,12 +431,13 @@ fn has_permits(limiter: &AsyncLimiter) -> bool {
 
 impl InForce {
     fn new(policy: &CheckedPolicy, limiter: &AsyncLimiter, metrics: &Metrics) -> InForce {
-        metrics.prepare_for(policy, &limiter.policy());
+        metrics.rules.prepare_for(&limiter.policy());
         InForce {
             published: Published::of(policy),
             promises: promises(policy),
             store: policy.store.clone(),
             public_names: PublicNames::of(policy),
+            fingerprint: policy.fingerprint(),
         }
     }
 }

@@ -1,32 +1,23 @@
 //! What the service counts about itself, and how Prometheus reads it.
 
 pub(crate) mod counter;
-pub(crate) mod duration_histogram;
 pub(crate) mod exposition;
-pub(crate) mod policy_info;
 pub(crate) mod public_names;
 pub(crate) mod receipt_metrics;
 pub(crate) mod reload_metrics;
 pub(crate) mod sharded_counters;
 pub(crate) mod shared_store_metrics;
-pub(crate) mod thread_slot;
 
 use std::sync::Arc;
 
-use tollgate::policy::CompiledPolicy;
-use tollgate::{AsyncLimiter, ChargeVerdict, CheckedPolicy, Decision, RedisStore, Stats};
+use tollgate::{AsyncLimiter, RedisStore, Stats};
 
-use crate::decided::{Decided, RefusedBy};
-use crate::front_end::FrontEnd;
 use crate::listen::ConnectionMetrics;
 use crate::observe::Observer;
 use crate::receipts::Receipts;
 use crate::rule_metrics::RuleMetrics;
 use crate::snapshot::SnapshotMetrics;
-use counter::Counter;
-use duration_histogram::DurationHistogram;
 use exposition::{Exposition, Kind};
-use policy_info::PolicyInfo;
 use receipt_metrics::ReceiptMetrics;
 use reload_metrics::ReloadMetrics;
 
@@ -36,10 +27,7 @@ pub(crate) struct Metrics {
     kept_receipts: Arc<Receipts>,
     observer: Arc<Observer>,
     snapshots: Option<SnapshotMetrics>,
-    rules: RuleMetrics,
-    policy: PolicyInfo,
-    durations: DurationHistogram,
-    uncounted: Counter,
+    pub(crate) rules: RuleMetrics,
     pub(crate) connections: ConnectionMetrics,
     pub(crate) reloads: ReloadMetrics,
     pub(crate) receipts: ReceiptMetrics,
@@ -53,9 +41,6 @@ impl Metrics {
             observer: Arc::clone(observer),
             snapshots: None,
             rules: RuleMetrics::new(),
-            policy: PolicyInfo::default(),
-            durations: DurationHistogram::new(),
-            uncounted: Counter::default(),
             connections: ConnectionMetrics::default(),
             reloads: ReloadMetrics::new(limiter.now_ns()),
             receipts: ReceiptMetrics::default(),
@@ -67,49 +52,22 @@ impl Metrics {
         self.snapshots = Some(snapshots.clone());
     }
 
-    /// Makes ready for a policy that is about to be in force.
-    pub(crate) fn prepare_for(&self, policy: &CheckedPolicy, compiled: &Arc<CompiledPolicy>) {
-        self.policy.set(policy.fingerprint());
-        self.rules.prepare_for(compiled);
-    }
-
-    /// Counts a decision, and how long it took, and tells which limits refused it.
-    #[inline]
-    pub(crate) fn count(&self, decided: &Decided<'_>, taken_ns: u64) -> RefusedBy {
-        self.durations.observe(decided.front_end, taken_ns);
-        if decided.is_uncounted {
-            self.uncounted.inc();
-        }
-        self.rules.count(decided)
-    }
-
-    /// Counts what was decided under a limit that the caller brought.
-    pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision) {
-        self.rules.count_throttled(cost, decision);
-        if decision.verdict == ChargeVerdict::NoRoom {
-            self.uncounted.inc();
-        }
-    }
-
-    /// So many of those took so long together.
-    pub(crate) fn time_throttled(&self, count: u64, taken_ns: u64) {
-        self.durations.observe_together(FrontEnd::Resp, count, taken_ns);
-    }
-
-    /// Everything, in Prometheus' text format.
-    pub(crate) fn text(&self) -> String {
-        let mut text = String::new();
+    /// Everything, in Prometheus' text format. `fingerprint` is that of the policy in force: instances that share
+    /// counters and differ in it are out of step, and hold the same key to different limits.
+    pub(crate) fn text(&self, fingerprint: &str) -> String {
+        let totals = self.rules.totals();
+        let mut text = String::with_capacity(totals.text_bytes());
         let exposition = &mut Exposition::behind(&mut text);
-        self.durations.write(exposition);
-        // A gauge rather than an `info`, which the text format does not know.
+        // Gauges rather than `info`, which the text format does not know.
         exposition.describe("tollgate_build_info", Kind::Gauge, "Which tollgate this is.");
         exposition.sample("tollgate_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+        exposition.describe("tollgate_policy_info", Kind::Gauge, "Which policy is in force, by what it says.");
+        exposition.sample("tollgate_policy_info", &[("fingerprint", fingerprint)], 1);
         exposition.counter(
             "tollgate_uncounted_refusals_total",
             "Requests refused because the store could not count them: it is full, or does not answer.",
-            self.uncounted.get(),
+            self.rules.uncounted.get(),
         );
-        self.policy.write(exposition);
         self.connections.write(exposition);
         self.reloads.write(exposition);
         self.receipts.write(exposition);
@@ -118,7 +76,7 @@ impl Metrics {
         }
         self.write_store(exposition);
         self.observer.write_metrics(exposition);
-        self.rules.write(&mut text);
+        totals.write(exposition);
         text
     }
 

@@ -20,7 +20,7 @@ use super::timestamp::Timestamp;
 use super::violation;
 use crate::observe::clients::client_names::{ClientNames, Identities};
 use crate::observe::clients::log_key::LogKeyError;
-use crate::observe::clients::shards::{Shards, Which};
+use crate::observe::clients::rule_clients::{Shards, Which};
 use crate::observe::clients::tally::{FrequentClient, Tally};
 use crate::observe::log::line_budget::LineBudget;
 use crate::observe::log::log_throttle::LogThrottle;

@@ -5,7 +5,4 @@ pub(in crate::observe) mod client_names;
 pub(in crate::observe) mod frequent_clients;
 pub(in crate::observe) mod log_key;
 pub(in crate::observe) mod rule_clients;
-pub(in crate::observe) mod sample;
-pub(in crate::observe) mod shards;
 pub(in crate::observe) mod tally;
-pub(in crate::observe) mod windows;

@@ -1,4 +1,4 @@
-use tollgate::{Request, Verdict};
+use tollgate::{Request, RuleState, Verdict};
 
 use crate::front_end::FrontEnd;
 
@@ -8,6 +8,15 @@ pub(crate) struct Decided<'a> {
     pub(crate) front_end: FrontEnd,
     pub(crate) request: &'a Request<'a>,
     pub(crate) verdict: &'a Verdict,
+    /// How the rule stands that decided.
+    pub(crate) deciding: Option<&'a RuleState>,
+}
+
+impl<'a> Decided<'a> {
+    #[inline(always)]
+    pub(crate) fn new(front_end: FrontEnd, request: &'a Request<'a>, verdict: &'a Verdict) -> Decided<'a> {
+        Decided { front_end, request, verdict, deciding: verdict.deciding() }
+    }
 }
 
 /// Which limits refuse a request.

@@ -11,7 +11,7 @@ use tollgate::policy::{CounterChange, Matched, counter_changes};
 use tollgate::redis::StoreEvent;
 use tollgate::{
     AlgorithmKind, Ask, AskedTogether, AsyncLimiter, CheckedPolicy, Clock, Decision, Limit, LimitOptions, LimiterError,
-    Permit, Quota, Receipt, RedisStore, Request, Settled, Together, Verdict,
+    Permit, Quota, RealClock, Receipt, RedisStore, Request, Settled, Together, Verdict,
 };
 
 use crate::decided::Decided;
@@ -31,6 +31,8 @@ pub struct Engine {
     limiter: AsyncLimiter,
     /// Ours, whatever clock the store decides by: how long things take, and when receipts end.
     clock: Arc<dyn Clock>,
+    /// The same, if it is the real clock: it is then read in place.
+    real_clock: Option<RealClock>,
     in_force: ArcSwap<InForce>,
     /// Whether a rule limits how many are under way. Every check asks, so it is not behind a pointer that may change.
     has_permits: AtomicBool,
@@ -118,6 +120,7 @@ impl Engine {
         Ok(Engine {
             has_permits: AtomicBool::new(has_permits(&limiter)),
             limiter,
+            real_clock: clock.as_real().cloned(),
             clock,
             in_force,
             receipts,
@@ -407,7 +410,7 @@ impl Engine {
         }
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        let decided = Decided { front_end, request, verdict };
+        let decided = Decided::new(front_end, request, verdict);
         let refused_by = self.metrics.rules.count(decided, taken_ns);
         self.observer.see(decided, matched, refused_by);
     }
@@ -420,8 +423,12 @@ impl Engine {
         self.receipts.keep(permit.into_receipt(), lease_ns, caller)
     }
 
+    #[inline(always)]
     pub(crate) fn now_ns(&self) -> u64 {
-        self.clock.now_ns()
+        match &self.real_clock {
+            Some(real) => real.now_ns(),
+            None => self.clock.now_ns(),
+        }
     }
 }
 

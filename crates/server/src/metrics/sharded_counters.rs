@@ -79,30 +79,13 @@ impl ShardedCounters {
 }
 
 impl OwnCounters<'_> {
+    /// Adds to the counter at a position. Nothing else depends on it, so its order among other writes does not matter.
     #[inline(always)]
     pub(crate) fn add(&self, at: usize, amount: u64) {
         if let Some(counter) = self.counters.get(at) {
-            add(counter, amount);
+            counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
         }
     }
-
-    /// So many counters from that one on, looked for once, so that none of them has to be looked for.
-    #[inline(always)]
-    pub(crate) fn row<const LENGTH: usize>(&self, at: usize) -> Option<&[AtomicU64; LENGTH]> {
-        self.counters.get(at..)?.first_chunk()
-    }
-
-    /// All rows of that length from one counter on.
-    #[inline(always)]
-    pub(crate) fn rows<const LENGTH: usize>(&self, at: usize) -> &[[AtomicU64; LENGTH]] {
-        self.counters.get(at..).unwrap_or_default().as_chunks().0
-    }
-}
-
-/// Adds to a counter of this thread's copy. Nothing else depends on it, so its order among other writes does not matter.
-#[inline(always)]
-pub(crate) fn add(counter: &AtomicU64, amount: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
 }
 
 thread_local! {

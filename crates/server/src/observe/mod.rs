@@ -1,8 +1,8 @@
 //! What the service tells of its decisions: a log, events, and who stands out.
 //!
 //! The [`Observer`] sees every decision once it is made, on the thread that
-//! made it. What it keeps there are tables of bounded size (`frequent_clients`,
-//! with two `windows` each, one set for each rule and thread: `shards`); who
+//! made it (`seeing`). What it keeps there are tables of bounded size, in two windows
+//! each (`frequent_clients`), one set for each rule and thread (`rule_clients`); who
 //! asks for a list or for metrics puts them together (`tally`). A request that
 //! deserves a line becomes an `event`, if the second has one left
 //! (`line_budget`); a thread of its own writes it down (`log`). Nobody is told

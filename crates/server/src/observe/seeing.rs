@@ -11,14 +11,16 @@ use super::event::Event;
 use super::observer::Observer;
 use super::violation;
 use crate::decided::{Decided, RefusedBy};
-use crate::observe::clients::rule_clients::{SAMPLED_ONE_IN, Sighting};
+use crate::observe::clients::rule_clients::{Client, SAMPLED_ONE_IN, Sighting};
 use crate::observe::log::line_budget::LineKind;
 
 const S_NS: u64 = 1_000_000_000;
 
 thread_local! {
-    /// What is drawn next for the sample of all requests.
-    static DRAWN: Cell<u32> = const { Cell::new(0x2545_F491) };
+    /// How many requests there are up to the next of the sample.
+    static UNTIL_DRAWN: Cell<u32> = const { Cell::new(1) };
+    /// The random number that said so.
+    static RANDOM: Cell<u32> = const { Cell::new(0x2545_F491) };
 }
 
 impl Observer {
@@ -29,7 +31,7 @@ impl Observer {
         let is_sampled = is_drawn();
         let is_plain = !refused_by.any
             && decided.verdict.action() == Action::Allow
-            && decided.verdict.deciding().is_none_or(|state| !is_near(state));
+            && decided.deciding.is_none_or(|state| !is_near(state));
         if !is_plain || is_sampled {
             self.look_at(decided, matched, is_sampled, refused_by);
         }
@@ -71,7 +73,7 @@ impl Observer {
             // Nobody has violated anything.
             return self.say_uncounted(verdict.decided_at_ns());
         }
-        match verdict.deciding() {
+        match decided.deciding {
             Some(state) => self.see_under(decided, matched, action, state),
             None if !action.is_allowed() => self.see_without_rule(decided),
             None => {}
@@ -132,10 +134,10 @@ impl Observer {
         event: impl FnOnce() -> Event,
     ) {
         let now_ns = decided.verdict.decided_at_ns();
-        let (fingerprint, spent) = (self.fingerprint(key), self.budget.spent(now_ns / S_NS));
+        let (client, spent) = (self.client(key, now_ns), self.budget.spent(now_ns / S_NS));
         let rules = decided.verdict.policy().rules();
         let mut tables = self.shards.lock_any();
-        let line = tables.see(rules, rule, fingerprint, now_ns, sighting, spent, || self.names.name(key));
+        let line = tables.see(rules, rule, client, sighting, spent, || self.names.name(key));
         drop(tables);
         if let Some(kind) = line {
             self.take_line(now_ns, kind, event);
@@ -157,8 +159,8 @@ impl Observer {
                 continue;
             };
             let key = matched.key(charge);
-            let fingerprint = self.fingerprint(key);
-            tables.see_traffic(rules, state.rule_position(), fingerprint, now_ns, || self.names.name(key));
+            let client = self.client(key, now_ns);
+            tables.see_traffic(rules, state.rule_position(), client, || self.names.name(key));
         }
     }
 
@@ -180,10 +182,10 @@ impl Observer {
 
     /// What tells the clients of a rule apart. It hashes one piece of text and nothing else, so it needs no length.
     #[inline]
-    fn fingerprint(&self, key: &[u8]) -> u64 {
+    fn client(&self, key: &[u8], now_ns: u64) -> Client {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
-        hasher.finish()
+        Client { fingerprint: hasher.finish(), now_ns }
     }
 
     #[cold]
@@ -199,12 +201,21 @@ impl Observer {
 /// Draws one in 16. By chance and not by turns, so that nobody who asks in turns is never drawn.
 #[inline(always)]
 fn is_drawn() -> bool {
-    let mut number = DRAWN.get();
+    let left = UNTIL_DRAWN.get() - 1;
+    UNTIL_DRAWN.set(left);
+    left == 0 && draw_next()
+}
+
+/// Draws how many requests there are up to the next: from 1 to 31, each as likely, which is 16 on average.
+#[inline(never)]
+fn draw_next() -> bool {
+    let mut number = RANDOM.get();
     number ^= number << 13;
     number ^= number >> 17;
     number ^= number << 5;
-    DRAWN.set(number);
-    u64::from(number) & (SAMPLED_ONE_IN - 1) == 0
+    RANDOM.set(number);
+    UNTIL_DRAWN.set(1 + number % (2 * SAMPLED_ONE_IN - 1));
+    true
 }
 
 /// At most a tenth of the limit is left.

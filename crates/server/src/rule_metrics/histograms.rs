@@ -72,11 +72,11 @@ const KEPT_BITS: u32 = 24;
 /// The same for the limit of a quota, without a division: that is asked for every rule of every request.
 #[derive(Debug)]
 pub(super) struct HeadroomSteps {
-    limit: u64,
+    pub(super) limit: u64,
     /// For each bound, the most that is not above it.
     most: [u64; BOUNDS.len()],
     /// What remains is summed up without so many of its last bits, lest the sum of something large overflow.
-    dropped_bits: u32,
+    pub(super) dropped_bits: u32,
 }
 
 impl HeadroomSteps {
@@ -89,18 +89,15 @@ impl HeadroomSteps {
         }
     }
 
-    /// The step of what remains, and what it adds to the sum; `None` for a decision under another limit.
+    /// The step of what remains.
     #[inline(always)]
-    pub(super) fn step_and_part(&self, decision: &Decision) -> Option<(usize, u64)> {
-        if self.limit != decision.limit {
-            return None;
-        }
+    pub(super) fn step(&self, remaining: u64) -> usize {
         // From the top: most keys have used little of their limit.
         let mut step = BOUNDS.len();
-        while step > 0 && decision.remaining <= self.most[step - 1] {
+        while step > 0 && remaining <= self.most[step - 1] {
             step -= 1;
         }
-        Some((step, decision.remaining >> self.dropped_bits))
+        step
     }
 
     /// Such a sum as a share of the limit, in millionths.
@@ -133,11 +130,9 @@ mod tests {
     }
 
     #[test]
-    fn headroom_under_another_limit_is_not_known() {
+    fn sums_are_shares_of_the_limit() {
         let steps = HeadroomSteps::of(4);
-        assert_eq!(steps.step_and_part(&decision(3, 4)), Some((5, 3)));
-        assert_eq!(steps.step_and_part(&decision(3, 5)), None);
-        assert_eq!((steps.share(7), steps.share(0)), (1_750_000, 0));
+        assert_eq!((steps.step(3), steps.share(7), steps.share(0)), (5, 1_750_000, 0));
     }
 
     #[test]
@@ -157,7 +152,7 @@ mod tests {
             let exact = u64::try_from(u128::from(limit) * u128::from(parts) / 1_000).unwrap();
             let decision = decision(exact.saturating_add(beside).saturating_sub(1).min(limit), limit);
             let known = HeadroomSteps::of(limit);
-            let (step, part) = known.step_and_part(&decision).unwrap();
+            let (step, part) = (known.step(decision.remaining), decision.remaining >> known.dropped_bits);
             let (expected, share) = step_and_share(&decision);
             // Beyond these even millionths are rounded.
             if limit <= u64::MAX / MILLION {

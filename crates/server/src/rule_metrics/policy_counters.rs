@@ -10,7 +10,7 @@ use super::totals::Totals;
 use super::{NO_RULE, OTHER_ENDPOINTS};
 use crate::decided::{Decided, RefusedBy};
 use crate::front_end::FrontEnd;
-use crate::metrics::sharded_counters::{OwnCounters, ShardedCounters, add};
+use crate::metrics::sharded_counters::{OwnCounters, ShardedCounters};
 
 /// What was decided under one policy.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub(super) struct PolicyCounters {
     quotas: Box<[QuotaHeadroom]>,
     /// A row of durations for each front end, one for each quota, one for each rule, then one for what no rule decided.
     counters: ShardedCounters,
+    first_rule_row: usize,
     row_length: usize,
 }
 
@@ -82,21 +83,21 @@ impl PolicyCounters {
             steps: HeadroomSteps::of(quota.advertised.limit),
         };
         let quotas: Box<[QuotaHeadroom]> = policy.quotas().iter().map(of_quota).collect();
-        let counters = ShardedCounters::new(QUOTAS + quotas.len() * QUOTA_ROW + (rules.len() + 1) * row_length);
-        PolicyCounters { rules, endpoints, quotas, counters, row_length }
+        let first_rule_row = QUOTAS + quotas.len() * QUOTA_ROW;
+        let counters = ShardedCounters::new(first_rule_row + (rules.len() + 1) * row_length);
+        PolicyCounters { rules, endpoints, quotas, counters, first_rule_row, row_length }
     }
 
     /// Counts a verdict of this policy and how long it took, and tells which limits refused it; of a peek it tells
     /// nothing.
     #[inline(always)]
     pub(super) fn count(&self, decided: Decided<'_>, taken_ns: u64) -> RefusedBy {
-        let Decided { front_end, request, verdict } = decided;
+        let Decided { front_end, request, verdict, deciding } = decided;
         let own = self.counters.own();
-        if let Some(row) = own.row::<DURATION_ROW>(front_end.position() * DURATION_ROW) {
-            add(&row[duration_bucket(taken_ns)], 1);
-            add(&row[DURATION_SUM], taken_ns);
-        }
-        let row = self.row(match verdict.deciding() {
+        let durations = front_end.position() * DURATION_ROW;
+        own.add(durations + duration_bucket(taken_ns), 1);
+        own.add(durations + DURATION_SUM, taken_ns);
+        let row = self.row(match deciding {
             Some(state) => state.rule_position(),
             None => verdict.denied_by().unwrap_or(self.rules.len()),
         });
@@ -105,55 +106,58 @@ impl PolicyCounters {
         let Outcome::Decided(action) = outcome else { return RefusedBy::default() };
         let endpoint = verdict.endpoint().unwrap_or(usize::MAX).min(self.endpoints.len());
         own.add(row + ROW + 2 * endpoint + usize::from(!action.is_allowed()), 1);
-        if action == Action::Warn {
+        // Without the store nobody knows how its limits stand.
+        let may_be_refused = verdict.source() == Source::Fallback || self.count_headroom(&own, verdict.states());
+        if may_be_refused || action == Action::Warn || verdict.denials().next().is_some() {
+            return self.count_refusals(&own, verdict);
+        }
+        RefusedBy::default()
+    }
+
+    /// The headroom of each rule that was met, whether or not it decided. Says whether one of them refuses.
+    #[inline(always)]
+    fn count_headroom(&self, own: &OwnCounters<'_>, states: &[RuleState]) -> bool {
+        let mut is_refused = false;
+        for state in states {
+            is_refused |= !state.decision.is_allowed();
+            let (at, remaining) = (state.quota_position(), state.decision.remaining);
+            match self.quotas.get(at) {
+                Some(quota) if quota.steps.limit == state.decision.limit => {
+                    let row = QUOTAS + at * QUOTA_ROW;
+                    own.add(row + quota.steps.step(remaining), 1);
+                    own.add(row + STEPS, remaining >> quota.steps.dropped_bits);
+                }
+                _ => self.count_other_headroom(own, state),
+            }
+        }
+        is_refused
+    }
+
+    /// Each rule that refuses, denies or warns, or would if it were no shadow.
+    #[cold]
+    fn count_refusals(&self, own: &OwnCounters<'_>, verdict: &Verdict) -> RefusedBy {
+        if verdict.action() == Action::Warn {
             verdict.warned_rules().for_each(|rule| own.add(self.row(rule) + WARNINGS, 1));
         }
-        let refused_by = self.count_states(&own, verdict);
-        if verdict.denials().next().is_none() { refused_by } else { self.count_denials(&own, verdict, refused_by) }
-    }
-
-    /// Each rule that was met, whether or not it decided.
-    #[inline(always)]
-    fn count_states(&self, own: &OwnCounters<'_>, verdict: &Verdict) -> RefusedBy {
-        let rows = own.rows::<QUOTA_ROW>(QUOTAS);
-        // Without the store nobody knows how its limits stand.
-        let is_known = verdict.source() != Source::Fallback;
         let mut refused_by = RefusedBy::default();
-        let mut refused_last = None;
-        for state in verdict.states() {
-            if !state.decision.is_allowed() {
-                // A rule with several limits says no once. What could not be counted is no rule's refusal.
-                let rule = state.rule_position();
-                if refused_last != Some(rule) && state.decision.verdict != ChargeVerdict::NoRoom {
-                    refused_last = Some(rule);
-                    own.add(self.row(rule) + if state.shadow { SHADOW_REFUSALS } else { REFUSALS }, 1);
-                }
-                refused_by.any = true;
-                refused_by.shadow |= state.shadow;
+        let mut refuses = |rule: usize, shadow: bool, is_counted: bool| {
+            if is_counted {
+                own.add(self.row(rule) + if shadow { SHADOW_REFUSALS } else { REFUSALS }, 1);
             }
-            if !is_known {
-                continue;
-            }
-            let at = state.quota_position();
-            let known = self.quotas.get(at).and_then(|quota| quota.steps.step_and_part(&state.decision));
-            let (Some((step, part)), Some(row)) = (known, rows.get(at)) else {
-                self.count_other_headroom(own, state);
-                continue;
-            };
-            add(&row[step.min(STEPS - 1)], 1);
-            add(&row[STEPS], part);
-        }
-        refused_by
-    }
-
-    /// Each rule that denies, or would if it were no shadow.
-    #[cold]
-    fn count_denials(&self, own: &OwnCounters<'_>, verdict: &Verdict, mut refused_by: RefusedBy) -> RefusedBy {
-        for (rule, shadow) in verdict.denials() {
-            own.add(self.row(rule) + if shadow { SHADOW_REFUSALS } else { REFUSALS }, 1);
             refused_by.any = true;
             refused_by.shadow |= shadow;
+        };
+        let mut refused_last = None;
+        for state in verdict.states().iter().filter(|state| !state.decision.is_allowed()) {
+            // A rule with several limits says no once. What could not be counted is no rule's refusal.
+            let rule = state.rule_position();
+            let is_counted = refused_last != Some(rule) && state.decision.verdict != ChargeVerdict::NoRoom;
+            if is_counted {
+                refused_last = Some(rule);
+            }
+            refuses(rule, state.shadow, is_counted);
         }
+        verdict.denials().for_each(|(rule, shadow)| refuses(rule, shadow, true));
         refused_by
     }
 
@@ -169,7 +173,7 @@ impl PolicyCounters {
     /// Where the row of a rule begins, or the one behind those of the rules.
     #[inline(always)]
     fn row(&self, rule: usize) -> usize {
-        QUOTAS + self.quotas.len() * QUOTA_ROW + rule * self.row_length
+        self.first_rule_row + rule * self.row_length
     }
 
     pub(super) fn add_to(&self, totals: &mut Totals) {

@@ -131,8 +131,8 @@ impl FrequentClients {
         let middle = counts.len() / 2;
         self.floor = *counts.select_nth_unstable(middle).1;
         let floor = self.floor;
-        let stay: Vec<Tracked> = self.slots.iter_mut().filter(|slot| slot.count > floor).map(std::mem::take).collect();
-        self.slots.fill(Tracked::default());
+        let tracked = self.slots.iter_mut().filter(|slot| slot.fingerprint != 0).map(std::mem::take);
+        let stay: Vec<Tracked> = tracked.filter(|tracked| tracked.count > floor).collect();
         self.take_in(stay);
     }
 

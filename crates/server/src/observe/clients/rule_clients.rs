@@ -18,7 +18,7 @@ const WINDOW_NS: u64 = 30 * S_NS;
 pub(in crate::observe) const TRAFFIC_WINDOW_NS: u64 = 10 * S_NS;
 
 /// Of so many requests one is looked at for that.
-pub(in crate::observe) const SAMPLED_ONE_IN: u64 = 16;
+pub(in crate::observe) const SAMPLED_ONE_IN: u32 = 16;
 
 /// The most clients that a thread tracks for one rule.
 const MAX_CLIENTS: usize = 128;
@@ -77,6 +77,13 @@ pub(in crate::observe) struct RuleClients {
     traffic: Windows,
     /// Violations of which no line was written.
     left_out: u64,
+}
+
+/// Whose request it is, and when it was decided.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::observe) struct Client {
+    pub(in crate::observe) fingerprint: u64,
+    pub(in crate::observe) now_ns: u64,
 }
 
 /// What a rule says of a request that is no plain pass.
@@ -187,8 +194,7 @@ impl Tables {
         &mut self,
         rules: &[CompiledRule],
         rule: usize,
-        fingerprint: u64,
-        now_ns: u64,
+        Client { fingerprint, now_ns }: Client,
         sighting: Sighting,
         spent: Spent,
         name: impl Fn() -> Arc<str>,
@@ -228,12 +234,11 @@ impl Tables {
         &mut self,
         rules: &[CompiledRule],
         rule: usize,
-        fingerprint: u64,
-        now_ns: u64,
+        Client { fingerprint, now_ns }: Client,
         name: impl Fn() -> Arc<str>,
     ) {
         let Some(clients) = clients_of(&mut self.rules, rules, rule) else { return };
-        let (_, tracked) = clients.traffic.count(fingerprint, SAMPLED_ONE_IN, now_ns);
+        let (_, tracked) = clients.traffic.count(fingerprint, u64::from(SAMPLED_ONE_IN), now_ns);
         if tracked.count - tracked.error >= self.named_from {
             self.names.give(&mut tracked.name, now_ns, &name);
         }

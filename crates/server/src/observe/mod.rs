@@ -20,8 +20,7 @@ mod seeing;
 mod timestamp;
 mod violation;
 
-pub use clients::client_names::Identities;
-pub use clients::log_key::LogKeyError;
+pub use clients::client_names::{Identities, LogKeyError};
 pub use clients::tally::FrequentClient;
 pub use event::{Burst, Change, ChangeKind, Event, LeftOut, Level, Notice, RuleInForce, Violation};
 pub use feed::{Delivery, Subscription};

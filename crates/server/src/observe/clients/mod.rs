@@ -3,6 +3,5 @@
 pub(in crate::observe) mod bursts;
 pub(in crate::observe) mod client_names;
 pub(in crate::observe) mod frequent_clients;
-pub(in crate::observe) mod log_key;
 pub(in crate::observe) mod rule_clients;
 pub(in crate::observe) mod tally;

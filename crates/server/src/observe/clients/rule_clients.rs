@@ -102,8 +102,11 @@ pub(in crate::observe) struct Sighting {
 /// Which clients of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::observe) enum Which {
+    /// In the windows that are still in sight.
     Refused,
     Near,
+    /// Of the last window that is complete, from a sample.
+    Traffic,
 }
 
 impl Shards {
@@ -132,17 +135,6 @@ impl Shards {
     pub(in crate::observe) fn tallies(&self, which: Which, now_ns: u64) -> HashMap<Arc<str>, Tally> {
         let mut tallies: HashMap<Arc<str>, Tally> = HashMap::new();
         self.each(|clients| clients.add_to(tallies.entry(Arc::clone(&clients.rule)).or_default(), which, now_ns));
-        tallies
-    }
-
-    /// The requests of the last window that is complete, from a sample.
-    pub(in crate::observe) fn traffic(&self, now_ns: u64) -> HashMap<Arc<str>, Tally> {
-        let mut tallies: HashMap<Arc<str>, Tally> = HashMap::new();
-        self.each(|clients| {
-            if let Some(window) = clients.traffic.complete(now_ns) {
-                tallies.entry(Arc::clone(&clients.rule)).or_default().add(window);
-            }
-        });
         tallies
     }
 
@@ -275,11 +267,11 @@ impl RuleClients {
     }
 
     fn add_to(&self, tally: &mut Tally, which: Which, now_ns: u64) {
-        let windows = match which {
-            Which::Refused => &self.refused,
-            Which::Near => &self.near,
-        };
-        windows.in_sight(now_ns).for_each(|window| tally.add(window));
+        match which {
+            Which::Refused => self.refused.in_sight(now_ns).for_each(|window| tally.add(window)),
+            Which::Near => self.near.in_sight(now_ns).for_each(|window| tally.add(window)),
+            Which::Traffic => self.traffic.complete(now_ns).into_iter().for_each(|window| tally.add(window)),
+        }
     }
 }
 

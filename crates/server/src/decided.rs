@@ -12,13 +12,6 @@ pub(crate) struct Decided<'a> {
     pub(crate) deciding: Option<&'a RuleState>,
 }
 
-impl<'a> Decided<'a> {
-    #[inline(always)]
-    pub(crate) fn new(front_end: FrontEnd, request: &'a Request<'a>, verdict: &'a Verdict) -> Decided<'a> {
-        Decided { front_end, request, verdict, deciding: verdict.deciding() }
-    }
-}
-
 /// Which limits refuse a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RefusedBy {

@@ -113,8 +113,7 @@ impl Engine {
         let OpenStore { limiter, opened } = store::open(policy, &clock, Box::new(on_change))?;
         let snapshots = opened.map(|opened| Arc::new(SnapshotKeeper::new(opened, limiter.clone())));
         let receipts = Arc::new(Receipts::new(Arc::clone(&clock)));
-        let mut metrics = Metrics::new(&limiter, &receipts, &observer);
-        snapshots.iter().for_each(|keeper| metrics.show_snapshots(keeper.metrics()));
+        let metrics = Metrics::new(limiter.now_ns());
         let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
         let caller_quotas = CallerQuotas::new(policy);
         Ok(Engine {
@@ -303,6 +302,15 @@ impl Engine {
         self.limiter.store_as::<RedisStore>().is_some_and(RedisStore::secret_key_differs)
     }
 
+    /// Tells policies apart by what they say.
+    pub(crate) fn with_fingerprint<R>(&self, read: impl FnOnce(&str) -> R) -> R {
+        read(&self.in_force.load().fingerprint)
+    }
+
+    pub(crate) fn receipts(&self) -> &Receipts {
+        &self.receipts
+    }
+
     /// What decides, for operators.
     pub(crate) fn limiter(&self) -> &AsyncLimiter {
         &self.limiter
@@ -386,7 +394,7 @@ impl Engine {
     /// The metrics in Prometheus' text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {
-        self.metrics.text(&self.in_force.load().fingerprint)
+        self.metrics.text(self)
     }
 
     /// The same without rules and paths that the policy does not publish.
@@ -410,7 +418,7 @@ impl Engine {
         }
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        let decided = Decided::new(front_end, request, verdict);
+        let decided = Decided { front_end, request, verdict, deciding: verdict.deciding() };
         let refused_by = self.metrics.rules.count(decided, taken_ns);
         self.observer.see(decided, matched, refused_by);
     }

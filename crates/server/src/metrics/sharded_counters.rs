@@ -1,6 +1,7 @@
 //! Counters that many threads add to and somebody sums now and then.
 
 use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -78,13 +79,21 @@ impl ShardedCounters {
     }
 }
 
-impl OwnCounters<'_> {
-    /// Adds to the counter at a position. Nothing else depends on it, so its order among other writes does not matter.
+impl Deref for OwnCounters<'_> {
+    type Target = [AtomicU64];
+
     #[inline(always)]
-    pub(crate) fn add(&self, at: usize, amount: u64) {
-        if let Some(counter) = self.counters.get(at) {
-            counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
-        }
+    fn deref(&self) -> &[AtomicU64] {
+        self.counters
+    }
+}
+
+/// Adds to the counter at a position of a thread's own copy. Nothing else depends on it, so its order among other writes
+/// does not matter.
+#[inline(always)]
+pub(crate) fn add(own: &[AtomicU64], at: usize, amount: u64) {
+    if let Some(counter) = own.get(at) {
+        counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
     }
 }
 
@@ -157,7 +166,7 @@ mod tests {
         let (counters, barrier) = (Arc::clone(counters), Arc::clone(barrier));
         spawn(move || {
             barrier.wait();
-            (0..100).for_each(|_| counters.own().add(19, 2));
+            (0..100).for_each(|_| add(&counters.own(), 19, 2));
             // Nobody gives its slot back before all have one.
             barrier.wait();
             own_slot()
@@ -190,7 +199,7 @@ mod tests {
         assert_eq!(counters.sums()[3], 0);
         let copies = || counters.own.iter().chain([&counters.shared]).filter(|copy| copy.get().is_some()).count();
         assert_eq!(copies(), 0);
-        counters.own().add(3, 1);
+        add(&counters.own(), 3, 1);
         assert_eq!(copies(), 1);
         assert_eq!(counters.sums()[3], 1);
     }

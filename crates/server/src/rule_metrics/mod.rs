@@ -22,7 +22,7 @@ use tollgate::{Action, ChargeVerdict, Decision};
 use crate::decided::{Decided, RefusedBy};
 use crate::front_end::FrontEnd;
 use crate::metrics::counter::Counter;
-use crate::metrics::sharded_counters::ShardedCounters;
+use crate::metrics::sharded_counters::{ShardedCounters, add};
 use crate::throttle::THROTTLE_SCOPE;
 use histograms::{DURATION_ROW, DURATION_SUM, duration_bucket};
 use policy_counters::{Outcome, PolicyCounters, decisions_of};
@@ -96,7 +96,7 @@ impl RuleMetrics {
             true => Outcome::Decided(Action::Allow),
             false => Outcome::Decided(Action::Reject),
         };
-        self.throttled.own().add(outcome.position(), 1);
+        add(&self.throttled.own(), outcome.position(), 1);
         if decision.verdict == ChargeVerdict::NoRoom {
             self.uncounted.inc();
         }
@@ -105,8 +105,8 @@ impl RuleMetrics {
     /// So many of those took `ns` together, and each as long as the others.
     pub(crate) fn time_throttled(&self, count: u64, ns: u64) {
         let own = self.throttled.own();
-        own.add(THROTTLED_DURATIONS + duration_bucket(ns / count.max(1)), count);
-        own.add(THROTTLED_DURATIONS + DURATION_SUM, ns);
+        add(&own, THROTTLED_DURATIONS + duration_bucket(ns / count.max(1)), count);
+        add(&own, THROTTLED_DURATIONS + DURATION_SUM, ns);
     }
 
     /// What was counted so far.

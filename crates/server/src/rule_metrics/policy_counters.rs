@@ -1,6 +1,7 @@
 //! The counters of one policy, each at its place, so that counting looks nothing up.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use tollgate::policy::CompiledPolicy;
 use tollgate::{Action, ChargeVerdict, Request, RuleState, Source, Verdict};
@@ -10,7 +11,7 @@ use super::totals::Totals;
 use super::{NO_RULE, OTHER_ENDPOINTS};
 use crate::decided::{Decided, RefusedBy};
 use crate::front_end::FrontEnd;
-use crate::metrics::sharded_counters::{OwnCounters, ShardedCounters};
+use crate::metrics::sharded_counters::{ShardedCounters, add};
 
 /// What was decided under one policy.
 #[derive(Debug)]
@@ -93,30 +94,30 @@ impl PolicyCounters {
     #[inline(always)]
     pub(super) fn count(&self, decided: Decided<'_>, taken_ns: u64) -> RefusedBy {
         let Decided { front_end, request, verdict, deciding } = decided;
-        let own = self.counters.own();
+        let own: &[AtomicU64] = &self.counters.own();
         let durations = front_end.position() * DURATION_ROW;
-        own.add(durations + duration_bucket(taken_ns), 1);
-        own.add(durations + DURATION_SUM, taken_ns);
+        add(own, durations + duration_bucket(taken_ns), 1);
+        add(own, durations + DURATION_SUM, taken_ns);
         let row = self.row(match deciding {
             Some(state) => state.rule_position(),
             None => verdict.denied_by().unwrap_or(self.rules.len()),
         });
         let outcome = Outcome::of(request, verdict.action());
-        own.add(row + decisions_of(front_end, outcome), 1);
+        add(own, row + decisions_of(front_end, outcome), 1);
         let Outcome::Decided(action) = outcome else { return RefusedBy::default() };
         let endpoint = verdict.endpoint().unwrap_or(usize::MAX).min(self.endpoints.len());
-        own.add(row + ROW + 2 * endpoint + usize::from(!action.is_allowed()), 1);
+        add(own, row + ROW + 2 * endpoint + usize::from(!action.is_allowed()), 1);
         // Without the store nobody knows how its limits stand.
-        let may_be_refused = verdict.source() == Source::Fallback || self.count_headroom(&own, verdict.states());
+        let may_be_refused = verdict.source() == Source::Fallback || self.count_headroom(own, verdict.states());
         if may_be_refused || action == Action::Warn || verdict.denials().next().is_some() {
-            return self.count_refusals(&own, verdict);
+            return self.count_refusals(own, verdict);
         }
         RefusedBy::default()
     }
 
     /// The headroom of each rule that was met, whether or not it decided. Says whether one of them refuses.
     #[inline(always)]
-    fn count_headroom(&self, own: &OwnCounters<'_>, states: &[RuleState]) -> bool {
+    fn count_headroom(&self, own: &[AtomicU64], states: &[RuleState]) -> bool {
         let mut is_refused = false;
         for state in states {
             is_refused |= !state.decision.is_allowed();
@@ -124,8 +125,8 @@ impl PolicyCounters {
             match self.quotas.get(at) {
                 Some(quota) if quota.steps.limit == state.decision.limit => {
                     let row = QUOTAS + at * QUOTA_ROW;
-                    own.add(row + quota.steps.step(remaining), 1);
-                    own.add(row + STEPS, remaining >> quota.steps.dropped_bits);
+                    add(own, row + quota.steps.step(remaining), 1);
+                    add(own, row + STEPS, remaining >> quota.steps.dropped_bits);
                 }
                 _ => self.count_other_headroom(own, state),
             }
@@ -135,14 +136,14 @@ impl PolicyCounters {
 
     /// Each rule that refuses, denies or warns, or would if it were no shadow.
     #[cold]
-    fn count_refusals(&self, own: &OwnCounters<'_>, verdict: &Verdict) -> RefusedBy {
+    fn count_refusals(&self, own: &[AtomicU64], verdict: &Verdict) -> RefusedBy {
         if verdict.action() == Action::Warn {
-            verdict.warned_rules().for_each(|rule| own.add(self.row(rule) + WARNINGS, 1));
+            verdict.warned_rules().for_each(|rule| add(own, self.row(rule) + WARNINGS, 1));
         }
         let mut refused_by = RefusedBy::default();
         let mut refuses = |rule: usize, shadow: bool, is_counted: bool| {
             if is_counted {
-                own.add(self.row(rule) + if shadow { SHADOW_REFUSALS } else { REFUSALS }, 1);
+                add(own, self.row(rule) + if shadow { SHADOW_REFUSALS } else { REFUSALS }, 1);
             }
             refused_by.any = true;
             refused_by.shadow |= shadow;
@@ -163,11 +164,11 @@ impl PolicyCounters {
 
     /// Under a limit that was set by hand, or that is not the quota's own.
     #[cold]
-    fn count_other_headroom(&self, own: &OwnCounters<'_>, state: &RuleState) {
+    fn count_other_headroom(&self, own: &[AtomicU64], state: &RuleState) {
         let row = self.row(state.rule_position());
         let (step, share) = step_and_share(&state.decision);
-        own.add(row + HEADROOM + step, 1);
-        own.add(row + HEADROOM_SUM, share);
+        add(own, row + HEADROOM + step, 1);
+        add(own, row + HEADROOM_SUM, share);
     }
 
     /// Where the row of a rule begins, or the one behind those of the rules.

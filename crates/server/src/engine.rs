@@ -1,36 +1,40 @@
+mod reload;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
-use tollgate::policy::model::StoreSettings;
-use tollgate::policy::promise::{Promise, promises};
+use tollgate::policy::Matched;
+use tollgate::policy::promise::Promise;
 use tollgate::policy::published::Published;
-use tollgate::policy::{CounterChange, Matched, counter_changes};
 use tollgate::redis::StoreEvent;
 use tollgate::{
-    AlgorithmKind, Ask, AskedTogether, AsyncLimiter, CheckedPolicy, Clock, Decision, Limit, LimitOptions, LimiterError,
-    Permit, Quota, Receipt, RedisStore, Request, Settled, Together, Verdict,
+    Ask, AskedTogether, AsyncLimiter, CheckedPolicy, Clock, Decision, Limit, LimitOptions, LimiterError, Permit, Quota,
+    RealClock, Receipt, RedisStore, Request, Settled, Together, Verdict,
 };
 
 use crate::decided::Decided;
 use crate::front_end::FrontEnd;
 use crate::listen::{ListenerMetrics, ShareMetrics};
 use crate::metrics::Metrics;
-use crate::metrics::public_names::PublicNames;
 use crate::metrics::receipt_metrics::ReceiptUse;
 use crate::observe::{LogKeyError, Observer, ObserverSettings};
 use crate::receipts::{ReceiptName, Receipts};
-use crate::snapshot::{self, SnapshotKeeper};
+use crate::snapshot::SnapshotKeeper;
 use crate::store::{self, OpenStore};
 use crate::throttle::{CallerQuota, CallerQuotas, NotThrottled};
+use reload::{InForce, has_permits};
+pub use reload::{Reload, ReloadError};
 
 /// Decides requests. All front ends share one.
 pub struct Engine {
     limiter: AsyncLimiter,
     /// Ours, whatever clock the store decides by: how long things take, and when receipts end.
     clock: Arc<dyn Clock>,
+    /// The same, if it is the real clock: it is then read in place.
+    real_clock: Option<RealClock>,
     in_force: ArcSwap<InForce>,
     /// Whether a rule limits how many are under way. Every check asks, so it is not behind a pointer that may change.
     has_permits: AtomicBool,
@@ -44,38 +48,6 @@ pub struct Engine {
     replacing: Mutex<()>,
     /// Decisions are neither counted nor observed, as a benchmark may want it.
     is_unobserved: bool,
-}
-
-/// What follows from the policy beside the limiter itself, and is replaced with it.
-struct InForce {
-    published: Published,
-    promises: Vec<Promise>,
-    store: StoreSettings,
-    public_names: PublicNames,
-}
-
-/// Why a policy does not take the place of another.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReloadError {
-    /// It keeps its counters somewhere else, and they cannot move.
-    #[error("it keeps its counters in another kind of store, and they cannot move: start again to use it")]
-    OtherStore,
-    /// It writes its counters to another file, which may be another process's.
-    #[error("it writes its counters to another file: start again to use it")]
-    OtherSnapshot,
-    /// It cannot be put in force.
-    #[error("{0}")]
-    Limiter(#[source] LimiterError),
-}
-
-/// What a policy that has taken the place of another leaves as it was, and what it starts anew.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reload {
-    /// Whether it describes the store in another way, which holds from the next start.
-    pub store_stays: bool,
-    /// The counts that do not go on.
-    pub counter_changes: Vec<CounterChange>,
 }
 
 /// There is no receipt of that name: it was used, has ended, or never was.
@@ -110,13 +82,13 @@ impl Engine {
         let OpenStore { limiter, opened } = store::open(policy, &clock, Box::new(on_change))?;
         let snapshots = opened.map(|opened| Arc::new(SnapshotKeeper::new(opened, limiter.clone())));
         let receipts = Arc::new(Receipts::new(Arc::clone(&clock)));
-        let mut metrics = Metrics::new(&limiter, &receipts, &observer);
-        snapshots.iter().for_each(|keeper| metrics.show_snapshots(keeper.metrics()));
+        let metrics = Metrics::new(limiter.now_ns());
         let in_force = ArcSwap::from_pointee(InForce::new(policy, &limiter, &metrics));
         let caller_quotas = CallerQuotas::new(policy);
         Ok(Engine {
             has_permits: AtomicBool::new(has_permits(&limiter)),
             limiter,
+            real_clock: clock.as_real().cloned(),
             clock,
             in_force,
             receipts,
@@ -127,46 +99,6 @@ impl Engine {
             replacing: Mutex::default(),
             is_unobserved: false,
         })
-    }
-
-    /// Replaces the policy between two requests. Counters stay: a rule of the
-    /// same name goes on where it was. Where it fails, nothing has changed.
-    pub fn reload(&self, policy: &CheckedPolicy) -> Result<Reload, ReloadError> {
-        let replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
-        let replaced = self.replace(policy);
-        self.metrics.reloads.count(replaced.is_ok(), self.now_ns());
-        drop(replacing);
-        replaced
-    }
-
-    /// Counts a reload that failed because there was no policy to be had.
-    pub fn count_unread_policy(&self) {
-        self.metrics.reloads.count(false, self.now_ns());
-    }
-
-    fn replace(&self, policy: &CheckedPolicy) -> Result<Reload, ReloadError> {
-        let before = self.in_force.load();
-        if std::mem::discriminant(&before.store) != std::mem::discriminant(&policy.store) {
-            return Err(ReloadError::OtherStore);
-        }
-        if !snapshot::same_file(&before.store, &policy.store) {
-            return Err(ReloadError::OtherSnapshot);
-        }
-        let before_policy = self.limiter.policy();
-        self.limiter.set_policy(policy).map_err(ReloadError::Limiter)?;
-        let counter_changes = counter_changes(&before_policy, &self.limiter.policy());
-        let mut in_force = InForce::new(policy, &self.limiter, &self.metrics);
-        // The store is the one that it was made as, whatever later policies say; only how often it is
-        // written down may change.
-        let (store, every_ns) = snapshot::with_every_of(&before.store, &policy.store);
-        if let (Some(keeper), Some(every_ns)) = (&self.snapshots, every_ns) {
-            keeper.set_every(every_ns);
-        }
-        let store_stays = in_force.store != store;
-        in_force.store = store;
-        self.in_force.store(Arc::new(in_force));
-        self.has_permits.store(has_permits(&self.limiter), Relaxed);
-        Ok(Reload { store_stays, counter_changes })
     }
 
     /// Whoever writes the counters down, if the policy wants them written.
@@ -299,6 +231,15 @@ impl Engine {
         self.limiter.store_as::<RedisStore>().is_some_and(RedisStore::secret_key_differs)
     }
 
+    /// Tells policies apart by what they say.
+    pub(crate) fn with_fingerprint<R>(&self, read: impl FnOnce(&str) -> R) -> R {
+        read(&self.in_force.load().fingerprint)
+    }
+
+    pub(crate) fn receipts(&self) -> &Receipts {
+        &self.receipts
+    }
+
     /// What decides, for operators.
     pub(crate) fn limiter(&self) -> &AsyncLimiter {
         &self.limiter
@@ -331,7 +272,7 @@ impl Engine {
     #[inline]
     pub(crate) fn throttle_now(&self, key: &[u8], quota: &mut CallerQuota, cost: u64) -> Option<Decision> {
         let decision = self.caller_quotas.check_now(&self.limiter, key, quota, cost)?;
-        self.metrics.count_throttled(cost, &decision);
+        self.metrics.rules.count_throttled(cost, &decision);
         Some(decision)
     }
 
@@ -344,8 +285,8 @@ impl Engine {
     ) -> Result<Decision, NotThrottled> {
         let begun_ns = self.now_ns();
         let decision = self.caller_quotas.check(&self.limiter, key, quota, cost).await?;
-        self.metrics.count_throttled(cost, &decision);
-        self.metrics.time_throttled(1, self.now_ns().saturating_sub(begun_ns));
+        self.metrics.rules.count_throttled(cost, &decision);
+        self.metrics.rules.time_throttled(1, self.now_ns().saturating_sub(begun_ns));
         Ok(decision)
     }
 
@@ -353,7 +294,7 @@ impl Engine {
     /// are timed together, because to time each would take as long as to decide it.
     pub(crate) fn note_throttled(&self, count: u64, begun_ns: u64) {
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        self.metrics.time_throttled(count, taken_ns);
+        self.metrics.rules.time_throttled(count, taken_ns);
     }
 
     /// Decides several requests together, all or none, and counts them as one.
@@ -382,12 +323,12 @@ impl Engine {
     /// The metrics in Prometheus' text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {
-        self.metrics.text()
+        self.metrics.text(self)
     }
 
     /// The same without rules and paths that the policy does not publish.
     pub(crate) fn public_metrics_text(&self) -> String {
-        self.in_force.load().public_names.visible_of(&self.metrics.text())
+        self.in_force.load().public_names.visible_of(&self.metrics_text())
     }
 
     /// Counts a decision and how long it took, and shows it to the observer.
@@ -406,9 +347,9 @@ impl Engine {
         }
         // Monotonic in earnest, but a clock of a test may be set back.
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        let decided = Decided::new(front_end, request, verdict);
-        let refusals = self.metrics.count(&decided, taken_ns);
-        self.observer.see(&decided, matched, refusals);
+        let decided = Decided { front_end, request, verdict, deciding: verdict.deciding() };
+        let refused_by = self.metrics.rules.count(decided, taken_ns);
+        self.observer.see(decided, matched, refused_by);
     }
 
     fn keep(&self, permit: Permit, wants_receipt: bool, caller: IpAddr) -> Option<ReceiptName> {
@@ -419,23 +360,11 @@ impl Engine {
         self.receipts.keep(permit.into_receipt(), lease_ns, caller)
     }
 
+    #[inline(always)]
     pub(crate) fn now_ns(&self) -> u64 {
-        self.clock.now_ns()
-    }
-}
-
-fn has_permits(limiter: &AsyncLimiter) -> bool {
-    limiter.policy().quotas().iter().any(|planned| planned.quota.kind() == AlgorithmKind::Concurrency)
-}
-
-impl InForce {
-    fn new(policy: &CheckedPolicy, limiter: &AsyncLimiter, metrics: &Metrics) -> InForce {
-        metrics.prepare_for(policy, &limiter.policy());
-        InForce {
-            published: Published::of(policy),
-            promises: promises(policy),
-            store: policy.store.clone(),
-            public_names: PublicNames::of(policy),
+        match &self.real_clock {
+            Some(real) => real.now_ns(),
+            None => self.clock.now_ns(),
         }
     }
 }

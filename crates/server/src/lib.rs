@@ -17,7 +17,6 @@ mod http;
 mod listen;
 mod metrics;
 pub mod observe;
-mod outcome;
 mod receipts;
 pub mod resp;
 mod rule_metrics;

@@ -1,6 +1,7 @@
 //! From a checked policy to a compiled one.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use tollgate_core::AlgorithmKind;
 
@@ -88,6 +89,7 @@ impl CompiledPolicy {
             allow,
             matcher,
             fast_path,
+            attachment: OnceLock::new(),
         })
     }
 }

@@ -28,8 +28,10 @@ pub(crate) use key::secrets::Secrets;
 pub use matching::matched::{Access, Matched, MatchedCharge};
 pub use rule::{AdvertisedQuota, CompiledRule, MAX_FIELD_INTEGER, RuleQuota};
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use crate::model::ResponseFields;
 use crate::request::Request;
@@ -53,9 +55,17 @@ pub struct CompiledPolicy {
     matcher: Matcher,
     /// The same rules as a list of steps, where all of them are simple.
     fast_path: Option<FastPath>,
+    attachment: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl CompiledPolicy {
+    /// What a program has attached to the policy, to reach it from every verdict: the counters of its rules, for
+    /// instance. The first call attaches what `attach` gives; `None` if something of another type was attached.
+    #[inline]
+    pub fn attachment<T: Any + Send + Sync>(&self, attach: impl FnOnce() -> T) -> Option<&T> {
+        self.attachment.get_or_init(|| Box::new(attach())).downcast_ref()
+    }
+
     /// The rules, in the order of the policy.
     #[must_use]
     pub fn rules(&self) -> &[CompiledRule] {

@@ -1,143 +1,87 @@
 //! What the service counts about itself, and how Prometheus reads it.
 
 pub(crate) mod counter;
-pub(crate) mod duration_histogram;
 pub(crate) mod exposition;
-pub(crate) mod policy_info;
 pub(crate) mod public_names;
 pub(crate) mod receipt_metrics;
 pub(crate) mod reload_metrics;
 pub(crate) mod sharded_counters;
 pub(crate) mod shared_store_metrics;
-pub(crate) mod thread_slot;
 
-use std::sync::Arc;
+use tollgate::{RedisStore, Stats};
 
-use tollgate::policy::CompiledPolicy;
-use tollgate::{AsyncLimiter, ChargeVerdict, CheckedPolicy, Decision, RedisStore, Stats};
-
-use crate::decided::{Decided, RefusedBy};
-use crate::front_end::FrontEnd;
+use crate::engine::Engine;
 use crate::listen::ConnectionMetrics;
-use crate::observe::Observer;
-use crate::receipts::Receipts;
 use crate::rule_metrics::RuleMetrics;
-use crate::snapshot::SnapshotMetrics;
-use counter::Counter;
-use duration_histogram::DurationHistogram;
 use exposition::{Exposition, Kind};
-use policy_info::PolicyInfo;
 use receipt_metrics::ReceiptMetrics;
 use reload_metrics::ReloadMetrics;
 
-/// What the service counts about itself, and the parts that count for themselves.
+/// What the service counts about itself.
 pub(crate) struct Metrics {
-    limiter: AsyncLimiter,
-    kept_receipts: Arc<Receipts>,
-    observer: Arc<Observer>,
-    snapshots: Option<SnapshotMetrics>,
-    rules: RuleMetrics,
-    policy: PolicyInfo,
-    durations: DurationHistogram,
-    uncounted: Counter,
+    pub(crate) rules: RuleMetrics,
     pub(crate) connections: ConnectionMetrics,
     pub(crate) reloads: ReloadMetrics,
     pub(crate) receipts: ReceiptMetrics,
 }
 
 impl Metrics {
-    pub(crate) fn new(limiter: &AsyncLimiter, receipts: &Arc<Receipts>, observer: &Arc<Observer>) -> Metrics {
+    /// The policy that the service starts with has been read at that time.
+    pub(crate) fn new(now_ns: u64) -> Metrics {
         Metrics {
-            limiter: limiter.clone(),
-            kept_receipts: Arc::clone(receipts),
-            observer: Arc::clone(observer),
-            snapshots: None,
             rules: RuleMetrics::new(),
-            policy: PolicyInfo::default(),
-            durations: DurationHistogram::new(),
-            uncounted: Counter::default(),
             connections: ConnectionMetrics::default(),
-            reloads: ReloadMetrics::new(limiter.now_ns()),
+            reloads: ReloadMetrics::new(now_ns),
             receipts: ReceiptMetrics::default(),
         }
     }
 
-    /// Shows what is counted about snapshots too.
-    pub(crate) fn show_snapshots(&mut self, snapshots: &SnapshotMetrics) {
-        self.snapshots = Some(snapshots.clone());
-    }
-
-    /// Makes ready for a policy that is about to be in force.
-    pub(crate) fn prepare_for(&self, policy: &CheckedPolicy, compiled: &Arc<CompiledPolicy>) {
-        self.policy.set(policy.fingerprint());
-        self.rules.prepare_for(compiled);
-    }
-
-    /// Counts a decision, and how long it took, and tells which limits refused it.
-    #[inline]
-    pub(crate) fn count(&self, decided: &Decided<'_>, taken_ns: u64) -> RefusedBy {
-        self.durations.observe(decided.front_end, taken_ns);
-        if decided.is_uncounted {
-            self.uncounted.inc();
-        }
-        self.rules.count(decided)
-    }
-
-    /// Counts what was decided under a limit that the caller brought.
-    pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision) {
-        self.rules.count_throttled(cost, decision);
-        if decision.verdict == ChargeVerdict::NoRoom {
-            self.uncounted.inc();
-        }
-    }
-
-    /// So many of those took so long together.
-    pub(crate) fn time_throttled(&self, count: u64, taken_ns: u64) {
-        self.durations.observe_together(FrontEnd::Resp, count, taken_ns);
-    }
-
-    /// Everything, in Prometheus' text format.
-    pub(crate) fn text(&self) -> String {
-        let mut text = String::new();
+    /// These and what the parts of the engine count for themselves, in Prometheus' text format.
+    pub(crate) fn text(&self, engine: &Engine) -> String {
+        let totals = self.rules.totals();
+        let mut text = String::with_capacity(totals.text_bytes());
         let exposition = &mut Exposition::behind(&mut text);
-        self.durations.write(exposition);
-        // A gauge rather than an `info`, which the text format does not know.
+        // Gauges rather than `info`, which the text format does not know.
         exposition.describe("tollgate_build_info", Kind::Gauge, "Which tollgate this is.");
         exposition.sample("tollgate_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+        exposition.describe("tollgate_policy_info", Kind::Gauge, "Which policy is in force, by what it says.");
+        // Instances that share counters and differ in this hold the same key to different limits.
+        engine.with_fingerprint(|fingerprint| {
+            exposition.sample("tollgate_policy_info", &[("fingerprint", fingerprint)], 1);
+        });
         exposition.counter(
             "tollgate_uncounted_refusals_total",
             "Requests refused because the store could not count them: it is full, or does not answer.",
-            self.uncounted.get(),
+            self.rules.uncounted.get(),
         );
-        self.policy.write(exposition);
         self.connections.write(exposition);
         self.reloads.write(exposition);
         self.receipts.write(exposition);
-        if let Some(snapshots) = &self.snapshots {
-            snapshots.write(exposition);
+        if let Some(keeper) = engine.snapshots() {
+            keeper.metrics().write(exposition);
         }
-        self.write_store(exposition);
-        self.observer.write_metrics(exposition);
-        self.rules.write(&mut text);
+        write_stores(engine, exposition);
+        engine.observer().write_metrics(exposition);
+        totals.write(exposition);
         text
     }
+}
 
-    /// What the store and the receipts say of themselves.
-    fn write_store(&self, exposition: &mut Exposition<'_>) {
-        if let Some(store) = self.limiter.store_as::<RedisStore>() {
-            shared_store_metrics::write(&store.stats(), exposition);
-        }
-        let receipts = &self.kept_receipts;
-        exposition.gauge("tollgate_receipts", "Receipts that callers may bring back.", receipts.len() as u64);
-        exposition.counter(
-            "tollgate_receipts_evicted_total",
-            "Receipts forgotten early because their caller, or all, had too many.",
-            receipts.evicted(),
-        );
-        // Keys elsewhere are not ours to count.
-        if let Some(store) = self.limiter.memory_store() {
-            write_memory_store(&store.stats(), exposition);
-        }
+/// What the store and the receipts say of themselves.
+fn write_stores(engine: &Engine, exposition: &mut Exposition<'_>) {
+    if let Some(store) = engine.limiter().store_as::<RedisStore>() {
+        shared_store_metrics::write(&store.stats(), exposition);
+    }
+    let receipts = engine.receipts();
+    exposition.gauge("tollgate_receipts", "Receipts that callers may bring back.", receipts.len() as u64);
+    exposition.counter(
+        "tollgate_receipts_evicted_total",
+        "Receipts forgotten early because their caller, or all, had too many.",
+        receipts.evicted(),
+    );
+    // Keys elsewhere are not ours to count.
+    if let Some(store) = engine.limiter().memory_store() {
+        write_memory_store(&store.stats(), exposition);
     }
 }
 

@@ -3,6 +3,8 @@ use std::collections::HashSet;
 use tollgate::CheckedPolicy;
 
 use super::exposition::escaped;
+use crate::rule_metrics::{NO_RULE, OTHER_ENDPOINTS};
+use crate::throttle::THROTTLE_SCOPE;
 
 /// What the public listener's metrics may name: rules that the policy publishes, and their paths.
 ///
@@ -14,10 +16,7 @@ pub(crate) struct PublicNames {
 }
 
 /// Label values that no policy chooses: no rule, and limits that callers bring along, of which there is one name.
-const NEUTRAL_RULES: [&str; 2] = ["", crate::throttle::THROTTLE_SCOPE];
-
-/// The endpoint of everything that no pattern names.
-const OTHER_ENDPOINTS: &str = "other";
+const NEUTRAL_RULES: [&str; 2] = [NO_RULE, THROTTLE_SCOPE];
 
 impl PublicNames {
     pub(crate) fn of(policy: &CheckedPolicy) -> PublicNames {

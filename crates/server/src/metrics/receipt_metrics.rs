@@ -15,25 +15,19 @@ pub(crate) enum ReceiptUse {
 /// How often receipts were brought back, and for what.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiptMetrics {
-    refund: Used,
-    settle: Used,
-    release: Used,
+    /// By [`ReceiptUse`]: known and unknown ones.
+    uses: [[Counter; 2]; 3],
     overrun: Counter,
-}
-
-#[derive(Debug, Default)]
-struct Used {
-    known: Counter,
-    unknown: Counter,
 }
 
 impl ReceiptMetrics {
     pub(crate) fn write(&self, exposition: &mut Exposition<'_>) {
         const NAME: &str = "tollgate_receipt_uses_total";
         exposition.describe(NAME, Kind::Counter, "Receipts brought back, and whether they were known.");
-        for (operation, used) in [("refund", &self.refund), ("settle", &self.settle), ("release", &self.release)] {
-            exposition.sample(NAME, &[("operation", operation), ("outcome", "done")], used.known.get());
-            exposition.sample(NAME, &[("operation", operation), ("outcome", "unknown")], used.unknown.get());
+        for (operation, used) in ["refund", "settle", "release"].into_iter().zip(&self.uses) {
+            for (outcome, count) in ["done", "unknown"].into_iter().zip(used) {
+                exposition.sample(NAME, &[("operation", operation), ("outcome", outcome)], count.get());
+            }
         }
         exposition.counter(
             "tollgate_settle_overrun_total",
@@ -48,11 +42,6 @@ impl ReceiptMetrics {
     }
 
     pub(crate) fn count(&self, receipt_use: ReceiptUse, is_known: bool) {
-        let used = match receipt_use {
-            ReceiptUse::Refund => &self.refund,
-            ReceiptUse::Settle => &self.settle,
-            ReceiptUse::Release => &self.release,
-        };
-        if is_known { &used.known } else { &used.unknown }.inc();
+        self.uses[receipt_use as usize][usize::from(!is_known)].inc();
     }
 }

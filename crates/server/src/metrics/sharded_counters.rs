@@ -1,79 +1,69 @@
-use std::marker::PhantomData;
-use std::sync::OnceLock;
+//! Counters that many threads add to and somebody sums now and then.
+
+use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::thread_slot::{SLOTS, own_slot, slot_if_known};
+/// So many threads can have a slot of their own at once.
+const SLOTS: usize = u128::BITS as usize;
 
-/// Counters that many threads add to and somebody sums now and then.
-///
-/// Every thread has a copy of all counters, to which nobody else adds: so an
-/// addition needs no agreement with other processors, which takes longer than
-/// all the rest of counting. When a thread ends, the next one goes on with its
-/// copy. Threads beyond the last slot share one copy, and do agree.
+/// What stands for a slot where all are taken: such threads share.
+const SHARED: usize = SLOTS;
+
+/// This thread has not asked yet.
+const UNKNOWN: usize = usize::MAX;
+
+/// So many counters fill two cache lines, which processors may fetch together. They are left empty behind each copy,
+/// so that no two copies share one.
+const EMPTY: usize = 16;
+
+/// Some counters, of which every thread has a copy to which nobody else adds: so an addition needs no agreement with
+/// other processors, which takes longer than all the rest of counting. When a thread ends, the next one goes on with
+/// its copy. Threads beyond the last slot share one copy, and take turns.
 #[derive(Debug)]
 pub(crate) struct ShardedCounters {
     count: usize,
     /// By slot. Made when a thread first counts: most slots never have one.
     own: [OnceLock<Copy>; SLOTS],
     shared: OnceLock<Copy>,
+    sharing: Mutex<()>,
 }
 
 type Copy = Box<[AtomicU64]>;
 
-/// The copy that the thread that asked for it adds to, and how.
-pub(crate) enum Mine<'a> {
-    Own(&'a [AtomicU64], Alone),
-    Shared(&'a [AtomicU64], AmongOthers),
+/// The copy of the thread that asked for it. It cannot be sent to another thread, which would be a second one to add.
+pub(crate) struct OwnCounters<'a> {
+    counters: &'a [AtomicU64],
+    _turn: Option<MutexGuard<'a, ()>>,
 }
-
-/// How to add to a copy.
-pub(crate) trait Adding: Clone {
-    fn add(&self, counter: &AtomicU64, amount: u64);
-}
-
-/// Nobody else adds. It cannot be sent to another thread, where that would not be true.
-#[derive(Clone)]
-pub(crate) struct Alone(PhantomData<*const ()>);
-
-/// Others may be adding.
-#[derive(Clone)]
-pub(crate) struct AmongOthers;
-
-/// So many counters fill two cache lines, which processors may fetch together. They are left empty behind each copy,
-/// so that no two copies share one.
-const EMPTY: usize = 16;
 
 impl ShardedCounters {
     /// So many counters, all at zero.
     pub(crate) fn new(count: usize) -> ShardedCounters {
-        ShardedCounters { count, own: [const { OnceLock::new() }; SLOTS], shared: OnceLock::new() }
+        let own = [const { OnceLock::new() }; SLOTS];
+        ShardedCounters { count, own, shared: OnceLock::new(), sharing: Mutex::new(()) }
     }
 
-    #[inline]
-    pub(crate) fn add(&self, at: usize, amount: u64) {
-        match self.own() {
-            Some((counters, adding)) => adding.add(&counters[at], amount),
-            None => match self.mine() {
-                Mine::Own(counters, adding) => adding.add(&counters[at], amount),
-                Mine::Shared(counters, adding) => adding.add(&counters[at], amount),
-            },
+    /// The copy of this thread, to add to and let go of at once.
+    #[inline(always)]
+    pub(crate) fn own(&self) -> OwnCounters<'_> {
+        match self.own.get(SLOT.get()).and_then(OnceLock::get) {
+            Some(counters) => OwnCounters { counters, _turn: None },
+            None => self.first_or_shared(),
         }
     }
 
-    /// For a thread that has several counters to add to: its own copy, if it has counted before.
-    #[inline]
-    pub(crate) fn own(&self) -> Option<(&[AtomicU64], Alone)> {
-        let copy = self.own.get(slot_if_known())?.get()?;
-        Some((copy, Alone(PhantomData)))
-    }
-
-    /// The same for all others.
     #[cold]
-    pub(crate) fn mine(&self) -> Mine<'_> {
+    #[inline(never)]
+    fn first_or_shared(&self) -> OwnCounters<'_> {
         let new = || (0..self.count + EMPTY).map(|_| AtomicU64::new(0)).collect();
         match self.own.get(own_slot()) {
-            Some(own) => Mine::Own(own.get_or_init(new), Alone(PhantomData)),
-            None => Mine::Shared(self.shared.get_or_init(new), AmongOthers),
+            Some(own) => OwnCounters { counters: own.get_or_init(new), _turn: None },
+            None => {
+                let turn = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
+                OwnCounters { counters: self.shared.get_or_init(new), _turn: Some(turn) }
+            }
         }
     }
 
@@ -89,18 +79,78 @@ impl ShardedCounters {
     }
 }
 
-/// Nothing else depends on a counter, so its order among other writes does not matter.
-impl Adding for Alone {
-    #[inline]
-    fn add(&self, counter: &AtomicU64, amount: u64) {
+impl Deref for OwnCounters<'_> {
+    type Target = [AtomicU64];
+
+    #[inline(always)]
+    fn deref(&self) -> &[AtomicU64] {
+        self.counters
+    }
+}
+
+/// Adds to the counter at a position of a thread's own copy. Nothing else depends on it, so its order among other writes
+/// does not matter.
+#[inline(always)]
+pub(crate) fn add(own: &[AtomicU64], at: usize, amount: u64) {
+    if let Some(counter) = own.get(at) {
         counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
     }
 }
 
-impl Adding for AmongOthers {
-    #[inline]
-    fn add(&self, counter: &AtomicU64, amount: u64) {
-        counter.fetch_add(amount, Relaxed);
+thread_local! {
+    /// Apart from the claim, because what has nothing to do at the end is read in one step.
+    static SLOT: Cell<usize> = const { Cell::new(UNKNOWN) };
+    static CLAIM: Claim = Claim(TAKEN.take().unwrap_or(SHARED));
+}
+
+/// The slot of this thread: no other thread that is alive has the same number,
+/// unless it is beyond the last one. What its owner wrote is seen by the next one.
+#[inline]
+pub(crate) fn own_slot() -> usize {
+    match SLOT.get() {
+        UNKNOWN => claim(),
+        slot => slot,
+    }
+}
+
+#[cold]
+fn claim() -> usize {
+    // Whoever asks while the thread ends comes too late for a slot.
+    let slot = CLAIM.try_with(|claim| claim.0).unwrap_or(SHARED);
+    SLOT.set(slot);
+    slot
+}
+
+/// A thread's hold on its slot. It ends with the thread.
+struct Claim(usize);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // First: others may have the slot as soon as it is given back.
+        SLOT.set(SHARED);
+        TAKEN.give_back(self.0);
+    }
+}
+
+/// The slots of this process.
+static TAKEN: TakenSlots = TakenSlots(Mutex::new(0));
+
+/// Which slots are taken. Its lock also hands over what was written under a
+/// slot: who takes it comes after who gave it back.
+struct TakenSlots(Mutex<u128>);
+
+impl TakenSlots {
+    /// The lowest that is free, so that few are ever used.
+    fn take(&self) -> Option<usize> {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = taken.trailing_ones();
+        *taken |= 1_u128.checked_shl(slot)?;
+        Some(slot as usize)
+    }
+
+    fn give_back(&self, slot: usize) {
+        let bit = u32::try_from(slot).ok().and_then(|slot| 1_u128.checked_shl(slot));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) &= !bit.unwrap_or(0);
     }
 }
 
@@ -110,14 +160,13 @@ mod tests {
     use std::thread::{JoinHandle, spawn};
 
     use super::*;
-    use crate::metrics::thread_slot::SHARED;
 
     /// Adds 100 times on a new thread, while all others that wait at the barrier do.
     fn counting(counters: &Arc<ShardedCounters>, barrier: &Arc<Barrier>) -> JoinHandle<usize> {
         let (counters, barrier) = (Arc::clone(counters), Arc::clone(barrier));
         spawn(move || {
             barrier.wait();
-            (0..100).for_each(|_| counters.add(19, 2));
+            (0..100).for_each(|_| add(&counters.own(), 19, 2));
             // Nobody gives its slot back before all have one.
             barrier.wait();
             own_slot()
@@ -150,8 +199,28 @@ mod tests {
         assert_eq!(counters.sums()[3], 0);
         let copies = || counters.own.iter().chain([&counters.shared]).filter(|copy| copy.get().is_some()).count();
         assert_eq!(copies(), 0);
-        counters.add(3, 1);
+        add(&counters.own(), 3, 1);
         assert_eq!(copies(), 1);
         assert_eq!(counters.sums()[3], 1);
+    }
+
+    #[test]
+    fn a_slot_has_one_owner_until_it_is_given_back() {
+        let slots = TakenSlots(Mutex::new(0));
+        assert!((0..SLOTS).all(|slot| slots.take() == Some(slot)));
+        assert_eq!(slots.take(), None);
+        slots.give_back(SHARED);
+        assert_eq!(slots.take(), None);
+        slots.give_back(7);
+        slots.give_back(40);
+        assert_eq!((slots.take(), slots.take(), slots.take()), (Some(7), Some(40), None));
+    }
+
+    #[test]
+    fn a_thread_keeps_its_slot() {
+        let slot = own_slot();
+        assert_eq!(own_slot(), slot);
+        let other = spawn(own_slot).join().unwrap();
+        assert!(other != slot || slot == SHARED);
     }
 }

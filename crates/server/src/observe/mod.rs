@@ -1,8 +1,8 @@
 //! What the service tells of its decisions: a log, events, and who stands out.
 //!
 //! The [`Observer`] sees every decision once it is made, on the thread that
-//! made it. What it keeps there are tables of bounded size (`frequent_clients`,
-//! with two `windows` each, one set for each rule and thread: `shards`); who
+//! made it (`seeing`). What it keeps there are tables of bounded size, in two windows
+//! each (`frequent_clients`), one set for each rule and thread (`rule_clients`); who
 //! asks for a list or for metrics puts them together (`tally`). A request that
 //! deserves a line becomes an `event`, if the second has one left
 //! (`line_budget`); a thread of its own writes it down (`log`). Nobody is told
@@ -20,8 +20,7 @@ mod seeing;
 mod timestamp;
 mod violation;
 
-pub use clients::client_names::Identities;
-pub use clients::log_key::LogKeyError;
+pub use clients::client_names::{Identities, LogKeyError};
 pub use clients::tally::FrequentClient;
 pub use event::{Burst, Change, ChangeKind, Event, LeftOut, Level, Notice, RuleInForce, Violation};
 pub use feed::{Delivery, Subscription};

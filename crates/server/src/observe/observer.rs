@@ -18,13 +18,10 @@ use super::periodic::Periodic;
 use super::refused_call::{RefusedCall, RefusedCalls, WhyRefused};
 use super::timestamp::Timestamp;
 use super::violation;
-use crate::observe::clients::client_names::{ClientNames, Identities};
-use crate::observe::clients::log_key::LogKeyError;
-use crate::observe::clients::shards::{Shards, Which};
+use crate::observe::clients::client_names::{ClientNames, Identities, LogKeyError};
+use crate::observe::clients::rule_clients::{Shards, Which};
 use crate::observe::clients::tally::{FrequentClient, Tally};
-use crate::observe::log::line_budget::LineBudget;
-use crate::observe::log::log_throttle::LogThrottle;
-use crate::observe::log::uncounted_notices::UncountedNotices;
+use crate::observe::log::line_budget::{LineBudget, LogThrottle, UncountedNotices};
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -129,10 +126,8 @@ impl Observer {
 
     /// Says what the store is at, but not more often than somebody can read it.
     pub fn say_of_store(&self, level: Level, message: impl fmt::Display) {
-        if self.store_notices.take(self.clock.now_ns() / S_NS) {
+        if self.takes_line(&self.store_notices, 1) {
             self.say(level, message);
-        } else {
-            self.left_out.fetch_add(1, Relaxed);
         }
     }
 
@@ -212,10 +207,8 @@ impl Observer {
     pub(crate) fn note_refused_call(&self, listener: &'static str, why: WhyRefused, method: &str, from: IpAddr) {
         let method = violation::method(method).unwrap_or_default();
         self.refused_calls.count(listener, why);
-        if self.refused_call_lines.take(self.clock.now_ns() / S_NS) {
+        if self.takes_line(&self.refused_call_lines, 1) {
             self.tell(Event::RefusedCall(RefusedCall { time: self.now(), listener, why, method, from }));
-        } else {
-            self.left_out.fetch_add(1, Relaxed);
         }
     }
 
@@ -226,13 +219,18 @@ impl Observer {
         if error.kind() != io::ErrorKind::InvalidData {
             return;
         }
-        if self.failed_handshake_lines.take(self.clock.now_ns() / (10 * S_NS)) {
+        if self.takes_line(&self.failed_handshake_lines, 10) {
             let client = self.client_name(from.to_canonical().to_string().as_bytes());
             let message = format_args!("{client} did not get through the TLS handshake on {listener}: {error}");
             self.say(Level::Warning, message);
-        } else {
-            self.left_out.fetch_add(1, Relaxed);
         }
+    }
+
+    /// Whether there is a line left in these seconds; one that is not written is counted.
+    fn takes_line(&self, throttle: &LogThrottle, window_s: u64) -> bool {
+        let is_written = throttle.take(self.clock.now_ns() / (window_s * S_NS));
+        self.left_out.fetch_add(u64::from(!is_written), Relaxed);
+        is_written
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -8,7 +8,7 @@ use super::event::{Burst, Event, LeftOut};
 use super::observer::Observer;
 use super::timestamp::Timestamp;
 use crate::observe::clients::bursts::Bursts;
-use crate::observe::clients::rule_clients::TRAFFIC_WINDOW_NS;
+use crate::observe::clients::rule_clients::{TRAFFIC_WINDOW_NS, Which};
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -53,7 +53,7 @@ impl Observer {
         }
         if traffic > periodic.traffic {
             periodic.traffic = traffic;
-            let sudden = periodic.bursts.look(&self.shards.traffic(now_ns));
+            let sudden = periodic.bursts.look(&self.shards.tallies(Which::Traffic, now_ns));
             for (at, burst) in sudden.into_iter().enumerate() {
                 *periodic.burst_counts.entry(Arc::clone(&burst.rule)).or_default() += 1;
                 if at < BURSTS_IN_WINDOW {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tollgate::{Action, AlgorithmKind, RuleState, Source};
 
 use super::event::{Event, Violation};
-use super::seeing::Seen;
 use super::timestamp::Timestamp;
+use crate::decided::Decided;
 
 /// Names of rules and routes beyond this are cut: they are the operator's own, and a line has an end.
 const MAX_SHOWN_BYTES: usize = 128;
@@ -20,8 +20,8 @@ const OTHER_METHOD: &str = "other";
 const MS_NS: u128 = 1_000_000;
 
 /// A rule that decided, or one that is only watched and would have.
-pub(super) fn under_rule(seen: Seen<'_>, state: &RuleState, client: Arc<str>) -> Event {
-    let verdict = seen.verdict;
+pub(super) fn under_rule(decided: Decided<'_>, state: &RuleState, client: Arc<str>) -> Event {
+    let verdict = decided.verdict;
     let retry_after_ms = if state.shadow {
         state.decision.retry_after().map(|ns| ms(u128::from(ns)))
     } else {
@@ -34,51 +34,51 @@ pub(super) fn under_rule(seen: Seen<'_>, state: &RuleState, client: Arc<str>) ->
         shadow: state.shadow,
         limit: Some(state.decision.limit),
         algorithm: Some(algorithm(verdict.quota(state).kind())),
-        route: verdict.policy().route(of_rule, seen.request).map(shown),
+        route: verdict.policy().route(of_rule, decided.request).map(shown),
         retry_after_ms,
         client: Some(client),
-        ..plain(seen)
+        ..plain(decided)
     })
 }
 
 /// A rule that denies, or one that is only watched and would.
-pub(super) fn denial(seen: Seen<'_>, rule: usize, shadow: bool, client: Option<Arc<str>>) -> Event {
-    let plan = seen.verdict.policy();
+pub(super) fn denial(decided: Decided<'_>, rule: usize, shadow: bool, client: Option<Arc<str>>) -> Event {
+    let plan = decided.verdict.policy();
     Event::Violation(Violation {
         rule: plan.rules().get(rule).map(|rule| shown(&rule.name)),
         action: Action::Deny.name(),
         shadow,
-        route: plan.route(Some(rule), seen.request).map(shown),
+        route: plan.route(Some(rule), decided.request).map(shown),
         client,
-        ..plain(seen)
+        ..plain(decided)
     })
 }
 
 /// A list, or a limit that the caller brought along.
-pub(super) fn without_rule(seen: Seen<'_>, client: Option<Arc<str>>) -> Event {
-    let verdict = seen.verdict;
+pub(super) fn without_rule(decided: Decided<'_>, client: Option<Arc<str>>) -> Event {
+    let verdict = decided.verdict;
     Event::Violation(Violation {
-        route: verdict.policy().route(None, seen.request).map(shown),
+        route: verdict.policy().route(None, decided.request).map(shown),
         retry_after_ms: verdict.retry_after().map(|wait| ms(wait.as_nanos())),
         client,
-        ..plain(seen)
+        ..plain(decided)
     })
 }
 
-fn plain(seen: Seen<'_>) -> Violation {
+fn plain(decided: Decided<'_>) -> Violation {
     Violation {
-        time: Timestamp(seen.verdict.decided_at_ns()),
+        time: Timestamp(decided.verdict.decided_at_ns()),
         rule: None,
-        action: seen.verdict.action().name(),
+        action: decided.verdict.action().name(),
         shadow: false,
         limit: None,
         algorithm: None,
-        front_end: seen.front_end.name(),
-        method: method(seen.request.method),
+        front_end: decided.front_end.name(),
+        method: method(decided.request.method),
         route: None,
         retry_after_ms: None,
         client: None,
-        source: source(seen.verdict.source()),
+        source: source(decided.verdict.source()),
     }
 }
 

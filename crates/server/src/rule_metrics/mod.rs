@@ -1,48 +1,47 @@
-//! What is counted about rules.
+//! What is counted about decisions and rules.
 //!
 //! Each policy has counters of its own, at places that a verdict tells by
-//! position: to count takes a few additions and nothing else. A thread remembers
-//! the counters of the policy that it counted for last, and looks them up only
-//! after a reload. Names come in only when the metrics are read. A verdict that a
-//! reload has overtaken is counted for the policy that decided it.
+//! position: to count takes a few additions and nothing else. They are attached to
+//! the policy, so that a verdict leads to them, also one that a reload has
+//! overtaken. Names come in only when the metrics are read.
 //!
 //! Nothing here is labelled by a client: a label has as many series as it has
 //! values, and clients have no end.
 
-mod cells;
-mod endpoints;
-mod headroom;
+mod histograms;
 mod policy_counters;
-mod tally;
 #[cfg(test)]
 mod tests;
-mod text;
 mod totals;
 
-use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate::policy::CompiledPolicy;
-use tollgate::{Action, Decision};
+use tollgate::{Action, ChargeVerdict, Decision};
 
 use crate::decided::{Decided, RefusedBy};
 use crate::front_end::FrontEnd;
-use crate::metrics::sharded_counters::ShardedCounters;
-use crate::outcome::Outcome;
+use crate::metrics::counter::Counter;
+use crate::metrics::sharded_counters::{ShardedCounters, add};
 use crate::throttle::THROTTLE_SCOPE;
-use cells::Cell;
-use policy_counters::PolicyCounters;
+use histograms::{DURATION_ROW, DURATION_SUM, duration_bucket};
+use policy_counters::{Outcome, PolicyCounters, decisions_of};
 use totals::Totals;
 
 /// A label's value where no rule decided; Prometheus reads it as no label.
-const NO_RULE: &str = "";
+pub(crate) const NO_RULE: &str = "";
+
+/// The endpoint of everything that is not told apart. No pattern is called so: each begins with a slash.
+pub(crate) const OTHER_ENDPOINTS: &str = "other";
 
 /// The counts of all policies there have been.
 #[derive(Debug)]
 pub(crate) struct RuleMetrics {
     kept: Mutex<Kept>,
-    /// Limits that callers bring along, over RESP: one counter for each outcome.
+    /// Limits that callers bring along, over RESP: one counter for each outcome, and a row of durations.
     throttled: ShardedCounters,
+    /// Requests that were refused because the store could not count them.
+    pub(crate) uncounted: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -53,48 +52,38 @@ struct Kept {
     policies: Vec<Arc<PolicyCounters>>,
 }
 
+/// Where durations begin among the counters of callers' limits.
+const THROTTLED_DURATIONS: usize = Outcome::ALL.len();
+
 impl RuleMetrics {
     pub(crate) fn new() -> RuleMetrics {
-        RuleMetrics { kept: Mutex::default(), throttled: ShardedCounters::new(Outcome::ALL.len()) }
+        let throttled = ShardedCounters::new(THROTTLED_DURATIONS + DURATION_ROW);
+        RuleMetrics { kept: Mutex::default(), throttled, uncounted: Counter::default() }
     }
 
     /// Has counters for a policy that is about to be in force, so that its series are there from the start.
-    pub(crate) fn prepare_for(&self, policy: &Arc<CompiledPolicy>) {
-        self.for_policy(policy);
+    pub(crate) fn prepare_for(&self, policy: &CompiledPolicy) {
+        policy.attachment(|| self.begin_counting(policy));
     }
 
-    /// Counts a verdict, under the policy that it was decided by, and tells which limits refused it.
-    #[inline]
-    pub(crate) fn count(&self, decided: &Decided<'_>) -> RefusedBy {
-        let policy = decided.verdict.policy();
-        let counted = LAST_COUNTERS.try_with(|last| {
-            let last = last.try_borrow().ok()?;
-            let counters = last.as_ref().filter(|counters| counters.are_of(policy))?;
-            Some(counters.count(decided))
-        });
-        match counted {
-            Ok(Some(refused_by)) => refused_by,
-            _ => self.count_for(policy, decided),
+    /// Counts a verdict, under the policy that it was decided by, and how long it took, and tells which limits refused it.
+    #[inline(always)]
+    pub(crate) fn count(&self, decided: Decided<'_>, taken_ns: u64) -> RefusedBy {
+        let verdict = decided.verdict;
+        if verdict.action() == Action::Reject && verdict.is_uncounted() {
+            self.uncounted.inc();
+        }
+        let policy = verdict.policy();
+        match policy.attachment(|| self.begin_counting(policy)) {
+            Some(counters) => counters.count(decided, taken_ns),
+            None => RefusedBy::default(),
         }
     }
 
-    /// Counts for a policy that this thread has not counted for before, and remembers its counters.
     #[cold]
-    fn count_for(&self, policy: &Arc<CompiledPolicy>, decided: &Decided<'_>) -> RefusedBy {
-        let counters = self.for_policy(policy);
-        let refused_by = counters.count(decided);
-        // A thread that ends remembers nothing any more.
-        let _ = LAST_COUNTERS.try_with(|last| last.replace(Some(counters)));
-        refused_by
-    }
-
-    /// The counters of a policy; new ones if it has none.
-    fn for_policy(&self, policy: &Arc<CompiledPolicy>) -> Arc<PolicyCounters> {
-        let mut kept = self.lock();
-        if let Some(known) = kept.policies.iter().find(|counters| counters.are_of(policy)) {
-            return Arc::clone(known);
-        }
+    fn begin_counting(&self, policy: &CompiledPolicy) -> Arc<PolicyCounters> {
         let counters = Arc::new(PolicyCounters::new(policy));
+        let mut kept = self.lock();
         kept.policies.push(Arc::clone(&counters));
         kept.put_away();
         counters
@@ -107,23 +96,35 @@ impl RuleMetrics {
             true => Outcome::Decided(Action::Allow),
             false => Outcome::Decided(Action::Reject),
         };
-        self.throttled.add(outcome.position(), 1);
+        add(&self.throttled.own(), outcome.position(), 1);
+        if decision.verdict == ChargeVerdict::NoRoom {
+            self.uncounted.inc();
+        }
     }
 
-    /// Writes them in Prometheus' text format, behind what is there already.
-    pub(crate) fn write(&self, text: &mut String) {
+    /// So many of those took `ns` together, and each as long as the others.
+    pub(crate) fn time_throttled(&self, count: u64, ns: u64) {
+        let own = self.throttled.own();
+        add(&own, THROTTLED_DURATIONS + duration_bucket(ns / count.max(1)), count);
+        add(&own, THROTTLED_DURATIONS + DURATION_SUM, ns);
+    }
+
+    /// What was counted so far.
+    pub(crate) fn totals(&self) -> Totals {
         let mut kept = self.lock();
         kept.put_away();
-        let mut totals = kept.gone.clone();
-        let policies = kept.policies.clone();
+        let (mut totals, policies) = (kept.gone.clone(), kept.policies.clone());
         // Nobody need wait for the rest.
         drop(kept);
         policies.iter().for_each(|policy| policy.add_to(&mut totals));
-        let (throttled, sums) = (totals.rule(THROTTLE_SCOPE), self.throttled.sums());
+        let sums = self.throttled.sums();
+        let durations = &mut totals.durations[FrontEnd::Resp.position()];
+        durations.iter_mut().zip(&sums[THROTTLED_DURATIONS..]).for_each(|(total, count)| *total += count);
+        let throttled = totals.rule(THROTTLE_SCOPE);
         for outcome in Outcome::ALL {
-            throttled[Cell::decided(FrontEnd::Resp, outcome).position()] = sums[outcome.position()];
+            throttled[decisions_of(FrontEnd::Resp, outcome)] = sums[outcome.position()];
         }
-        text::write(&totals, text);
+        totals
     }
 
     /// Nothing that holds the lock can panic halfway.
@@ -133,16 +134,14 @@ impl RuleMetrics {
 }
 
 impl Kept {
-    /// Keeps only the counts of policies that are gone: nothing is counted for them any more.
+    /// Keeps only the counts of policies that are gone: nothing is counted for them any more, and nobody else has
+    /// their counters.
     fn put_away(&mut self) {
-        let (live, gone) = std::mem::take(&mut self.policies).into_iter().partition(|policy| policy.is_live());
-        self.policies = live;
-        let gone: Vec<Arc<PolicyCounters>> = gone;
-        gone.iter().for_each(|policy| policy.add_to(&mut self.gone));
+        for mut policy in std::mem::take(&mut self.policies) {
+            match Arc::get_mut(&mut policy) {
+                Some(gone) => gone.add_to(&mut self.gone),
+                None => self.policies.push(policy),
+            }
+        }
     }
-}
-
-thread_local! {
-    /// The counters that this thread added to last.
-    static LAST_COUNTERS: RefCell<Option<Arc<PolicyCounters>>> = const { RefCell::new(None) };
 }

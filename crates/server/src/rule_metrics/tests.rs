@@ -2,6 +2,7 @@ use tollgate::policy::parse;
 use tollgate::{CheckedPolicy, Limiter, ManualClock, Request, Verdict};
 
 use super::*;
+use crate::metrics::exposition::Exposition;
 
 const POLICY: &str = "version: 1
 rules:
@@ -33,8 +34,12 @@ impl Counting {
     fn check(&self, path: &str, cost: u64) -> Verdict {
         let request = Request { target: path, cost, ..Request::from_peer(None) };
         let verdict = self.limiter.check(&request);
-        self.metrics.count(&Decided::new(FrontEnd::Http, &request, &verdict));
+        self.count(&request, &verdict);
         verdict
+    }
+
+    fn count(&self, request: &Request<'_>, verdict: &Verdict) {
+        self.metrics.count(Decided { front_end: FrontEnd::Http, request, verdict, deciding: verdict.deciding() }, 1);
     }
 
     fn replace(&self, text: &str) {
@@ -44,7 +49,7 @@ impl Counting {
 
     fn text(&self) -> String {
         let mut text = String::new();
-        self.metrics.write(&mut text);
+        self.metrics.totals().write(&mut Exposition::behind(&mut text));
         text
     }
 
@@ -168,7 +173,7 @@ fn a_decision_that_a_reload_overtook_is_counted() {
     let verdicts = [counting.limiter.check(&request), counting.limiter.check(&request)];
     counting.replace("version: 1\nrules: [ { name: new, when: { path: /pay }, limit: 1/min } ]\n");
     for verdict in &verdicts {
-        counting.metrics.count(&Decided::new(FrontEnd::Http, &request, verdict));
+        counting.count(&request, verdict);
     }
     // Nobody has said yet that this one is in force.
     counting.limiter.set_policy(&policy("version: 1\nrules: [ { name: newer, limit: 1/min } ]\n")).unwrap();

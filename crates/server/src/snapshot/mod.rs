@@ -14,7 +14,6 @@ mod settings;
 pub use beginning::Beginning;
 pub use error::SnapshotError;
 pub use keeper::{SnapshotEvent, SnapshotKeeper};
-pub(crate) use metrics::SnapshotMetrics;
 pub(crate) use open::{Opened, open};
 pub(crate) use settings::{same_file, with_every_of};
 

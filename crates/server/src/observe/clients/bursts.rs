@@ -58,10 +58,10 @@ impl Bursts {
         let now = self.windows;
         let mut sudden = Vec::new();
         for (rule, tally) in traffic {
-            for counted in tally.counted() {
+            for (fingerprint, known) in tally.clients() {
                 // Only what is certain: an error would make a past of others one's own.
-                let requests = counted.count - counted.error;
-                let client = (Arc::clone(rule), counted.fingerprint);
+                let requests = known.at_least();
+                let client = (Arc::clone(rule), fingerprint);
                 let is_full = self.pasts.len() >= MAX_CLIENTS;
                 let Some(past) = self.pasts.get_mut(&client) else {
                     if !is_full {
@@ -71,7 +71,7 @@ impl Bursts {
                 };
                 let usual = past.usual_parts(now);
                 if past.take(now, usual, requests)
-                    && let Some(name) = counted.name
+                    && let Some(name) = &known.name
                 {
                     let (rule, name) = (Arc::clone(rule), Arc::clone(name));
                     sudden.push(Sudden { rule, name, requests, usual: usual / PARTS });

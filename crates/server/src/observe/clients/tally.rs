@@ -1,5 +1,4 @@
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::frequent_clients::FrequentClients;
@@ -28,23 +27,21 @@ pub(in crate::observe) struct Tally {
 }
 
 /// What the tables that know a client say of it.
-#[derive(Debug)]
-struct Known {
+#[derive(Debug, Default)]
+pub(in crate::observe) struct Known {
     /// Above the floors of these tables.
     above: u64,
     /// The part of these floors that is certain.
     certain: u64,
     last_seen_ns: u64,
-    name: Option<Arc<str>>,
+    pub(in crate::observe) name: Option<Arc<str>>,
 }
 
-/// A client without a name.
-pub(in crate::observe) struct Counted<'a> {
-    pub(in crate::observe) fingerprint: u64,
-    pub(in crate::observe) count: u64,
-    pub(in crate::observe) error: u64,
-    pub(in crate::observe) last_seen_ns: u64,
-    pub(in crate::observe) name: Option<&'a Arc<str>>,
+impl Known {
+    /// How often the client certainly came.
+    pub(in crate::observe) fn at_least(&self) -> u64 {
+        self.above + self.certain
+    }
 }
 
 impl Tally {
@@ -52,21 +49,11 @@ impl Tally {
         self.floors += table.floor();
         self.total += table.total();
         for tracked in table.tracked() {
-            let above = tracked.count - table.floor();
-            let certain = table.floor() - tracked.error;
-            match self.clients.entry(tracked.fingerprint) {
-                Entry::Occupied(mut known) => {
-                    let known = known.get_mut();
-                    known.above += above;
-                    known.certain += certain;
-                    known.last_seen_ns = known.last_seen_ns.max(tracked.last_seen_ns);
-                    known.name = known.name.take().or_else(|| tracked.name.clone());
-                }
-                Entry::Vacant(nobody) => {
-                    let (last_seen_ns, name) = (tracked.last_seen_ns, tracked.name.clone());
-                    nobody.insert(Known { above, certain, last_seen_ns, name });
-                }
-            }
+            let known = self.clients.entry(tracked.fingerprint).or_default();
+            known.above += tracked.count - table.floor();
+            known.certain += table.floor() - tracked.error;
+            known.last_seen_ns = known.last_seen_ns.max(tracked.last_seen_ns);
+            known.name = known.name.take().or_else(|| tracked.name.clone());
         }
     }
 
@@ -75,22 +62,21 @@ impl Tally {
         self.total
     }
 
-    pub(in crate::observe) fn counted(&self) -> impl Iterator<Item = Counted<'_>> {
-        self.clients.iter().map(|(fingerprint, known)| Counted {
-            fingerprint: *fingerprint,
-            count: self.floors + known.above,
-            error: self.floors - known.certain,
-            last_seen_ns: known.last_seen_ns,
-            name: known.name.as_ref(),
-        })
+    /// Everybody who is known, by fingerprint.
+    pub(in crate::observe) fn clients(&self) -> impl Iterator<Item = (u64, &Known)> {
+        self.clients.iter().map(|(fingerprint, known)| (*fingerprint, known))
     }
 
     /// The most frequent ones, beginning with who has certainly come most
     /// often. Who has no name yet came too rarely to be given one.
     pub(in crate::observe) fn top(&self, at_most: usize) -> Vec<FrequentClient> {
-        let named = self.counted().filter_map(|counted| {
-            let Counted { count, error, last_seen_ns, .. } = counted;
-            Some(FrequentClient { client: Arc::clone(counted.name?), count, error, last_seen_ns })
+        let named = self.clients.values().filter_map(|known| {
+            Some(FrequentClient {
+                client: Arc::clone(known.name.as_ref()?),
+                count: self.floors + known.above,
+                error: self.floors - known.certain,
+                last_seen_ns: known.last_seen_ns,
+            })
         });
         let mut top: Vec<FrequentClient> = named.collect();
         top.sort_by(|one, other| {
@@ -103,7 +89,7 @@ impl Tally {
 
     /// The certain count of the most frequent client.
     pub(in crate::observe) fn largest(&self) -> u64 {
-        self.counted().map(|counted| counted.count - counted.error).max().unwrap_or(0)
+        self.clients.values().map(Known::at_least).max().unwrap_or(0)
     }
 }
 
@@ -133,9 +119,9 @@ mod tests {
             let mut tally = Tally::default();
             tables.iter().for_each(|table| tally.add(table));
             prop_assert_eq!(tally.total(), exact.values().sum::<u64>());
-            for counted in tally.counted() {
-                let truth = exact.remove(&counted.fingerprint).unwrap_or(0);
-                prop_assert!(counted.count - counted.error <= truth && truth <= counted.count);
+            for (fingerprint, known) in tally.clients() {
+                let truth = exact.remove(&fingerprint).unwrap_or(0);
+                prop_assert!(known.at_least() <= truth && truth <= tally.floors + known.above);
             }
             for truth in exact.values() {
                 prop_assert!(*truth <= tally.floors);

@@ -1,4 +1,7 @@
+//! How often lines of each kind are written.
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// How many lines about violations are written in a second, whatever happens.
 const LINES_A_SECOND: u64 = 50;
@@ -83,6 +86,62 @@ fn spent_in(now_s: u64, all: u64) -> Spent {
     Spent(if now_s > all >> 32 { 0 } else { all & 0xffff_ffff })
 }
 
+/// How many are written in a second.
+const A_SECOND: u64 = 5;
+
+/// Limits log lines of one kind to a few a second: a server that comes and goes, or a
+/// caller that tries out tokens, must not fill a disk.
+#[derive(Debug, Default)]
+pub(in crate::observe) struct LogThrottle {
+    /// In which second, and how many.
+    spent: Mutex<(u64, u64)>,
+}
+
+impl LogThrottle {
+    pub(in crate::observe) fn take(&self, now_s: u64) -> bool {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        if spent.0 != now_s {
+            *spent = (now_s, 0);
+        }
+        spent.1 += 1;
+        spent.1 <= A_SECOND
+    }
+}
+
+/// How far apart two such notices are. A store that is full stays so for long.
+const APART_S: u64 = 60;
+
+/// Says now and then that requests are refused because they cannot be counted, and how many.
+#[derive(Debug, Default)]
+pub(in crate::observe) struct UncountedNotices {
+    spent: Mutex<SinceLast>,
+}
+
+#[derive(Debug, Default)]
+struct SinceLast {
+    /// From when on there may be another.
+    next_s: u64,
+    since_last: u64,
+}
+
+impl UncountedNotices {
+    /// Counts one more, and returns what to say of all since the last notice, if it is time for another.
+    pub(in crate::observe) fn take(&self, now_s: u64) -> Option<String> {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.since_last += 1;
+        if now_s < spent.next_s {
+            return None;
+        }
+        let so_many = std::mem::take(&mut spent.since_last);
+        spent.next_s = now_s + APART_S;
+        let refused = if so_many == 1 { "1 request was".to_owned() } else { format!("{so_many} requests were") };
+        Some(format!(
+            "{refused} refused because the store could not count: it is full (`when_full: refuse`), \
+             or does not answer (`on_failure: closed`)"
+        ))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +178,22 @@ mod tests {
             threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>()
         });
         assert_eq!(all, LINES_A_SECOND);
+    }
+
+    #[test]
+    fn a_second_has_so_many_lines_of_a_throttled_kind() {
+        let lines = LogThrottle::default();
+        assert_eq!((0..100).filter(|_| lines.take(7)).count() as u64, A_SECOND);
+        assert!(lines.take(8));
+    }
+
+    #[test]
+    fn the_first_is_told_at_once_and_the_others_together() {
+        let notices = UncountedNotices::default();
+        let first = notices.take(7).unwrap();
+        assert!(first.starts_with("1 request was refused "), "{first}");
+        assert_eq!((0..100).filter_map(|_| notices.take(66)).count(), 0);
+        let others = notices.take(67).unwrap();
+        assert!(others.starts_with("101 requests were refused "), "{others}");
     }
 }

@@ -2,8 +2,6 @@
 
 pub(in crate::observe) mod event_text;
 pub(in crate::observe) mod line_budget;
-pub(in crate::observe) mod log_throttle;
-pub(in crate::observe) mod uncounted_notices;
 
 use std::io::{self, Write};
 use std::sync::Arc;

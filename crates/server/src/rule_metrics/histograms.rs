@@ -1,8 +1,38 @@
-//! What remains of a limit after a decision, as a share of it.
-
-use std::sync::OnceLock;
+//! What histograms tell apart: how long a decision took, and what remains of a limit after it, as a share of the limit.
 
 use tollgate::Decision;
+
+/// From a decision in memory, which takes less than a microsecond, to several
+/// times the 20 ms that a gateway usually waits.
+pub(super) const DURATION_BOUNDS_NS: [u64; 13] = [
+    1_000,
+    5_000,
+    20_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    20_000_000,
+    50_000_000,
+    100_000_000,
+];
+
+/// A counter for each bound, one for what is above them all, and the sum.
+pub(super) const DURATION_ROW: usize = DURATION_SUM + 1;
+pub(super) const DURATION_SUM: usize = DURATION_BOUNDS_NS.len() + 1;
+
+/// One bound after the other, because nearly all durations are below the first.
+#[inline(always)]
+pub(super) fn duration_bucket(ns: u64) -> usize {
+    let mut bucket = 0;
+    while bucket < DURATION_BOUNDS_NS.len() && ns > DURATION_BOUNDS_NS[bucket] {
+        bucket += 1;
+    }
+    bucket
+}
 
 /// Shares of a limit, in millionths, with what a metric calls them.
 const BOUNDS: [(u64, &str); 7] = [
@@ -21,7 +51,7 @@ const MILLION: u64 = 1_000_000;
 pub(super) const STEPS: usize = BOUNDS.len() + 1;
 
 /// What the bounds up to which the steps go are called.
-pub(super) fn bound_names() -> impl Iterator<Item = &'static str> {
+pub(super) fn headroom_bounds() -> impl Iterator<Item = &'static str> {
     BOUNDS.iter().map(|(_, name)| *name).chain(["+Inf"])
 }
 
@@ -36,55 +66,44 @@ pub(super) fn step_and_share(decision: &Decision) -> (usize, u64) {
     (BOUNDS.partition_point(|(bound, _)| *bound < share), share)
 }
 
-/// The same for a quota whose limit is known, without a division: that is asked for every rule of every request.
-#[derive(Debug, Default)]
-pub(super) struct KnownLimit(OnceLock<Known>);
-
-#[derive(Debug)]
-struct Known {
-    limit: u64,
-    /// For each bound, the most that is not above it.
-    most: [u64; BOUNDS.len()],
-    /// What remains is summed up without so many of its last bits, lest the sum of something large overflow.
-    dropped_bits: u32,
-}
-
 /// So many bits of a limit are kept: what is dropped is then far less than a millionth of it.
 const KEPT_BITS: u32 = 24;
 
-impl KnownLimit {
-    /// The step of what remains, and what it adds to the sum. A limit is known
-    /// from its first decision; `None` for a decision under another one.
-    #[inline]
-    pub(super) fn step_and_part(&self, decision: &Decision) -> Option<(usize, u64)> {
-        let known = self.0.get_or_init(|| Known::new(decision.limit));
-        if known.limit != decision.limit {
-            return None;
-        }
-        // From the top: most keys have used little of their limit.
-        let mut step = BOUNDS.len();
-        while step > 0 && decision.remaining <= known.most[step - 1] {
-            step -= 1;
-        }
-        Some((step, decision.remaining >> known.dropped_bits))
-    }
-
-    /// Such a sum as a share of the limit, in millionths.
-    pub(super) fn share(&self, sum: u64) -> u64 {
-        let Some(known) = self.0.get() else { return 0 };
-        let scaled = (u128::from(sum) * u128::from(MILLION)) << known.dropped_bits;
-        u64::try_from(scaled / u128::from(known.limit.max(1))).unwrap_or(u64::MAX)
-    }
+/// The same for the limit of a quota, without a division: that is asked for every rule of every request.
+#[derive(Debug)]
+pub(super) struct HeadroomSteps {
+    pub(super) limit: u64,
+    /// For each bound, the most that is not above it.
+    most: [u64; BOUNDS.len()],
+    /// What remains is summed up without so many of its last bits, lest the sum of something large overflow.
+    pub(super) dropped_bits: u32,
 }
 
-impl Known {
-    fn new(limit: u64) -> Known {
+impl HeadroomSteps {
+    pub(super) fn of(limit: u64) -> HeadroomSteps {
         let most = |bound: u64| u128::from(limit) * u128::from(bound) / u128::from(MILLION);
-        Known {
+        HeadroomSteps {
             limit,
             most: BOUNDS.map(|(bound, _)| u64::try_from(most(bound)).unwrap_or(u64::MAX)),
             dropped_bits: (u64::BITS - limit.leading_zeros()).saturating_sub(KEPT_BITS),
         }
+    }
+
+    /// The step of what remains.
+    #[inline(always)]
+    pub(super) fn step(&self, remaining: u64) -> usize {
+        // From the top: most keys have used little of their limit.
+        let mut step = BOUNDS.len();
+        while step > 0 && remaining <= self.most[step - 1] {
+            step -= 1;
+        }
+        step
+    }
+
+    /// Such a sum as a share of the limit, in millionths.
+    pub(super) fn share(&self, sum: u64) -> u64 {
+        let scaled = (u128::from(sum) * u128::from(MILLION)) << self.dropped_bits;
+        u64::try_from(scaled / u128::from(self.limit.max(1))).unwrap_or(u64::MAX)
     }
 }
 
@@ -101,7 +120,7 @@ mod tests {
 
     #[test]
     fn headroom_is_what_remains_of_the_limit() {
-        let step = |remaining, limit| bound_names().nth(step_and_share(&decision(remaining, limit)).0).unwrap();
+        let step = |remaining, limit| headroom_bounds().nth(step_and_share(&decision(remaining, limit)).0).unwrap();
         assert_eq!((step(0, 5), step(1, 100), step(5, 100), step(6, 100)), ("0", "0.05", "0.05", "0.1"));
         assert_eq!((step(1, 2), step(9, 10), step(10, 10)), ("0.5", "0.9", "+Inf"));
         // One of very many is not nothing, and nothing overflows.
@@ -111,12 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_known_from_its_first_decision() {
-        let known = KnownLimit::default();
-        assert_eq!(known.share(7), 0);
-        assert_eq!(known.step_and_part(&decision(3, 4)), Some((5, 3)));
-        assert_eq!(known.step_and_part(&decision(3, 5)), None);
-        assert_eq!((known.share(7), known.share(0)), (1_750_000, 0));
+    fn sums_are_shares_of_the_limit() {
+        let steps = HeadroomSteps::of(4);
+        assert_eq!((steps.step(3), steps.share(7), steps.share(0)), (5, 1_750_000, 0));
+    }
+
+    #[test]
+    fn a_duration_is_in_the_bucket_of_its_bound() {
+        assert_eq!([0, 1_000, 1_001, 100_000_000].map(duration_bucket), [0, 0, 1, 12]);
+        assert_eq!(duration_bucket(u64::MAX), DURATION_SUM - 1);
     }
 
     proptest! {
@@ -129,8 +151,8 @@ mod tests {
         ) {
             let exact = u64::try_from(u128::from(limit) * u128::from(parts) / 1_000).unwrap();
             let decision = decision(exact.saturating_add(beside).saturating_sub(1).min(limit), limit);
-            let known = KnownLimit::default();
-            let (step, part) = known.step_and_part(&decision).unwrap();
+            let known = HeadroomSteps::of(limit);
+            let (step, part) = (known.step(decision.remaining), decision.remaining >> known.dropped_bits);
             let (expected, share) = step_and_share(&decision);
             // Beyond these even millionths are rounded.
             if limit <= u64::MAX / MILLION {

@@ -11,7 +11,7 @@ use super::limits::{
     CALLS_OF_EACH_CONNECTION, MAX_HEADER_FIELDS, MAX_REFUSED_HEADS, ROOM_WITHIN, WAITING_BESIDE_ARRIVING,
     WATCHES_PER_CONNECTION,
 };
-use crate::listen::{Activity, Reservation, Room, Share, Turn};
+use crate::listen::{Activity, Reservation, Resource, Room, Share, Turn};
 use crate::within::within;
 
 /// Into how many periods calls are sorted by when they began.
@@ -89,7 +89,7 @@ impl Calls {
 
     /// There may be no place: then the call has been read already, and is answered all the same.
     fn take_place(&self) -> Reservation {
-        self.share.take_call().or_else(|| lock(&self.spare).take()).unwrap_or_default()
+        self.share.take(Resource::Calls).or_else(|| lock(&self.spare).take()).unwrap_or_default()
     }
 
     /// Notes the fields of a call, and returns whether these are too many.
@@ -114,12 +114,12 @@ impl Calls {
 
     /// A call that watches, if this connection and its address may have another.
     pub(super) fn begin_watch(self: &Arc<Calls>) -> Option<OpenCall> {
-        self.open(self.share.take_watch()?)
+        self.open(self.share.take(Resource::Watches)?)
     }
 
     /// A call that asks again and again.
     pub(super) fn begin_conversation(self: &Arc<Calls>) -> Option<OpenCall> {
-        self.open(self.share.take_conversation()?)
+        self.open(self.share.take(Resource::Conversations)?)
     }
 
     fn open(self: &Arc<Calls>, place: Reservation) -> Option<OpenCall> {
@@ -133,7 +133,7 @@ impl Calls {
         self.waiting.fetch_add(1, Relaxed);
         // Dropped last: who is woken then must see that this one arrives.
         let _waiting = Waiting(self);
-        let reserved = within(ROOM_WITHIN, pin!(self.share.reserve_request(bytes))).await?;
+        let reserved = within(ROOM_WITHIN, pin!(self.share.reserve(Resource::RequestBytes, bytes))).await?;
         self.arriving.fetch_add(1, Relaxed);
         Some((reserved, Arriving(self)))
     }
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn a_connection_has_some_calls_though_its_address_has_taken_all() {
         let share = Share::alone();
-        let held: Vec<Reservation> = std::iter::from_fn(|| share.take_call()).collect();
+        let held: Vec<Reservation> = std::iter::from_fn(|| share.take(Resource::Calls)).collect();
         let calls = Calls::new(share);
         let room = || calls.poll_room(&mut Context::from_waker(Waker::noop()));
         let few: Vec<Call> = (0..CALLS_OF_EACH_CONNECTION).map(|_| calls.begin()).collect();
@@ -301,7 +301,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let room = || calls.poll_room(&mut Context::from_waker(Waker::noop()));
         let (first, arriving) = calls.reserve(1 << 20).await.unwrap();
-        let others = share.reserve_request(47 << 20).await;
+        let others = share.reserve(Resource::RequestBytes, 47 << 20).await;
         let mut waiting: Vec<_> = (0..=WAITING_BESIDE_ARRIVING).map(|_| Box::pin(calls.reserve(1 << 20))).collect();
         for message in &mut waiting {
             assert_eq!(room(), Poll::Ready(Room::Plenty));
@@ -322,7 +322,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_does_not_wait_for_room_until_its_call_is_overdue() {
         let share = Share::alone();
-        let _all = share.reserve_request(usize::MAX).await;
+        let _all = share.reserve(Resource::RequestBytes, usize::MAX).await;
         let calls = Calls::new(share);
         let begun = Instant::now();
         assert!(calls.reserve(1).await.is_none());

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 use crate::access::AccessToken;
 use crate::engine::Engine;
-use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, WithDeadline};
+use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, WithDeadline, until_stopped};
 #[cfg(fuzzing)]
 pub use bytes::Answered;
 #[cfg(fuzzing)]
@@ -69,7 +69,7 @@ impl GrpcFrontEnd {
         let greeted = tokio::select! {
             greeted = &mut greeting => greeted,
             // Who has just connected may have asked already; then this moment is all it takes.
-            () = until(&mut stopped) => {
+            () = until_stopped(&mut stopped) => {
                 tokio::time::timeout(limits::GREETED_WHILE_STOPPING, greeting).await.and_then(|greeted| greeted)
             }
         };
@@ -87,13 +87,8 @@ impl GrpcFrontEnd {
         tokio::select! {
             // Whatever went wrong, it was the other end's, and it has gone.
             _ = &mut connection => return,
-            () = until(&mut stopped) => connection.as_mut().graceful_shutdown(),
+            () = until_stopped(&mut stopped) => connection.as_mut().graceful_shutdown(),
         }
         let _ = connection.await;
     }
-}
-
-/// Waits until the service stops. If it is gone altogether, that is as good a reason.
-async fn until(stopped: &mut watch::Receiver<bool>) {
-    let _ = stopped.wait_for(|stopped| *stopped).await;
 }

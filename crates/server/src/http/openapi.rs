@@ -19,7 +19,7 @@ mod tests {
 
     use super::*;
     use crate::http::check::answer_body;
-    use crate::http::check::check_body::MEMBERS;
+    use crate::http::check::strict_body::MEMBERS;
     use crate::http::limits_body::LimitsBody;
     use crate::http::public_routes;
     use crate::http::receipt::{RECEIPT_MEMBERS, RefundedBody, ReleasedBody, SETTLE_MEMBERS, SettledBody};

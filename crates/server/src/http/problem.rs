@@ -1,11 +1,10 @@
-use std::time::Duration;
-
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tollgate::KeyError;
 
 use crate::observe::WhyRefused;
+use crate::whole_body::{BodyLimits, NoBody};
 
 const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -81,17 +80,23 @@ impl Problem {
         Problem { detail: format!("check {at}: {}", self.detail), member: Some(member), ..self }
     }
 
-    pub(super) fn body_too_large(max_bytes: usize) -> Problem {
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body must be at most {max_bytes} bytes"))
-    }
-
-    pub(super) fn no_room() -> Problem {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "there is no room for the body now".to_owned())
-    }
-
-    pub(super) fn body_too_slow(at_most: Duration) -> Problem {
-        let detail = format!("the body must arrive within {} seconds", at_most.as_secs());
-        Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
+    /// Why a body cannot be had.
+    pub(super) fn of_body(error: NoBody, limits: BodyLimits) -> Problem {
+        match error {
+            NoBody::TooLarge => {
+                let detail = format!("the body must be at most {} bytes", limits.max_bytes);
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+            }
+            NoBody::LongerThanItSays => Problem::bad_body("it is longer than it says"),
+            NoBody::NoRoom => {
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "there is no room for the body now".to_owned())
+            }
+            NoBody::TooSlow => {
+                let detail = format!("the body must arrive within {} seconds", limits.at_most.as_secs());
+                Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
+            }
+            NoBody::Broken(why) => Problem::bad_body(&why),
+        }
     }
 
     pub(super) fn no_such_path(path: &str) -> Problem {

@@ -8,12 +8,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::connection_limits::ConnectionLimits;
 use super::connection_metrics::ListenerMetrics;
+use super::connection_slots::{ConnectionSlot, ConnectionSlots, Descriptors, For, SlotRefusal};
+use super::shares::{Share, Shares};
 use super::stream::{Encryption, Stream};
-use crate::listen::limits::connection_limits::ConnectionLimits;
-use crate::listen::limits::connection_slots::{ConnectionSlot, ConnectionSlots, SlotRefusal};
-use crate::listen::limits::descriptors::{Descriptors, For};
-use crate::listen::limits::shares::{Share, Shares};
 use crate::observe::Observer;
 
 /// How long nothing is accepted after an error that will not go away by itself,
@@ -52,6 +51,29 @@ pub(crate) struct Connection {
     pub(crate) stopped: watch::Receiver<bool>,
     /// What it may hold, together with the other connections of its address.
     pub(crate) share: Arc<Share>,
+}
+
+/// Whether the service is about to end, for who asks with every request:
+/// reading the channel itself takes a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct StopFlag {
+    /// It was so when somebody first looked.
+    has_stopped: bool,
+    stopped: watch::Receiver<bool>,
+}
+
+impl StopFlag {
+    /// Of a channel that says `true` once, and nothing after that.
+    pub(crate) fn new(mut stopped: watch::Receiver<bool>) -> StopFlag {
+        let has_stopped = *stopped.borrow_and_update();
+        StopFlag { has_stopped, stopped }
+    }
+
+    #[inline]
+    pub(crate) fn is_up(&self) -> bool {
+        // Where nobody is left who could say it, the service is gone.
+        self.has_stopped || self.stopped.has_changed().unwrap_or(true)
+    }
 }
 
 /// Accepts until the service stops, and returns when every connection has
@@ -123,7 +145,7 @@ where
         loop {
             tokio::select! {
                 biased;
-                () = until(&mut self.stopped) => return,
+                () = until_stopped(&mut self.stopped) => return,
                 Some(_) = self.connections.join_next() => {}
                 accepted = socket.accept() => match accepted {
                     Ok((connection, address)) => self.admit_connection(connection, address),
@@ -179,7 +201,7 @@ where
         let stream = tokio::select! {
             begun = tokio::time::timeout(self.limits.header_timeout, self.encryption.begin(connection)) => begun,
             // A connection without a handshake has not sent a request.
-            () = until(&mut stopped), if self.encryption.takes_time() => return,
+            () = until_stopped(&mut stopped), if self.encryption.takes_time() => return,
         };
         match stream {
             Ok(Ok(stream)) => {
@@ -215,7 +237,7 @@ impl Drop for Open<'_> {
 }
 
 /// Waits until the service stops. If it is gone altogether, that is as good a reason.
-async fn until(stopped: &mut watch::Receiver<bool>) {
+pub(crate) async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
@@ -228,4 +250,27 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::Interrupted
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_up_from_when_the_service_stops() {
+        let (stop, stopped) = watch::channel(false);
+        let early = StopFlag::new(stopped.clone());
+        assert!(!early.is_up() && !early.is_up());
+        stop.send_replace(true);
+        assert!(early.is_up() && early.is_up(), "looking does not take it down");
+        assert!(StopFlag::new(stopped).is_up(), "who comes later sees it too");
+    }
+
+    #[test]
+    fn it_is_up_when_the_service_is_gone() {
+        let (stop, stopped) = watch::channel(false);
+        let flag = StopFlag::new(stopped);
+        drop(stop);
+        assert!(flag.is_up());
+    }
 }

@@ -3,7 +3,7 @@ use std::future::pending;
 use tokio::time::{Instant, sleep_until};
 
 use super::limits::RespLimits;
-use crate::listen::{Reservation, Share};
+use crate::listen::{Reservation, Resource, Share};
 
 /// A command of which at most so many bytes have come is read on without asking for room.
 const FREE_COMMAND_BYTES: usize = 8 << 10;
@@ -26,7 +26,7 @@ impl BegunCommand {
         }
         if input.len() > FREE_COMMAND_BYTES && self.reserved.is_none() {
             // The buffer doubles as it grows.
-            self.reserved = Some(share.reserve_request(2 * limits.frame_bytes).await);
+            self.reserved = Some(share.reserve(Resource::RequestBytes, 2 * limits.frame_bytes).await);
             // That wait was not the client's.
             self.due = Some(Instant::now() + limits.command_at_most);
         }

@@ -15,7 +15,7 @@ use super::parser::{Found, Parser};
 use super::reply::Reply;
 use super::session::Session;
 use crate::engine::Engine;
-use crate::listen::Share;
+use crate::listen::{Share, until_stopped};
 use crate::within::within;
 
 /// Read at once, where that much has come: some fifty commands.
@@ -53,10 +53,7 @@ pub(crate) async fn serve_with_share(
 ) -> io::Result<()> {
     let mut connection = Connection::new(limits, gate);
     let mut watched = stopped.clone();
-    let mut until_stopped = pin!(async move {
-        // An error means that the service is gone, which is as good a reason to stop.
-        let _ = watched.wait_for(|stopped| *stopped).await;
-    });
+    let mut stop = pin!(until_stopped(&mut watched));
     loop {
         connection.make_room();
         connection.begun.go_on(&connection.input, limits, &share).await;
@@ -66,7 +63,7 @@ pub(crate) async fn serve_with_share(
             read = io.read_buf(&mut connection.input) => if read? == 0 {
                 return Ok(());
             },
-            () = &mut until_stopped => return close(&mut io).await,
+            () = &mut stop => return close(&mut io).await,
             () = connection.begun.overdue() => return Err(io::ErrorKind::TimedOut.into()),
         }
         connection.answer_all(&engine, &mut io).await?;

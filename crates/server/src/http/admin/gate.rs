@@ -5,6 +5,8 @@
 //! token or not; and without a token, so is who calls this machine by a name
 //! that somebody else could have given to it.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -20,7 +22,7 @@ use crate::observe::WhyRefused;
 /// Lets a request through, or says why not, and writes down that somebody was refused.
 pub(super) async fn gate(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Arc<Caller>>,
     request: Request,
     next: Next,
 ) -> Response {

@@ -1,5 +1,6 @@
 //! An operator's hand on single keys.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -14,10 +15,9 @@ use tollgate::policy::parse_duration;
 use super::Admin;
 use super::key_body::{KeyBody, OverrideBody};
 use super::key_name::KeyName;
-use crate::http::body;
 use crate::http::connection::Caller;
-use crate::http::json::members::Members;
 use crate::http::problem::Problem;
+use crate::http::strict_json::Members;
 use crate::observe::{Change, ChangeKind};
 
 const KEYS: &str = "/api/keys/";
@@ -54,7 +54,7 @@ pub(super) async fn inspect(State(admin): State<Admin>, uri: Uri) -> Result<Json
 /// `DELETE /api/keys/RULE/KEY`: the key is as if untouched.
 pub(super) async fn reset(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Arc<Caller>>,
     uri: Uri,
 ) -> Result<Json<DoneBody>, Problem> {
     let name = KeyName::behind(KEYS, &uri);
@@ -64,36 +64,36 @@ pub(super) async fn reset(
         }
         Err(unread) => Err(unread.clone()),
     };
-    admin.note(caller, ChangeKind::Reset, name.as_ref().ok(), None, &outcome);
+    admin.note(&caller, ChangeKind::Reset, name.as_ref().ok(), None, &outcome);
     outcome.map(|()| Json(DoneBody { done: true }))
 }
 
 /// `PUT /api/keys/RULE/KEY`: another limit for this key, for a time.
 pub(super) async fn set(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Arc<Caller>>,
     uri: Uri,
     body: Body,
 ) -> Result<Json<OverrideBody>, Problem> {
     let name = KeyName::behind(KEYS, &uri);
     let mut limit = None;
     let outcome = match &name {
-        Ok(name) => set_limit(&admin, caller, name, body, &mut limit).await,
+        Ok(name) => set_limit(&admin, &caller, name, body, &mut limit).await,
         Err(unread) => Err(unread.clone()),
     };
-    admin.note(caller, ChangeKind::Override, name.as_ref().ok(), limit.as_deref(), &outcome);
+    admin.note(&caller, ChangeKind::Override, name.as_ref().ok(), limit.as_deref(), &outcome);
     outcome.map(|set| Json(OverrideBody::from(&set)))
 }
 
 /// `told` becomes the limit that the caller wants, once it is read: a try is written down with it.
 async fn set_limit(
     admin: &Admin,
-    caller: Caller,
+    caller: &Caller,
     name: &KeyName,
     body: Body,
     told: &mut Option<String>,
 ) -> Result<KeyOverride, Problem> {
-    let members = Members::parse(&body::read(body, MAX_OVERRIDE_BYTES, caller).await?, &OVERRIDE_MEMBERS)?;
+    let members = Members::parse(&caller.read_body(body, MAX_OVERRIDE_BYTES).await?, &OVERRIDE_MEMBERS)?;
     let limit = members.get("limit").and_then(Value::as_str);
     let limit = limit.ok_or_else(|| Problem::bad_member("limit", "a limit such as \"200/min\" or \"unlimited\""))?;
     *told = Some(limit.to_owned());
@@ -113,7 +113,7 @@ pub(super) async fn overrides(State(admin): State<Admin>) -> Json<OverridesBody>
 /// `DELETE /api/overrides/RULE/KEY`: the policy's limit holds again.
 pub(super) async fn end_override(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Arc<Caller>>,
     uri: Uri,
 ) -> Result<Json<DoneBody>, Problem> {
     let name = KeyName::behind(OVERRIDES, &uri);
@@ -125,7 +125,7 @@ pub(super) async fn end_override(
         },
         Err(unread) => Err(unread.clone()),
     };
-    admin.note(caller, ChangeKind::EndOverride, name.as_ref().ok(), None, &outcome);
+    admin.note(&caller, ChangeKind::EndOverride, name.as_ref().ok(), None, &outcome);
     outcome.map(|()| Json(DoneBody { done: true }))
 }
 
@@ -133,7 +133,7 @@ impl Admin {
     /// Writes down who changed what, and whether it was done.
     pub(super) fn note<T>(
         &self,
-        caller: Caller,
+        caller: &Caller,
         kind: ChangeKind,
         name: Option<&KeyName>,
         limit: Option<&str>,

@@ -65,5 +65,5 @@ pub(crate) fn admin_routes(admin: Admin) -> Routes {
         .method_not_allowed_fallback(super::wrong_method)
         .layer(gate)
         .with_state(admin);
-    Routes::without_checks(router, &engine)
+    Routes::new(router, None, &engine)
 }

@@ -15,7 +15,7 @@ use tollgate::{INVALID_TOKEN, PROBLEM_JSON, Permit, Verdict};
 
 use super::connection::Caller;
 use super::problem::Problem;
-use super::public_gate::TOKEN_PARAMETER;
+use super::routes::TOKEN_PARAMETER;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
 use described::Described;
@@ -30,7 +30,7 @@ const MEANT_PROBLEM: HeaderName = HeaderName::from_static("tollgate-problem");
 /// Answers with a status that gateways understand, and with the fields that clients do.
 pub(super) async fn forward_auth(
     State(engine): State<Arc<Engine>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Arc<Caller>>,
     request: Request<Body>,
 ) -> Result<Response<Body>, Problem> {
     // Whatever the body is, it says nothing about who asks.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::activity_stream::NotesBytes;
-use crate::listen::limits::connection_limits::ConnectionLimits;
+use super::connection_limits::ConnectionLimits;
+use super::stream::NotesBytes;
 
 /// Whoever was not silent for so long when the service stops is about to send
 /// another request, and closing the connection would break it. It is answered,

@@ -1,17 +1,14 @@
-mod admin;
-mod callers;
+mod access;
 mod connections;
 #[cfg(feature = "tls")]
 mod encryption;
+mod listen_address;
 mod notify;
 mod observing;
-mod open_files;
 mod policy_watch;
 mod signals;
 mod snapshots;
-mod stopped;
 mod store_events;
-mod token_file;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,24 +29,20 @@ use tollgate_server::{
     ReloadRequest, Server,
 };
 
-use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::listen_address::ListenAddress;
+use crate::exit::{Exit, Failure};
+use crate::output::{say, say_as};
 use crate::policy_file;
-use crate::talk::{say, say_as};
-use admin::AdminArguments;
-use callers::CallerArguments;
+use access::{AdminArguments, CallerArguments, WatchedToken, is_exposed};
 use connections::ConnectionArguments;
 #[cfg(feature = "tls")]
 use encryption::{TlsArguments, WatchedTls};
+use listen_address::ListenAddress;
 use notify::{Progress, notify};
 use observing::{LogArguments, Observing};
 use policy_watch::WatchedPolicy;
-use signals::{Signals, Wanted};
+use signals::{Signals, Stopped, Wanted};
 use snapshots::Snapshots;
-use stopped::Stopped;
 use store_events::StoreEvents;
-use token_file::WatchedToken;
 
 /// More operators than that need not wait at once for a policy to be read again.
 const WAITING_RELOADS: usize = 4;
@@ -143,9 +136,10 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         arguments.admin_access.token().watch(admin_token.as_ref()),
         arguments.callers.token().watch(access_token.as_ref()),
     ];
-    let connections = ConnectionLimits { descriptors: open_files::raise_limit(), ..arguments.connections.limits() };
+    let connections =
+        ConnectionLimits { descriptors: connections::raise_open_files(), ..arguments.connections.limits() };
     let mut warnings = access_warnings(arguments, &listeners, access_token.is_some());
-    warnings.extend(open_files::warning(&connections, &listeners));
+    warnings.extend(connections::open_files_warning(&connections, &listeners));
     let service = Service {
         engine,
         store_events,
@@ -169,8 +163,8 @@ fn access_warnings(arguments: &ServeArguments, listeners: &Listeners, has_token:
     #[cfg(feature = "tls")]
     let protection = arguments.tls.protection();
     #[cfg(not(feature = "tls"))]
-    let protection = callers::Protection { is_encrypted: false, asks_for_certificates: false };
-    let is_exposed = listeners.admin.is_some_and(|address| !address.ip().to_canonical().is_loopback());
+    let protection = access::Protection { is_encrypted: false, asks_for_certificates: false };
+    let is_exposed = listeners.admin.is_some_and(is_exposed);
     let mut warnings = arguments.admin_access.warnings(is_exposed, protection.is_encrypted);
     warnings.extend(arguments.callers.warnings(listeners, has_token, protection));
     warnings

@@ -7,8 +7,8 @@ use tollgate::Clock;
 use tollgate::policy::promise::Promise;
 use tollgate_server::observe::{Identities, Level, Log, LogFormat, Observer, ObserverSettings};
 
-use crate::failure::Failure;
-use crate::talk::{self, say, say_as};
+use crate::exit::Failure;
+use crate::output::{self, say, say_as};
 
 /// The log, on stderr.
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ impl LogArguments {
             None => Failure::failed(format!("cannot make a key for the log: {error}")),
         })?;
         let observer = Arc::new(observer);
-        talk::through(&observer, format);
+        output::through(&observer, format);
         Ok(observer)
     }
 }

@@ -9,7 +9,7 @@ use tollgate::{Decision, Request, Verdict};
 use super::wrong_arity;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
-use crate::resp::arguments::Arguments;
+use crate::resp::parser::Arguments;
 use crate::resp::reply::Reply;
 
 const MS_NS: u64 = 1_000_000;

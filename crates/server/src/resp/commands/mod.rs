@@ -8,7 +8,7 @@ mod info;
 mod table;
 mod throttle;
 
-use super::arguments::Arguments;
+use super::parser::Arguments;
 use super::reply::Reply;
 use super::session::Session;
 use crate::engine::Engine;

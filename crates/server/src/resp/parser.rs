@@ -223,26 +223,27 @@ impl<'a> Arguments<'a> {
 
 /// The number on the line that begins at `from`, and where the next line begins; `None` if there is more to come.
 #[inline]
-pub(super) fn length_line(
-    input: &[u8],
-    from: usize,
-    wrong: ProtocolError,
-) -> Result<Option<(i64, usize)>, ProtocolError> {
-    // Nearly every length has one or two digits.
-    match input.get(from..) {
-        Some([digit @ b'0'..=b'9', b'\r', b'\n', ..]) => return Ok(Some((i64::from(digit - b'0'), from + 3))),
-        Some([tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..]) => {
-            return Ok(Some((i64::from(tens - b'0') * 10 + i64::from(ones - b'0'), from + 4)));
-        }
-        _ => {}
-    }
+fn length_line(input: &[u8], from: usize, wrong: ProtocolError) -> Result<Option<(i64, usize)>, ProtocolError> {
     let line = input.get(from..).unwrap_or_default();
+    if let Some((length, line_bytes)) = short_length_line(line) {
+        return Ok(Some((i64::from(length), from + line_bytes)));
+    }
     let line = &line[..line.len().min(LENGTH_LINE_BYTES)];
     let Some(end) = memchr::memchr(b'\n', line) else {
         return if line.len() == LENGTH_LINE_BYTES { Err(ProtocolError::LengthLineTooLong) } else { Ok(None) };
     };
     let number = line[..end].strip_suffix(b"\r").and_then(parse_integer).ok_or(wrong)?;
     Ok(Some((number, from + end + 1)))
+}
+
+/// The number on a line of one or two digits, as nearly every length has, and the line's own length.
+#[inline]
+pub(super) fn short_length_line(line: &[u8]) -> Option<(u8, usize)> {
+    match line {
+        [digit @ b'0'..=b'9', b'\r', b'\n', ..] => Some((digit - b'0', 3)),
+        [tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..] => Some(((tens - b'0') * 10 + (ones - b'0'), 4)),
+        _ => None,
+    }
 }
 
 /// A byte for a message: itself if it can be seen, else its number.

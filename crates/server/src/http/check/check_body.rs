@@ -192,7 +192,7 @@ impl<'a> Scanner<'a> {
     fn string(&mut self) -> Option<&'a str> {
         self.take(b'"')?;
         let begun = self.at;
-        let length = self.rest().iter().position(|byte| matches!(byte, b'"' | b'\\' | ..b' '))?;
+        let length = plain_bytes(self.rest());
         self.at += length;
         self.take_next(b'"')?;
         self.text.get(begun..begun + length)
@@ -255,5 +255,45 @@ impl<'a> Scanner<'a> {
     #[inline]
     fn rest(&self) -> &'a [u8] {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
+    }
+}
+
+/// How many bytes of a string come before its end, or before something unusual in it. Eight at a time: nearly all of a
+/// body is strings.
+#[inline]
+fn plain_bytes(text: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH_BITS: u64 = ONES << 7;
+    let (words, rest) = text.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The high bit of each byte below `bound`. A borrow may set it in bytes behind one of those, never before it.
+        let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
+        let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+        let found = (is(b'"') | is(b'\\') | below(word, b' ')) & HIGH_BITS;
+        if found != 0 {
+            return at * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let plain = rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | ..b' ')).count();
+    text.len() - rest.len() + plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain_bytes;
+
+    #[test]
+    fn a_string_ends_where_something_unusual_is() {
+        for length in 0..20 {
+            for end in (0..=u8::MAX).filter(|byte| matches!(byte, b'"' | b'\\' | ..b' ')) {
+                for before in [b' ', b'!', b'#', b'[', b']', b'a', 0x7f, 0x80, 0xa0, 0xff] {
+                    let mut text = vec![before; length];
+                    assert_eq!(plain_bytes(&text), length);
+                    text.extend([end, before, b'"', 0, 1, 2, before, b'\\', 3, 4]);
+                    assert_eq!(plain_bytes(&text), length, "{before} {end}");
+                }
+            }
+        }
     }
 }

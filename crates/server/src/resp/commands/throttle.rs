@@ -6,7 +6,7 @@ use tollgate::{ChargeVerdict, Decision, Quota, QuotaError, Rate, RateError};
 
 use super::{Left, wrong_arity};
 use crate::engine::Engine;
-use crate::resp::parser::{Arguments, ProtocolError, length_line, parse_integer};
+use crate::resp::parser::{Arguments, parse_integer, short_length_line};
 use crate::resp::reply::Reply;
 use crate::resp::session::Session;
 use crate::throttle::{CallerQuota, NotThrottled};
@@ -80,16 +80,15 @@ pub(in crate::resp) fn throttle_again(
     answered
 }
 
-/// The key and the length of a command that is as it was `written` behind its key; `None` if it is another.
+/// The key and the length of a command that is as it was `written` behind its key; `None` if it is another, or its key
+/// has a hundred bytes or more.
 #[inline]
 fn same_but_for_key<'a>(input: &'a [u8], written: &[u8]) -> Option<(&'a [u8], usize)> {
     const BEFORE_KEY: &[u8] = b"*5\r\n$11\r\nCL.THROTTLE\r\n$";
-    if !input.starts_with(BEFORE_KEY) {
-        return None;
-    }
-    let (key_bytes, start) = length_line(input, BEFORE_KEY.len(), ProtocolError::BulkLength).ok()??;
-    let (key, behind) = input.get(start..)?.split_at_checked(usize::try_from(key_bytes).ok()?)?;
-    behind.starts_with(written).then_some((key, start + key.len() + written.len()))
+    let key_line = input.strip_prefix(BEFORE_KEY)?;
+    let (key_bytes, line_bytes) = short_length_line(key_line)?;
+    let (key, behind) = key_line.get(line_bytes..)?.split_at_checked(usize::from(key_bytes))?;
+    behind.starts_with(written).then_some((key, BEFORE_KEY.len() + line_bytes + key.len() + written.len()))
 }
 
 /// Answers it where they are shared.

@@ -24,10 +24,9 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 const DRAIN_BACKLOG_FOR: Duration = Duration::from_millis(100);
 const DRAIN_IDLE_FOR: Duration = Duration::from_millis(20);
 
-/// A socket that accepts, and what it grants to those who come.
+/// What a listener grants to those who come.
 #[derive(Debug)]
-pub(crate) struct Accepting {
-    pub(crate) socket: TcpListener,
+pub(crate) struct Granted {
     pub(crate) limits: ConnectionLimits,
     pub(crate) encryption: Encryption,
     pub(crate) metrics: ListenerMetrics,
@@ -78,17 +77,18 @@ impl StopFlag {
 
 /// Accepts until the service stops, and returns when every connection has
 /// ended. `front_end` serves one of them. Dropping the future ends them all.
-pub(crate) async fn accept<F, Served>(accepting: Accepting, stopped: watch::Receiver<bool>, front_end: F)
-where
+pub(crate) async fn accept<F, Served>(
+    socket: TcpListener,
+    granted: Granted,
+    stopped: watch::Receiver<bool>,
+    front_end: F,
+) where
     F: Fn(Connection) -> Served + Send + Sync + 'static,
     Served: Future<Output = ()> + Send + 'static,
 {
-    let Accepting { socket, limits, encryption, metrics, observer, listener, shares, descriptors, used_for } =
-        accepting;
-    let slots = ConnectionSlots::new(limits.connections, limits.connections_per_address);
-    let entry = Entry { slots, shares, descriptors, used_for };
-    let context = ListenerContext { entry, limits, encryption, metrics, observer, listener, front_end };
-    let mut accept_loop = AcceptLoop { context: Arc::new(context), connections: JoinSet::new(), stopped };
+    let slots = ConnectionSlots::new(granted.limits.connections, granted.limits.connections_per_address);
+    let context = Arc::new(ListenerContext { granted, slots, front_end });
+    let mut accept_loop = AcceptLoop { context, connections: JoinSet::new(), stopped };
     accept_loop.accept_until_stopped(&socket).await;
     accept_loop.drain_backlog(&socket).await;
     drop(socket);
@@ -97,35 +97,19 @@ where
 
 /// What is the same for all connections of a listener.
 struct ListenerContext<F> {
-    entry: Entry,
-    limits: ConnectionLimits,
-    encryption: Encryption,
-    metrics: ListenerMetrics,
-    observer: Arc<Observer>,
-    listener: &'static str,
+    granted: Granted,
+    slots: ConnectionSlots,
     front_end: F,
 }
 
-/// What a connection needs before it is served.
-struct Entry {
-    slots: ConnectionSlots,
-    shares: Shares,
-    descriptors: Descriptors,
-    used_for: For,
-}
+/// What a connection counts in, from its beginning to its end.
+type Slots = [ConnectionSlot; 2];
 
-/// What a connection has from its beginning to its end.
-struct Admitted {
-    share: Arc<Share>,
-    _slot: ConnectionSlot,
-    _descriptor: ConnectionSlot,
-}
-
-impl Entry {
-    fn admit(&self, from: IpAddr) -> Result<Admitted, SlotRefusal> {
-        let slot = self.slots.take(from)?;
+impl Granted {
+    fn admit(&self, slots: &ConnectionSlots, from: IpAddr) -> Result<Slots, SlotRefusal> {
+        let slot = slots.take(from)?;
         let descriptor = self.descriptors.take(self.used_for, from).ok_or(SlotRefusal::ForDescriptor)?;
-        Ok(Admitted { share: self.shares.of(from), _slot: slot, _descriptor: descriptor })
+        Ok([slot, descriptor])
     }
 }
 
@@ -150,7 +134,7 @@ where
                 accepted = socket.accept() => match accepted {
                     Ok((connection, address)) => self.admit_connection(connection, address),
                     Err(error) => {
-                        self.context.metrics.accept_errors.inc();
+                        self.context.granted.metrics.accept_errors.inc();
                         if !is_of_one_connection(&error) {
                             tokio::time::sleep(PAUSE_AFTER_ERROR).await;
                         }
@@ -172,9 +156,10 @@ where
     }
 
     fn admit_connection(&mut self, connection: TcpStream, address: SocketAddr) {
-        let admitted = match self.context.entry.admit(address.ip()) {
+        let ListenerContext { granted, slots, .. } = &*self.context;
+        let admitted = match granted.admit(slots, address.ip()) {
             Ok(admitted) => admitted,
-            Err(why) => return self.context.metrics.count_refused(why),
+            Err(why) => return granted.metrics.count_refused(why),
         };
         // Answers are small and somebody waits for each: never hold one back to fill a packet.
         // Where that cannot be said, answers come all the same.
@@ -194,28 +179,25 @@ where
         connection: TcpStream,
         address: SocketAddr,
         mut stopped: watch::Receiver<bool>,
-        admitted: Admitted,
+        _slots: Slots,
     ) {
-        self.metrics.accepted.inc();
-        let _open = Open::new(&self.metrics);
+        let Granted { limits, encryption, metrics, observer, listener, shares, .. } = &self.granted;
+        metrics.accepted.inc();
+        let _open = Open::new(metrics);
+        let share = shares.of(address.ip());
         let stream = tokio::select! {
-            begun = tokio::time::timeout(self.limits.header_timeout, self.encryption.begin(connection)) => begun,
+            begun = tokio::time::timeout(limits.header_timeout, encryption.begin(connection)) => begun,
             // A connection without a handshake has not sent a request.
-            () = until_stopped(&mut stopped), if self.encryption.takes_time() => return,
+            () = until_stopped(&mut stopped), if encryption.takes_time() => return,
         };
         match stream {
-            Ok(Ok(stream)) => {
-                let share = Arc::clone(&admitted.share);
-                (self.front_end)(Connection { stream, address, stopped, share }).await;
-            }
+            Ok(Ok(stream)) => (self.front_end)(Connection { stream, address, stopped, share }).await,
             Ok(Err(error)) => {
-                self.metrics.handshake_errors.inc();
-                self.observer.note_failed_handshake(self.listener, address.ip(), &error);
+                metrics.handshake_errors.inc();
+                observer.note_failed_handshake(listener, address.ip(), &error);
             }
             // The handshake took too long: there is no error to log.
-            Err(_) => {
-                self.metrics.handshake_errors.inc();
-            }
+            Err(_) => metrics.handshake_errors.inc(),
         }
     }
 }

@@ -14,7 +14,7 @@ mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub(crate) use accept::{Accepting, Connection, StopFlag, accept, until_stopped};
+pub(crate) use accept::{Connection, Granted, StopFlag, accept, until_stopped};
 pub(crate) use activity::{Activity, Answering};
 pub use connection_limits::ConnectionLimits;
 pub(crate) use connection_metrics::{ConnectionMetrics, ListenerMetrics, ShareMetrics};

@@ -126,11 +126,12 @@ impl Connection {
                         Left::Nothing => {}
                         Left::Check => {
                             note_throttled(engine, &mut self.session, begun_ns);
-                            commands::check(engine, &self.session, arguments, &mut self.output).await;
+                            let mut reply = Reply::new(&mut self.output, self.session.protocol);
+                            commands::check(engine, arguments, &mut reply).await;
                             begun_ns = engine.now_ns();
                         }
                         Left::Throttle => {
-                            commands::throttle(engine, &mut self.session, arguments, &mut self.output).await;
+                            commands::throttle_shared(engine, &mut self.session, arguments, &mut self.output).await;
                         }
                     }
                     answered += length;

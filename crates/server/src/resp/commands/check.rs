@@ -25,7 +25,7 @@ struct Told<'a> {
     identities: SmallVec<[(&'a str, &'a str); 4]>,
 }
 
-pub(super) async fn check(engine: &Engine, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
+pub(in crate::resp) async fn check(engine: &Engine, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
     match Told::parse(arguments) {
         Ok(told) => tell(&engine.decide(FrontEnd::Resp, &told.request()).await, reply),
         Err(error) => reply.error(error),

@@ -92,7 +92,7 @@ fn same_but_for_key<'a>(input: &'a [u8], written: &[u8]) -> Option<(&'a [u8], us
 }
 
 /// Answers it where they are shared.
-pub(super) async fn throttle_shared(
+pub(in crate::resp) async fn throttle_shared(
     engine: &Engine,
     session: &mut Session,
     arguments: Arguments<'_>,

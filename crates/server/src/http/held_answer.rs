@@ -1,6 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use axum::body::Bytes;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 
 use super::connection::Caller;
 use crate::listen::{Answering, Reservation, Resource};
@@ -15,13 +17,19 @@ pub(super) struct HeldAnswer {
 impl HeldAnswer {
     /// An answer that is long where the policy has many rules: the same in every answer, so that the longest so far
     /// is what the next takes.
-    pub(super) async fn made_by(caller: &Caller, longest: &AtomicUsize, make: impl FnOnce() -> Vec<u8>) -> Bytes {
+    pub(super) async fn of(
+        caller: &Caller,
+        longest: &AtomicUsize,
+        content_type: &'static str,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Response {
         let reserved = caller.share.reserve(Resource::AnswerBytes, longest.load(Relaxed)).await;
         let turn = caller.share.turn().await;
         let answer = make();
         drop(turn);
         longest.fetch_max(answer.capacity(), Relaxed);
-        HeldAnswer::bytes(answer, reserved, caller.activity.begin_answer())
+        let answer = HeldAnswer::bytes(answer, reserved, caller.activity.begin_answer());
+        ([(header::CONTENT_TYPE, content_type)], answer).into_response()
     }
 
     pub(super) fn bytes(mut answer: Vec<u8>, mut reserved: Reservation, answering: Answering) -> Bytes {

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use axum::extract::State;
-use axum::http::{Method, StatusCode, Uri, header};
-use axum::response::IntoResponse;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::Response;
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Extension, Router};
 
@@ -74,19 +74,14 @@ fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {
 }
 
 /// `GET /metrics` for callers, who are not told of rules that the policy does not publish.
-async fn public_metrics(
-    State(engine): State<Arc<Engine>>,
-    Extension(caller): Extension<Arc<Caller>>,
-) -> impl IntoResponse {
+async fn public_metrics(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<Caller>>) -> Response {
     static LONGEST: AtomicUsize = AtomicUsize::new(0);
-    let text = HeldAnswer::made_by(&caller, &LONGEST, || engine.public_metrics_text().into_bytes()).await;
-    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text)
+    HeldAnswer::of(&caller, &LONGEST, PROMETHEUS_TEXT, || engine.public_metrics_text().into_bytes()).await
 }
 
-async fn metrics(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<Caller>>) -> impl IntoResponse {
+async fn metrics(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<Caller>>) -> Response {
     static LONGEST: AtomicUsize = AtomicUsize::new(0);
-    let text = HeldAnswer::made_by(&caller, &LONGEST, || engine.metrics_text().into_bytes()).await;
-    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text)
+    HeldAnswer::of(&caller, &LONGEST, PROMETHEUS_TEXT, || engine.metrics_text().into_bytes()).await
 }
 
 /// `GET /readyz`: whether new requests should be sent here.
@@ -104,13 +99,12 @@ async fn ready(
 }
 
 /// `GET /v1/limits`: what clients may know.
-async fn limits(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<Caller>>) -> impl IntoResponse {
+async fn limits(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<Caller>>) -> Response {
     static LONGEST: AtomicUsize = AtomicUsize::new(0);
     let body = || engine.with_published(|published| LimitsBody::from(published));
     // What is published is plain text and numbers.
     let json = || serde_json::to_vec(&body()).unwrap_or_default();
-    let json = HeldAnswer::made_by(&caller, &LONGEST, json).await;
-    ([(header::CONTENT_TYPE, "application/json")], json)
+    HeldAnswer::of(&caller, &LONGEST, "application/json", json).await
 }
 
 async fn no_such_path(uri: Uri) -> Problem {

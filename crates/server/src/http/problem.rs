@@ -108,26 +108,30 @@ impl Problem {
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
     }
 
-    pub(super) fn no_token() -> Problem {
-        Problem::unauthorized("this needs the admin token: send `Authorization: Bearer TOKEN`")
-    }
-
-    pub(super) fn wrong_token() -> Problem {
-        Problem::unauthorized("this is not the admin token, which is sent as `Authorization: Bearer TOKEN`")
-    }
-
     fn unauthorized(detail: &str) -> Problem {
         Problem::new(StatusCode::UNAUTHORIZED, detail.to_owned())
     }
 
-    pub(super) fn from_another_site() -> Problem {
-        let detail = "a page of another site must not ask here: open the admin interface by its own address";
+    fn forbidden(detail: &str) -> Problem {
         Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
     }
 
-    pub(super) fn called_by_a_name() -> Problem {
-        let detail = "without an admin token this answers only where it is called by an address or as localhost: others could give any other name to it";
-        Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
+    /// Why an operator is not answered.
+    pub(super) fn of_refused_operator(why: WhyRefused) -> Problem {
+        match why {
+            WhyRefused::NoToken => {
+                Problem::unauthorized("this needs the admin token: send `Authorization: Bearer TOKEN`")
+            }
+            WhyRefused::WrongToken => {
+                Problem::unauthorized("this is not the admin token, which is sent as `Authorization: Bearer TOKEN`")
+            }
+            WhyRefused::AnotherSite => Problem::forbidden(
+                "a page of another site must not ask here: open the admin interface by its own address",
+            ),
+            WhyRefused::CalledByName => Problem::forbidden(
+                "without an admin token this answers only where it is called by an address or as localhost: others could give any other name to it",
+            ),
+        }
     }
 
     /// Why a caller of the public listener is not answered.
@@ -137,15 +141,12 @@ impl Problem {
                 "this needs the access token: send `Authorization: Bearer TOKEN`, or `X-Tollgate-Token: TOKEN` for forward-auth",
             ),
             WhyRefused::WrongToken => Problem::unauthorized("this is not the access token of the service"),
-            WhyRefused::AnotherSite => {
-                let detail =
-                    "a page of another site must not ask here: a service asks for its clients, not their browsers";
-                Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
-            }
-            WhyRefused::CalledByName => {
-                let detail = "without an access token a page may ask only where it calls the service by an address or as localhost: any other name may be its owner's for this machine";
-                Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
-            }
+            WhyRefused::AnotherSite => Problem::forbidden(
+                "a page of another site must not ask here: a service asks for its clients, not their browsers",
+            ),
+            WhyRefused::CalledByName => Problem::forbidden(
+                "without an access token a page may ask only where it calls the service by an address or as localhost: any other name may be its owner's for this machine",
+            ),
         }
     }
 

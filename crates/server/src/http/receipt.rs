@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::{Extension, Json};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::connection::Caller;
 use super::problem::Problem;
@@ -19,18 +19,6 @@ const MAX_RECEIPT_BYTES: usize = 1 << 10;
 
 pub(super) const RECEIPT_MEMBERS: [&str; 1] = ["receipt"];
 pub(super) const SETTLE_MEMBERS: [&str; 2] = ["receipt", "cost"];
-
-/// The answer to a refund.
-#[derive(Serialize)]
-pub(super) struct RefundedBody {
-    pub(super) refunded: bool,
-}
-
-/// The answer to a release.
-#[derive(Serialize)]
-pub(super) struct ReleasedBody {
-    pub(super) released: bool,
-}
 
 /// The answer to a settlement.
 #[derive(Serialize)]
@@ -45,10 +33,10 @@ pub(super) async fn refund(
     State(engine): State<Arc<Engine>>,
     Extension(caller): Extension<Arc<Caller>>,
     body: Body,
-) -> Result<Json<RefundedBody>, Problem> {
+) -> Result<Json<Value>, Problem> {
     let members = read(body, &caller, &RECEIPT_MEMBERS).await?;
     engine.refund(name(&members)?).map_err(no_receipt)?;
-    Ok(Json(RefundedBody { refunded: true }))
+    Ok(Json(json!({ "refunded": true })))
 }
 
 /// `POST /v1/release`: the request has ended, and others may begin.
@@ -56,10 +44,10 @@ pub(super) async fn release(
     State(engine): State<Arc<Engine>>,
     Extension(caller): Extension<Arc<Caller>>,
     body: Body,
-) -> Result<Json<ReleasedBody>, Problem> {
+) -> Result<Json<Value>, Problem> {
     let members = read(body, &caller, &RECEIPT_MEMBERS).await?;
     engine.release(name(&members)?).map_err(no_receipt)?;
-    Ok(Json(ReleasedBody { released: true }))
+    Ok(Json(json!({ "released": true })))
 }
 
 /// `POST /v1/settle`: the request has ended, and this is what it truly cost.

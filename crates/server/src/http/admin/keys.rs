@@ -1,14 +1,15 @@
 //! An operator's hand on single keys.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Uri;
+use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate::KeyOverride;
 use tollgate::policy::parse_duration;
 
@@ -32,16 +33,6 @@ const OVERRIDE_MEMBERS: [&str; 2] = ["limit", "for"];
 /// What `for` must be. What is shorter or longer is no duration of a policy either.
 const LASTS: &str = "how long it lasts, from 1ms to 36year, such as \"10min\" or \"1day\"";
 
-#[derive(Serialize)]
-pub(super) struct OverridesBody {
-    overrides: Vec<OverrideBody>,
-}
-
-#[derive(Serialize)]
-pub(super) struct DoneBody {
-    done: bool,
-}
-
 /// `GET /api/keys/RULE/KEY`: how a key stands. Nothing is charged.
 pub(super) async fn inspect(State(admin): State<Admin>, uri: Uri) -> Result<Json<KeyBody>, Problem> {
     let name = KeyName::behind(KEYS, &uri)?;
@@ -56,7 +47,7 @@ pub(super) async fn reset(
     State(admin): State<Admin>,
     Extension(caller): Extension<Arc<Caller>>,
     uri: Uri,
-) -> Result<Json<DoneBody>, Problem> {
+) -> Result<Json<Value>, Problem> {
     let name = KeyName::behind(KEYS, &uri);
     let outcome = match &name {
         Ok(name) => {
@@ -65,7 +56,7 @@ pub(super) async fn reset(
         Err(unread) => Err(unread.clone()),
     };
     admin.note(&caller, ChangeKind::Reset, name.as_ref().ok(), None, &outcome);
-    outcome.map(|()| Json(DoneBody { done: true }))
+    outcome.map(|()| Json(json!({ "done": true })))
 }
 
 /// `PUT /api/keys/RULE/KEY`: another limit for this key, for a time.
@@ -105,9 +96,10 @@ async fn set_limit(
 }
 
 /// `GET /api/overrides`: the limits that stand by hand.
-pub(super) async fn overrides(State(admin): State<Admin>) -> Json<OverridesBody> {
+pub(super) async fn overrides(State(admin): State<Admin>) -> impl IntoResponse {
     let standing = admin.engine.limiter().key_overrides();
-    Json(OverridesBody { overrides: standing.iter().map(OverrideBody::from).collect() })
+    let overrides: Vec<OverrideBody> = standing.iter().map(OverrideBody::from).collect();
+    Json(HashMap::from([("overrides", overrides)]))
 }
 
 /// `DELETE /api/overrides/RULE/KEY`: the policy's limit holds again.
@@ -115,7 +107,7 @@ pub(super) async fn end_override(
     State(admin): State<Admin>,
     Extension(caller): Extension<Arc<Caller>>,
     uri: Uri,
-) -> Result<Json<DoneBody>, Problem> {
+) -> Result<Json<Value>, Problem> {
     let name = KeyName::behind(OVERRIDES, &uri);
     let outcome = match &name {
         Ok(name) => match admin.engine.limiter().end_override(&name.rule, &name.key).await {
@@ -126,7 +118,7 @@ pub(super) async fn end_override(
         Err(unread) => Err(unread.clone()),
     };
     admin.note(&caller, ChangeKind::EndOverride, name.as_ref().ok(), None, &outcome);
-    outcome.map(|()| Json(DoneBody { done: true }))
+    outcome.map(|()| Json(json!({ "done": true })))
 }
 
 impl Admin {

@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use axum::http::header::{HOST, HeaderMap, HeaderName};
+use axum::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use axum::http::request::Parts;
 use tollgate::{Headers, Request};
 
@@ -87,4 +87,13 @@ fn text<'a>(fields: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Proble
         return Err(Problem::bad_field(name, "there once"));
     }
     value.to_str().map(Some).map_err(|_| Problem::bad_field(name, "plain text"))
+}
+
+/// Header fields as HTTP has them.
+pub(in crate::http) struct HeaderLines<'a>(pub(in crate::http) &'a HeaderMap);
+
+impl Headers for HeaderLines<'_> {
+    fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
+        self.0.get_all(name).iter().nth(at).map(HeaderValue::as_bytes)
+    }
 }

@@ -1,7 +1,6 @@
 //! `/v1/forward-auth`: a gateway asks about a request before it forwards it.
 
 pub(in crate::http) mod described;
-pub(in crate::http) mod header_lines;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +17,7 @@ use super::problem::Problem;
 use super::routes::TOKEN_PARAMETER;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
-use described::Described;
-use header_lines::HeaderLines;
+use described::{Described, HeaderLines};
 
 /// What was meant, where another status was asked for: a gateway that knows few statuses can still tell its client.
 const MEANT_STATUS: HeaderName = HeaderName::from_static("tollgate-status");

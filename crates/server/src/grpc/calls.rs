@@ -112,18 +112,9 @@ impl Calls {
         self.refused_heads.load(Relaxed) >= MAX_REFUSED_HEADS
     }
 
-    /// A call that watches, if this connection and its address may have another.
-    pub(super) fn begin_watch(self: &Arc<Calls>) -> Option<OpenCall> {
-        self.open(self.share.take(Resource::Watches)?)
-    }
-
-    /// A call that asks again and again.
-    pub(super) fn begin_conversation(self: &Arc<Calls>) -> Option<OpenCall> {
-        self.open(self.share.take(Resource::Conversations)?)
-    }
-
-    fn open(self: &Arc<Calls>, place: Reservation) -> Option<OpenCall> {
-        let open = OpenCall { calls: Arc::clone(self), _place: place };
+    /// A call that stays open, if this connection and its address may have another of its kind.
+    pub(super) fn open(self: &Arc<Calls>, kind: Resource) -> Option<OpenCall> {
+        let open = OpenCall { _place: self.share.take(kind)?, calls: Arc::clone(self) };
         (self.watches.fetch_add(1, Relaxed) < WATCHES_PER_CONNECTION).then_some(open)
     }
 
@@ -334,9 +325,9 @@ mod tests {
     #[test]
     fn watches_of_a_connection_are_bounded() {
         let calls = calls();
-        let held: Vec<OpenCall> = std::iter::from_fn(|| calls.begin_watch()).collect();
+        let held: Vec<OpenCall> = std::iter::from_fn(|| calls.open(Resource::Watches)).collect();
         assert_eq!(held.len(), WATCHES_PER_CONNECTION);
         drop(held);
-        assert!(calls.begin_watch().is_some());
+        assert!(calls.open(Resource::Watches).is_some());
     }
 }

@@ -28,6 +28,7 @@ use super::reflection::Reflection;
 use super::unary::{GrpcBody, LIMITS, SMALL_LIMITS, failed, read_message, unary};
 use super::{GrpcFrontEnd, rate_limit};
 use crate::access::bearer_token;
+use crate::listen::Resource;
 use crate::observe::WhyRefused;
 use crate::server::Listener;
 
@@ -100,7 +101,7 @@ impl GrpcFrontEnd {
             Ok(message) => message.into_bytes(),
             Err(status) => return Ok(failed(status)),
         };
-        let Some(open) = calls.begin_watch() else { return too_many_open() };
+        let Some(open) = calls.open(Resource::Watches) else { return too_many_open() };
         drop(call);
         let watch = Watch(self.stopped.clone());
         let answer = grpc().server_streaming(watch, Request::new(Full::new(message))).await;
@@ -113,7 +114,7 @@ impl GrpcFrontEnd {
         encoding: Option<HeaderValue>,
         body: Incoming,
     ) -> Answered {
-        let Some(open) = calls.begin_conversation() else { return too_many_open() };
+        let Some(open) = calls.open(Resource::Conversations) else { return too_many_open() };
         let mut request = Request::new(body);
         request.headers_mut().extend(encoding.map(|encoding| (ENCODING, encoding)));
         let answer = grpc().streaming(Reflection(self.stopped.clone()), request).await;

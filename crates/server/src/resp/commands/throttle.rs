@@ -169,14 +169,16 @@ fn said(error: QuotaError) -> String {
 }
 
 fn tell(decision: &Decision, reply: &mut Reply<'_>) {
-    if decision.verdict == ChargeVerdict::NoRoom {
-        return reply.error("ERR no room to count another key");
-    }
+    let (is_refused, retry_after_s) = match decision.verdict {
+        ChargeVerdict::Allowed { .. } => (0, -1),
+        ChargeVerdict::NoRoom => return reply.error("ERR no room to count another key"),
+        ChargeVerdict::Refused { .. } | ChargeVerdict::Impossible => (1, decision.retry_after().map_or(-1, seconds)),
+    };
     reply.five_integers([
-        i64::from(!decision.is_allowed()),
+        is_refused,
         saturated(decision.limit),
         saturated(decision.remaining),
-        decision.retry_after().map_or(-1, seconds),
+        retry_after_s,
         seconds(decision.reset_after),
     ]);
 }

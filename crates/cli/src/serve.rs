@@ -40,7 +40,7 @@ use listen_address::ListenAddress;
 use notify::{Progress, notify};
 use observing::{LogArguments, Observing};
 use policy_watch::WatchedPolicy;
-use signals::{Signals, Stopped, Wanted};
+use signals::{Signals, Wanted};
 use snapshots::Snapshots;
 use store_events::StoreEvents;
 
@@ -266,13 +266,18 @@ impl Service {
         self.promises.iter().for_each(|promise| watched.observing.introduce(promise));
         let snapshots = Snapshots::begin(&server.engine());
         notify(Progress::Ready);
-        let stopped = serve_until_stopped(server, &mut signals, watched).await;
+        let drained = serve_until_stopped(server, &mut signals, watched).await;
         let is_kept = match snapshots {
             Some(snapshots) => snapshots.end().await,
             None => true,
         };
-        say_as(stopped.level(), stopped.words());
-        Ok(if is_kept && stopped == Stopped::Completely { Exit::Done } else { Exit::Failed })
+        // Whoever was not answered is worth a warning.
+        match drained {
+            Some(Drained::Completely) => say("stopped"),
+            Some(Drained::CutOff) => say_as(Level::Warning, "stopped: cut off what took too long"),
+            None => say_as(Level::Warning, "stopped at once: told so twice"),
+        }
+        Ok(if is_kept && drained == Some(Drained::Completely) { Exit::Done } else { Exit::Failed })
     }
 
     fn is_encrypted(&self) -> bool {
@@ -336,8 +341,9 @@ impl Watched {
     }
 }
 
-/// Serves until the first signal to stop, then drains until the second. Returns how that went.
-async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) -> Stopped {
+/// Serves until the first signal to stop, then drains until the second. Returns how that went; `None` if an operator
+/// did not want to wait for what was under way.
+async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) -> Option<Drained> {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = server.serve(async {
         // The sender lives as long as this function; its value is all there is to wait for.
@@ -352,11 +358,8 @@ async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Wat
     say("stopping: answering what is under way");
     let _ = stop.send(());
     tokio::select! {
-        drained = &mut serving => match drained {
-            Drained::Completely => Stopped::Completely,
-            Drained::CutOff => Stopped::CutOff,
-        },
-        () = signals.stop() => Stopped::AtOnce,
+        drained = &mut serving => Some(drained),
+        () = signals.stop() => None,
     }
 }
 

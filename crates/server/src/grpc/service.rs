@@ -105,7 +105,7 @@ impl GrpcFrontEnd {
         drop(call);
         let watch = Watch(self.stopped.clone());
         let answer = grpc().server_streaming(watch, Request::new(Full::new(message))).await;
-        Ok(answer.map(|body| HeldBody::holding(body, open, None).into()))
+        Ok(answer.map(|body| GrpcBody::Right(HeldBody::holding(body, open, None))))
     }
 
     async fn reflection(
@@ -118,7 +118,7 @@ impl GrpcFrontEnd {
         let mut request = Request::new(body);
         request.headers_mut().extend(encoding.map(|encoding| (ENCODING, encoding)));
         let answer = grpc().streaming(Reflection(self.stopped.clone()), request).await;
-        Ok(answer.map(|body| HeldBody::holding(body, open, Some(CONVERSATION_WITHIN)).into()))
+        Ok(answer.map(|body| GrpcBody::Right(HeldBody::holding(body, open, Some(CONVERSATION_WITHIN)))))
     }
 }
 

@@ -155,22 +155,7 @@ impl Problem {
     }
 
     pub(super) fn no_such_rule(rule: &str) -> Problem {
-        Problem::of_key(&KeyError::NoSuchRule(rule.to_owned()))
-    }
-
-    /// Why an operator cannot have a key looked at or changed.
-    pub(super) fn of_key(error: &KeyError) -> Problem {
-        let status = match error {
-            KeyError::NoSuchRule(_) => StatusCode::NOT_FOUND,
-            KeyError::Change(_) => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        let member = match error {
-            KeyError::InvalidLimit(_) | KeyError::NotTaken(_) => Some("limit".to_owned()),
-            KeyError::Duration => Some("for".to_owned()),
-            _ => None,
-        };
-        Problem { member, ..Problem::new(status, error.to_string()) }
+        KeyError::NoSuchRule(rule.to_owned()).into()
     }
 
     pub(super) fn no_override() -> Problem {
@@ -192,6 +177,23 @@ impl Problem {
 
     fn new(status: StatusCode, detail: String) -> Problem {
         Problem { status, detail, member: None }
+    }
+}
+
+/// Why an operator cannot have a key looked at or changed.
+impl From<KeyError> for Problem {
+    fn from(error: KeyError) -> Problem {
+        let status = match &error {
+            KeyError::NoSuchRule(_) => StatusCode::NOT_FOUND,
+            KeyError::Change(_) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        let member = match &error {
+            KeyError::InvalidLimit(_) | KeyError::NotTaken(_) => Some("limit".to_owned()),
+            KeyError::Duration => Some("for".to_owned()),
+            _ => None,
+        };
+        Problem { member, ..Problem::new(status, error.to_string()) }
     }
 }
 

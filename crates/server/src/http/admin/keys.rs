@@ -36,8 +36,7 @@ const LASTS: &str = "how long it lasts, from 1ms to 36year, such as \"10min\" or
 /// `GET /api/keys/RULE/KEY`: how a key stands. Nothing is charged.
 pub(super) async fn inspect(State(admin): State<Admin>, uri: Uri) -> Result<Json<KeyBody>, Problem> {
     let name = KeyName::behind(KEYS, &uri)?;
-    let report =
-        admin.engine.limiter().inspect_key(&name.rule, &name.key).await.map_err(|error| Problem::of_key(&error))?;
+    let report = admin.engine.limiter().inspect_key(&name.rule, &name.key).await?;
     let client = admin.engine.observer().client_name(report.key.as_bytes());
     Ok(Json(KeyBody::new(&report, &client)))
 }
@@ -50,9 +49,7 @@ pub(super) async fn reset(
 ) -> Result<Json<Value>, Problem> {
     let name = KeyName::behind(KEYS, &uri);
     let outcome = match &name {
-        Ok(name) => {
-            admin.engine.limiter().reset_key(&name.rule, &name.key).await.map_err(|error| Problem::of_key(&error))
-        }
+        Ok(name) => admin.engine.limiter().reset_key(&name.rule, &name.key).await.map_err(Problem::from),
         Err(unread) => Err(unread.clone()),
     };
     admin.note(&caller, ChangeKind::Reset, name.as_ref().ok(), None, &outcome);
@@ -91,8 +88,7 @@ async fn set_limit(
     let lasts = members.get("for").and_then(Value::as_str).and_then(|text| parse_duration(text).ok());
     let lasts = lasts.ok_or_else(|| Problem::bad_member("for", LASTS))?;
     let lasts = Duration::from_nanos(lasts);
-    let outcome = admin.engine.limiter().override_key(&name.rule, &name.key, limit, lasts).await;
-    outcome.map_err(|error| Problem::of_key(&error))
+    Ok(admin.engine.limiter().override_key(&name.rule, &name.key, limit, lasts).await?)
 }
 
 /// `GET /api/overrides`: the limits that stand by hand.
@@ -113,7 +109,7 @@ pub(super) async fn end_override(
         Ok(name) => match admin.engine.limiter().end_override(&name.rule, &name.key).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Problem::no_override()),
-            Err(error) => Err(Problem::of_key(&error)),
+            Err(error) => Err(error.into()),
         },
         Err(unread) => Err(unread.clone()),
     };

@@ -1,6 +1,6 @@
 //! `/v1/forward-auth`: a gateway asks about a request before it forwards it.
 
-pub(in crate::http) mod described;
+mod described;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::problem::Problem;
 use super::routes::TOKEN_PARAMETER;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
-use described::{Described, HeaderLines};
+use described::{HeaderLines, described};
 
 /// What was meant, where another status was asked for: a gateway that knows few statuses can still tell its client.
 const MEANT_STATUS: HeaderName = HeaderName::from_static("tollgate-status");
@@ -34,9 +34,9 @@ pub(super) async fn forward_auth(
     // Whatever the body is, it says nothing about who asks.
     let (parts, _) = request.into_parts();
     let deny_status = deny_status(&parts)?;
-    let described = Described::of(&parts, caller.address, engine.trusts(caller.address))?;
     let headers = HeaderLines(&parts.headers);
-    let (verdict, permit) = engine.admit_rates(FrontEnd::ForwardAuth, &described.request(&headers)).await;
+    let request = described(&parts, &headers, caller.address, engine.trusts(caller.address))?;
+    let (verdict, permit) = engine.admit_rates(FrontEnd::ForwardAuth, &request).await;
     wait_for_turn(verdict.delay(), permit).await;
     Ok(response(&verdict, deny_status))
 }

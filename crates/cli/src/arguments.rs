@@ -1,4 +1,4 @@
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::explain::ExplainArguments;
 use crate::import::ImportArguments;
@@ -33,4 +33,22 @@ pub(crate) enum Command {
     /// It knows the form of a file. What concerns several parts at once, such
     /// as whether an identity exists, only `tollgate validate` tells.
     Schema,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// How documentation is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DocumentFormat {
+    /// For people
+    Markdown,
+    /// For programs
+    Json,
 }

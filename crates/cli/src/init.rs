@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tollgate::policy::STARTER;
 
-use crate::answer;
-use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::talk::say;
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::output::say;
 
 /// Write a commented policy to begin with
 ///
@@ -31,7 +30,7 @@ pub(crate) fn init(arguments: &InitArguments) -> Result<Exit, Failure> {
             let file = file.display();
             say(format_args!("wrote {file}; `tollgate validate {file}` says what it promises"));
         }
-        _ => answer::print(STARTER)?,
+        _ => output::print(STARTER)?,
     }
     Ok(Exit::Done)
 }

@@ -1,26 +1,22 @@
 //! The `tollgate` program: arguments in, exit codes out. What it does is in the other crates.
 
-mod answer;
 mod arguments;
 mod colours;
 mod exit;
 mod explain;
-mod failure;
-mod format;
 mod import;
 mod init;
 mod limits;
-mod listen_address;
 mod message;
+mod output;
 mod policy_file;
-mod schema;
 mod serve;
-mod talk;
 mod validate;
 
 use std::ffi::OsString;
 
 use clap::Parser;
+use tollgate::policy::json_schema;
 
 use arguments::{Arguments, Command};
 pub use exit::Exit;
@@ -29,7 +25,7 @@ pub use exit::Exit;
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
-        Err(answer) => return talk::usage(&answer),
+        Err(answer) => return output::usage(&answer),
     };
     let done = match arguments.command {
         Command::Serve(arguments) => serve::serve(&arguments),
@@ -39,12 +35,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Limits(arguments) => limits::limits(&arguments),
         Command::Import(arguments) => import::import(&arguments),
         Command::Message(arguments) => message::message(&arguments),
-        Command::Schema => schema::schema(),
+        Command::Schema => output::print(&format!("{}\n", json_schema().trim_end())).map(|()| Exit::Done),
     };
     let exit = match done {
         Ok(exit) => exit,
-        Err(failure) => talk::failure(&failure),
+        Err(failure) => output::failure(&failure),
     };
-    talk::finish();
+    output::finish();
     exit
 }

@@ -1,8 +1,7 @@
 use clap::Args;
 
-use crate::answer;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// What `docs/policy-messages.md` says, for whoever has only the program.
 const PAGE: &str = include_str!("../../../docs/policy-messages.md");
@@ -22,7 +21,7 @@ pub(crate) fn message(arguments: &MessageArguments) -> Result<Exit, Failure> {
     let text = explained(wanted).ok_or_else(|| {
         Failure::wrong_usage(format!("there is no message {wanted:?}")).with_hint(format!("there are {}", names()))
     })?;
-    answer::print(text)?;
+    output::print(text)?;
     Ok(Exit::Done)
 }
 

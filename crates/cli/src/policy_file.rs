@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::policy::{CompiledPolicy, LoadError, Loaded, STARTER, load, parse};
 
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::exit::{Exit, Failure};
 
 /// As a file's name: what comes on stdin.
 const STDIN: &str = "-";

@@ -1,17 +1,14 @@
-mod admin;
-mod callers;
+mod access;
 mod connections;
 #[cfg(feature = "tls")]
 mod encryption;
+mod listen_address;
 mod notify;
 mod observing;
-mod open_files;
 mod policy_watch;
 mod signals;
 mod snapshots;
-mod stopped;
 mod store_events;
-mod token_file;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,24 +29,20 @@ use tollgate_server::{
     ReloadRequest, Server,
 };
 
-use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::listen_address::ListenAddress;
+use crate::exit::{Exit, Failure};
+use crate::output::{say, say_as};
 use crate::policy_file;
-use crate::talk::{say, say_as};
-use admin::AdminArguments;
-use callers::CallerArguments;
+use access::{AdminArguments, CallerArguments, WatchedToken, is_exposed};
 use connections::ConnectionArguments;
 #[cfg(feature = "tls")]
 use encryption::{TlsArguments, WatchedTls};
+use listen_address::ListenAddress;
 use notify::{Progress, notify};
 use observing::{LogArguments, Observing};
 use policy_watch::WatchedPolicy;
 use signals::{Signals, Wanted};
 use snapshots::Snapshots;
-use stopped::Stopped;
 use store_events::StoreEvents;
-use token_file::WatchedToken;
 
 /// More operators than that need not wait at once for a policy to be read again.
 const WAITING_RELOADS: usize = 4;
@@ -143,9 +136,10 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, Failure> {
         arguments.admin_access.token().watch(admin_token.as_ref()),
         arguments.callers.token().watch(access_token.as_ref()),
     ];
-    let connections = ConnectionLimits { descriptors: open_files::raise_limit(), ..arguments.connections.limits() };
+    let connections =
+        ConnectionLimits { descriptors: connections::raise_open_files(), ..arguments.connections.limits() };
     let mut warnings = access_warnings(arguments, &listeners, access_token.is_some());
-    warnings.extend(open_files::warning(&connections, &listeners));
+    warnings.extend(connections::open_files_warning(&connections, &listeners));
     let service = Service {
         engine,
         store_events,
@@ -169,8 +163,8 @@ fn access_warnings(arguments: &ServeArguments, listeners: &Listeners, has_token:
     #[cfg(feature = "tls")]
     let protection = arguments.tls.protection();
     #[cfg(not(feature = "tls"))]
-    let protection = callers::Protection { is_encrypted: false, asks_for_certificates: false };
-    let is_exposed = listeners.admin.is_some_and(|address| !address.ip().to_canonical().is_loopback());
+    let protection = access::Protection { is_encrypted: false, asks_for_certificates: false };
+    let is_exposed = listeners.admin.is_some_and(is_exposed);
     let mut warnings = arguments.admin_access.warnings(is_exposed, protection.is_encrypted);
     warnings.extend(arguments.callers.warnings(listeners, has_token, protection));
     warnings
@@ -272,13 +266,18 @@ impl Service {
         self.promises.iter().for_each(|promise| watched.observing.introduce(promise));
         let snapshots = Snapshots::begin(&server.engine());
         notify(Progress::Ready);
-        let stopped = serve_until_stopped(server, &mut signals, watched).await;
+        let drained = serve_until_stopped(server, &mut signals, watched).await;
         let is_kept = match snapshots {
             Some(snapshots) => snapshots.end().await,
             None => true,
         };
-        say_as(stopped.level(), stopped.words());
-        Ok(if is_kept && stopped == Stopped::Completely { Exit::Done } else { Exit::Failed })
+        // Whoever was not answered is worth a warning.
+        match drained {
+            Some(Drained::Completely) => say("stopped"),
+            Some(Drained::CutOff) => say_as(Level::Warning, "stopped: cut off what took too long"),
+            None => say_as(Level::Warning, "stopped at once: told so twice"),
+        }
+        Ok(if is_kept && drained == Some(Drained::Completely) { Exit::Done } else { Exit::Failed })
     }
 
     fn is_encrypted(&self) -> bool {
@@ -342,8 +341,9 @@ impl Watched {
     }
 }
 
-/// Serves until the first signal to stop, then drains until the second. Returns how that went.
-async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) -> Stopped {
+/// Serves until the first signal to stop, then drains until the second. Returns how that went; `None` if an operator
+/// did not want to wait for what was under way.
+async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Watched) -> Option<Drained> {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = server.serve(async {
         // The sender lives as long as this function; its value is all there is to wait for.
@@ -358,11 +358,8 @@ async fn serve_until_stopped(server: Server, signals: &mut Signals, watched: Wat
     say("stopping: answering what is under way");
     let _ = stop.send(());
     tokio::select! {
-        drained = &mut serving => match drained {
-            Drained::Completely => Stopped::Completely,
-            Drained::CutOff => Stopped::CutOff,
-        },
-        () = signals.stop() => Stopped::AtOnce,
+        drained = &mut serving => Some(drained),
+        () = signals.stop() => None,
     }
 }
 

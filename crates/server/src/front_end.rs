@@ -26,13 +26,9 @@ impl FrontEnd {
         }
     }
 
+    /// In the order in which they are declared.
     pub(crate) const fn position(self) -> usize {
-        match self {
-            FrontEnd::Http => 0,
-            FrontEnd::ForwardAuth => 1,
-            FrontEnd::Resp => 2,
-            FrontEnd::Grpc => 3,
-        }
+        self as usize
     }
 }
 

@@ -11,8 +11,8 @@ pub use crate::grpc::Answered;
 
 use crate::engine::Engine;
 use crate::grpc::answer_bytes;
-use crate::http::{self, Caller, ConnectionShare};
-use crate::listen::{Activity, Share};
+use crate::http::{self, HttpCaller};
+use crate::listen::{Activity, Share, StopFlag};
 
 /// What a call over HTTP is answered: the status, and the body.
 ///
@@ -21,14 +21,20 @@ use crate::listen::{Activity, Share};
 /// Where the fast path and the strict parser read a body differently.
 pub fn http(engine: &Arc<Engine>, request: Request<Vec<u8>>) -> (u16, Vec<u8>) {
     http::assert_both_parsers_agree(request.body());
-    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let connection = Arc::new(ConnectionShare { share: Share::alone(), activity: Activity::new() });
-    let caller = Caller { address, body_timeout: Duration::from_secs(1), is_stopping: false };
+    let (_stop, stopped) = tokio::sync::watch::channel(false);
+    let caller = Arc::new(HttpCaller {
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        body_timeout: Duration::from_secs(1),
+        stopping: StopFlag::new(stopped),
+        share: Share::alone(),
+        activity: Activity::new(),
+        routes: http::public(engine, crate::access::CallerAccess::default()),
+    });
     run(async {
-        let routes = http::public(engine, crate::access::CallerAccess::default());
-        let response = routes.answer(routes.find(request.map(Body::from)), caller, &connection).await;
+        let request = caller.routes.find(request.map(Body::from));
+        let response = caller.routes.answer(request, &caller).await;
         let status = response.status().as_u16();
-        let body = axum::body::to_bytes(response.into_body().into(), usize::MAX).await.unwrap_or_default();
+        let body = axum::body::to_bytes(Body::new(response.into_body()), usize::MAX).await.unwrap_or_default();
         (status, body.to_vec())
     })
 }

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::grpc::GrpcFrontEnd;
 use crate::http::{self, Admin, ReloadRequest};
 use crate::listen::{
-    Accepting, ActivityStream, ConnectionLimits, Descriptors, Encryption, For, IdleTimer, ShareLimits, Shares,
+    ActivityStream, ConnectionLimits, Descriptors, Encryption, For, Granted, IdleTimer, ShareLimits, Shares,
     WithDeadline, accept,
 };
 use crate::resp::{self, RespGate, RespLimits};
@@ -163,12 +163,11 @@ impl Server {
         let shares = Shares::new(ShareLimits::default(), self.engine.share_metrics());
         let descriptors = Descriptors::of(self.limits.descriptors);
         // All before the first accepts: who looks at the metrics then sees every listener in them.
-        let accepting: Vec<(Listener, Accepting)> = self
+        let accepting: Vec<(Listener, TcpListener, Granted)> = self
             .bound
             .into_iter()
             .map(|(listener, _, socket)| {
-                let accepting = Accepting {
-                    socket,
+                let granted = Granted {
                     limits: self.limits,
                     encryption: self.encryption.clone().speaking(listener.protocols()),
                     metrics: self.engine.connection_metrics(listener.name()),
@@ -178,14 +177,15 @@ impl Server {
                     descriptors: descriptors.clone(),
                     used_for: if listener == Listener::Admin { For::Operators } else { For::Callers },
                 };
-                (listener, accepting)
+                (listener, socket, granted)
             })
             .collect();
         let admin =
             Admin { token: self.admin.token, reloads: self.admin.reloads, ..Admin::new(self.engine, stopped.clone()) };
         let mut listeners = JoinSet::new();
-        for (listener, accepting) in accepting {
-            listeners.spawn(serve_listener(listener, accepting, admin.clone(), self.callers.clone(), stopped.clone()));
+        for (listener, socket, granted) in accepting {
+            let (admin, callers) = (admin.clone(), self.callers.clone());
+            listeners.spawn(serve_listener(listener, socket, granted, admin, callers, stopped.clone()));
         }
         stop.await;
         stopper.send_replace(true);
@@ -213,25 +213,26 @@ fn bind(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
 /// Gives each connection of a listener to its front end.
 async fn serve_listener(
     listener: Listener,
-    accepting: Accepting,
+    socket: TcpListener,
+    granted: Granted,
     admin: Admin,
     callers: CallerAccess,
     stopped: watch::Receiver<bool>,
 ) {
-    let limits = accepting.limits;
+    let limits = granted.limits;
     let engine = Arc::clone(&admin.engine);
     let routes = match listener {
         Listener::Http => http::public(&engine, callers),
         Listener::Admin => http::admin_routes(admin),
         Listener::Grpc => {
             let front_end = GrpcFrontEnd::new(&engine, callers.token, stopped.clone());
-            return accept(accepting, stopped, move |connection| {
+            return accept(socket, granted, stopped, move |connection| {
                 front_end.clone().serve_connection(connection, limits)
             })
             .await;
         }
         Listener::Resp => {
-            return accept(accepting, stopped, move |connection| {
+            return accept(socket, granted, stopped, move |connection| {
                 let (engine, token) = (Arc::clone(&engine), callers.token.clone());
                 async move {
                     let idle = IdleTimer::default();
@@ -251,7 +252,8 @@ async fn serve_listener(
             .await;
         }
     };
-    accept(accepting, stopped, move |connection| http::serve_connection(connection, routes.clone(), limits)).await;
+    accept(socket, granted, stopped, move |connection| http::serve_connection(connection, routes.clone(), limits))
+        .await;
 }
 
 impl Listener {

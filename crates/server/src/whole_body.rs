@@ -162,6 +162,10 @@ impl Collected {
                     if let Ok(piece) = frame.into_data() {
                         self.add(piece)?;
                     }
+                    // Nearly every body ends with its first piece, and to ask once more would show.
+                    if body.is_end_stream() {
+                        return Poll::Ready(Ok(true));
+                    }
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(NoBody::Broken(error.to_string()))),
                 Poll::Ready(None) => return Poll::Ready(Ok(true)),

@@ -8,11 +8,10 @@ use clap::Args;
 use tollgate::CheckedPolicy;
 use tollgate::policy::model::{BUILT_IN_IDENTITIES, TIER};
 
-use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::format::Format;
-use crate::talk::say;
-use crate::{answer, policy_file};
+use crate::arguments::Format;
+use crate::exit::{Exit, Failure};
+use crate::output::say;
+use crate::{output, policy_file};
 use request::RequestArguments;
 
 /// Tell which rules a request meets, and which it does not and why
@@ -64,8 +63,8 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<Exit, Failure> {
         None => plan.explain(&arguments.request.request(&identities)),
     };
     match arguments.format {
-        Format::Text => answer::print(&text::page(&plan, &explanation))?,
-        Format::Json => answer::print_json(&json::body(&plan, &explanation))?,
+        Format::Text => output::print(&text::page(&plan, &explanation))?,
+        Format::Json => output::print_json(&json::body(&plan, &explanation))?,
     }
     Ok(Exit::Done)
 }

@@ -1,7 +1,6 @@
 //! A request, as a person describes it on the command line.
 
 use std::net::IpAddr;
-use std::str::FromStr;
 
 use clap::Args;
 use tollgate::{Descriptor, Request};
@@ -17,8 +16,8 @@ pub(super) struct RequestArguments {
     user: Option<String>,
 
     /// An identity that is known without looking for it; several times for several
-    #[arg(long = "identity", value_name = "NAME=VALUE")]
-    identities: Vec<IdentityArgument>,
+    #[arg(long = "identity", value_name = "NAME=VALUE", value_parser = identity)]
+    identities: Vec<Pair>,
 
     /// Its method
     #[arg(long, default_value = "GET", value_parser = method)]
@@ -33,16 +32,16 @@ pub(super) struct RequestArguments {
     path: String,
 
     /// A header field; several times for several
-    #[arg(long = "header", value_name = "NAME: VALUE")]
-    headers: Vec<HeaderArgument>,
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    headers: Vec<Pair>,
 
     /// The domain of a gateway's descriptor: what else is known of the request is in --entry
     #[arg(long, conflicts_with_all = ["ip", "user", "identities", "method", "host", "path", "headers"])]
     domain: Option<String>,
 
     /// An entry of the descriptor; several times for several
-    #[arg(long = "entry", value_name = "NAME=VALUE", requires = "domain")]
-    entries: Vec<IdentityArgument>,
+    #[arg(long = "entry", value_name = "NAME=VALUE", value_parser = identity, requires = "domain")]
+    entries: Vec<Pair>,
 
     /// What it costs, where a rule has no cost of its own
     #[arg(long, default_value_t = 1, value_parser = cost, allow_negative_numbers = true)]
@@ -52,11 +51,11 @@ pub(super) struct RequestArguments {
 impl RequestArguments {
     pub(super) fn identities(&self) -> Vec<(&str, &str)> {
         let user = self.user.iter().map(|user| ("user", user.as_str()));
-        user.chain(self.identities.iter().map(|given| (given.name.as_str(), given.value.as_str()))).collect()
+        user.chain(borrowed(&self.identities)).collect()
     }
 
     pub(super) fn entries(&self) -> Vec<(&str, &str)> {
-        self.entries.iter().map(|given| (given.name.as_str(), given.value.as_str())).collect()
+        borrowed(&self.entries).collect()
     }
 
     pub(super) fn descriptor<'a>(&'a self, entries: &'a [(&'a str, &'a str)]) -> Option<Descriptor<'a>> {
@@ -68,37 +67,23 @@ impl RequestArguments {
             method: &self.method,
             host: self.host.as_deref(),
             target: &self.path,
-            headers: self,
+            headers: &self.headers,
             identities,
             cost: self.cost,
             ..Request::from_peer(self.ip)
         }
     }
-}
 
-impl RequestArguments {
     pub(super) fn of_descriptor<'a>(&self, descriptor: &'a Descriptor<'a>) -> Request<'a> {
         Request { cost: self.cost, ..Request::from_descriptor(descriptor) }
     }
 }
 
-impl tollgate::Headers for RequestArguments {
-    fn line(&self, name: &str, at: usize) -> Option<&[u8]> {
-        let lines = self.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
-        lines.map(|header| header.value.as_bytes()).nth(at)
-    }
-}
+/// A name and a value.
+type Pair = (String, String);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct IdentityArgument {
-    name: String,
-    value: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct HeaderArgument {
-    name: String,
-    value: String,
+fn borrowed(pairs: &[Pair]) -> impl Iterator<Item = (&str, &str)> {
+    pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
 /// What an argument should have been.
@@ -106,31 +91,21 @@ struct HeaderArgument {
 #[error("expected {0}")]
 pub(super) struct Expected(&'static str);
 
-impl FromStr for IdentityArgument {
-    type Err = Expected;
-
-    fn from_str(text: &str) -> Result<IdentityArgument, Expected> {
-        match text.split_once('=') {
-            Some((name, value)) if !name.is_empty() => {
-                Ok(IdentityArgument { name: name.to_owned(), value: value.to_owned() })
-            }
-            _ => Err(Expected("a name and a value such as user=42")),
-        }
+fn identity(text: &str) -> Result<Pair, Expected> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(Expected("a name and a value such as user=42")),
     }
 }
 
-impl FromStr for HeaderArgument {
-    type Err = Expected;
-
-    fn from_str(text: &str) -> Result<HeaderArgument, Expected> {
-        let expected = Expected("a name, a colon and a value such as 'X-Tier: pro'");
-        let Some((name, value)) = text.split_once(':') else { return Err(expected) };
-        let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        if name.is_empty() || !name.chars().all(is_token) {
-            return Err(expected);
-        }
-        Ok(HeaderArgument { name: name.to_owned(), value: value.trim().to_owned() })
+fn header(text: &str) -> Result<Pair, Expected> {
+    let expected = Expected("a name, a colon and a value such as 'X-Tier: pro'");
+    let Some((name, value)) = text.split_once(':') else { return Err(expected) };
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if name.is_empty() || !name.chars().all(is_token) {
+        return Err(expected);
     }
+    Ok((name.to_owned(), value.trim().to_owned()))
 }
 
 fn address(text: &str) -> Result<IpAddr, Expected> {
@@ -159,23 +134,25 @@ fn cost(text: &str) -> Result<u64, Expected> {
 mod tests {
     use super::*;
 
+    fn pair(name: &str, value: &str) -> Pair {
+        (name.to_owned(), value.to_owned())
+    }
+
     #[test]
     fn headers_are_a_name_and_a_value() {
-        let header = |name: &str, value: &str| HeaderArgument { name: name.to_owned(), value: value.to_owned() };
-        assert_eq!("X-Tier: pro".parse::<HeaderArgument>().unwrap(), header("X-Tier", "pro"));
-        assert_eq!("x:a:b".parse::<HeaderArgument>().unwrap(), header("x", "a:b"));
-        assert_eq!("x:".parse::<HeaderArgument>().unwrap(), header("x", ""));
+        assert_eq!(header("X-Tier: pro").unwrap(), pair("X-Tier", "pro"));
+        assert_eq!(header("x:a:b").unwrap(), pair("x", "a:b"));
+        assert_eq!(header("x:").unwrap(), pair("x", ""));
         for wrong in ["", ":", ": x", "X-Tier", "X Tier: pro", "X-Tier : pro", "é: x"] {
-            assert!(wrong.parse::<HeaderArgument>().is_err(), "{wrong}");
+            assert!(header(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn identities_are_a_name_and_a_value() {
-        let given = "user=a=b".parse::<IdentityArgument>().unwrap();
-        assert_eq!((given.name.as_str(), given.value.as_str()), ("user", "a=b"));
+        assert_eq!(identity("user=a=b").unwrap(), pair("user", "a=b"));
         for wrong in ["", "user", "=42"] {
-            assert!(wrong.parse::<IdentityArgument>().is_err(), "{wrong}");
+            assert!(identity(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use tollgate::policy::parse;
 
-use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::talk::say;
-use crate::{answer, policy_file};
+use crate::exit::{Exit, Failure};
+use crate::output::say;
+use crate::{output, policy_file};
 use configuration::Configuration;
 
 /// Write another program's configuration as a policy
@@ -51,7 +50,7 @@ pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
     // What we write we must be able to read.
     let checked = parse(&policy, "the imported policy", None)
         .map_err(|report| Failure::report(Exit::Failed, format!("cannot write this as a policy:\n{report}")))?;
-    answer::print(&policy)?;
+    output::print(&policy)?;
     let ignored: usize = configurations.iter().map(|configuration| configuration.ignored).sum();
     if ignored > 0 {
         let times = if ignored == 1 { "once".to_owned() } else { format!("{ignored} times") };

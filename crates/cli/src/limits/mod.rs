@@ -6,10 +6,9 @@ use clap::Args;
 use tollgate::policy::published::Published;
 use tollgate_server::LimitsBody;
 
-use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::format::DocumentFormat;
-use crate::{answer, policy_file};
+use crate::arguments::DocumentFormat;
+use crate::exit::{Exit, Failure};
+use crate::{output, policy_file};
 
 /// Print the limits as an API's documentation should publish them
 ///
@@ -42,8 +41,8 @@ pub(crate) fn limits(arguments: &LimitsArguments) -> Result<Exit, Failure> {
     let loaded = policy_file::read_valid(&arguments.file)?;
     let published = Published::of(&loaded.policy);
     match arguments.format {
-        DocumentFormat::Markdown => answer::print(&markdown::document(&published))?,
-        DocumentFormat::Json => answer::print_json(&LimitsBody::from(&published))?,
+        DocumentFormat::Markdown => output::print(&markdown::document(&published))?,
+        DocumentFormat::Json => output::print_json(&LimitsBody::from(&published))?,
     }
     Ok(Exit::Done)
 }

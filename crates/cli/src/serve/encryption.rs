@@ -1,12 +1,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tollgate_server::observe::Level;
 use tollgate_server::{Reloaded, Tls, TlsError, TlsFiles};
 
-use super::callers::Protection;
-use crate::failure::Failure;
-use crate::talk::{say, say_as};
+use super::access::Protection;
+use crate::exit::Failure;
+use crate::output::{Complaint, say};
 
 /// TLS on every listener.
 #[derive(Debug, Args)]
@@ -48,28 +47,23 @@ impl TlsArguments {
 /// Certificates that are read again when their files change.
 pub(super) struct WatchedTls {
     tls: Tls,
-    /// What was said last, so that it is not said every second.
-    said: Option<String>,
+    complaint: Complaint,
 }
 
 impl WatchedTls {
     pub(super) fn new(tls: Tls) -> WatchedTls {
-        WatchedTls { tls, said: None }
+        WatchedTls { tls, complaint: Complaint::default() }
     }
 
     pub(super) fn look(&mut self) {
         match self.tls.reload() {
             Ok(Reloaded::Unchanged) => {}
             Ok(Reloaded::Changed) => {
-                self.said = None;
+                self.complaint.clear();
                 say("certificates were read again: new connections meet the new ones");
             }
             Err(error) => {
-                let sentence = format!("certificates were not read again, and the old ones still hold: {error}");
-                if self.said.as_ref() != Some(&sentence) {
-                    say_as(Level::Error, &sentence);
-                    self.said = Some(sentence);
-                }
+                self.complaint.say(format!("certificates were not read again, and the old ones still hold: {error}"));
             }
         }
     }

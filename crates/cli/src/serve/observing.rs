@@ -5,10 +5,10 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use tollgate::Clock;
 use tollgate::policy::promise::Promise;
-use tollgate_server::observe::{Identities, Level, Log, LogFormat, Observer, ObserverSettings};
+use tollgate_server::observe::{Identities, Log, LogFormat, Observer, ObserverSettings};
 
-use crate::failure::Failure;
-use crate::talk::{self, say, say_as};
+use crate::exit::Failure;
+use crate::output::{self, Complaint, say};
 
 /// The log, on stderr.
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ impl LogArguments {
             None => Failure::failed(format!("cannot make a key for the log: {error}")),
         })?;
         let observer = Arc::new(observer);
-        talk::through(&observer, format);
+        output::through(&observer, format);
         Ok(observer)
     }
 }
@@ -76,13 +76,12 @@ impl LogArguments {
 /// An observer who looks around now and then, and whose key is read again when it changes.
 pub(super) struct Observing {
     observer: Arc<Observer>,
-    /// What was said last, so that it is not said every second.
-    said: Option<String>,
+    complaint: Complaint,
 }
 
 impl Observing {
     pub(super) fn new(observer: Arc<Observer>) -> Observing {
-        Observing { observer, said: None }
+        Observing { observer, complaint: Complaint::default() }
     }
 
     /// Tells what a rule promises.
@@ -95,15 +94,11 @@ impl Observing {
         match self.observer.reread_key() {
             Ok(None) => {}
             Ok(Some(id)) => {
-                self.said = None;
+                self.complaint.clear();
                 say(format_args!("the log's key was read again: clients are hashed under key {id} from now on"));
             }
             Err(error) => {
-                let sentence = format!("the log's key was not read again, and the old one still holds: {error}");
-                if self.said.as_ref() != Some(&sentence) {
-                    say_as(Level::Error, &sentence);
-                    self.said = Some(sentence);
-                }
+                self.complaint.say(format!("the log's key was not read again, and the old one still holds: {error}"));
             }
         }
     }

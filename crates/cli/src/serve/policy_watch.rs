@@ -7,8 +7,8 @@ use tollgate_server::Engine;
 use tollgate_server::observe::Level;
 
 use super::warnings;
+use crate::output::{say, say_as};
 use crate::policy_file;
-use crate::talk::{say, say_as};
 
 /// How many counts that do not go on are listed after a reload.
 const MOST_CHANGES_TOLD: usize = 20;

@@ -4,7 +4,7 @@ use tokio::task::JoinHandle;
 use tollgate_server::observe::Level;
 use tollgate_server::{Engine, SnapshotKeeper};
 
-use crate::talk::say_as;
+use crate::output::say_as;
 
 /// The counters being written down while the service runs.
 pub(super) struct Snapshots {

@@ -6,12 +6,11 @@ use clap::Args;
 use tollgate::policy::promise::{ANY_SPAN, Promise, promises};
 use tollgate::policy::{CompiledPolicy, CounterChange, LoadError, Loaded, counter_changes};
 
+use crate::arguments::Format;
 use crate::colours::Colours;
-use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::format::Format;
-use crate::talk::{say, warn};
-use crate::{answer, policy_file};
+use crate::exit::{Exit, Failure};
+use crate::output::{say, warn};
+use crate::{output, policy_file};
 
 /// Check a policy, and print what each of its rules promises
 ///
@@ -69,7 +68,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Failure> {
     let loaded = match (read, arguments.format) {
         (Ok(loaded), _) => loaded,
         (Err(LoadError::Invalid(report)), Format::Json) => {
-            answer::print_json(&json::invalid(policy_file::name_of(&arguments.file), &report))?;
+            output::print_json(&json::invalid(policy_file::name_of(&arguments.file), &report))?;
             return Ok(Exit::No);
         }
         (Err(error), _) => return Err(policy_file::unread(&error)),
@@ -88,7 +87,7 @@ pub(crate) fn validate(arguments: &ValidateArguments) -> Result<Exit, Failure> {
         }
         Format::Json => {
             let valid = json::valid(policy_file::name_of(&arguments.file), &loaded, changes.as_deref());
-            answer::print_json(&valid)?;
+            output::print_json(&valid)?;
         }
     }
     if arguments.strict && !loaded.warnings.is_empty() {
@@ -103,7 +102,7 @@ fn tell(arguments: &ValidateArguments, loaded: &Loaded) -> Result<(), Failure> {
     if !blocks.is_empty() {
         let text = blocks.join("\n\n");
         let spans = if text.contains("in any ") { format!("\n\n{ANY_SPAN}") } else { String::new() };
-        answer::print(&format!("{text}{spans}\n"))?;
+        output::print(&format!("{text}{spans}\n"))?;
     }
     warn(&loaded.warnings);
     let (rules, warnings) = (count(blocks.len(), "rule"), count(loaded.warnings.len(), "warning"));
@@ -124,7 +123,7 @@ fn tell_changes(before: &Path, changes: &[CounterChange]) -> Result<(), Failure>
     let before = policy_file::name_of(before);
     let but_these = if changes.is_empty() { "" } else { " but these" };
     let lines: String = changes.iter().map(|change| format!("  {change}\n")).collect();
-    answer::print(&format!("\nreplacing {before}, all counts go on{but_these}\n{lines}"))
+    output::print(&format!("\nreplacing {before}, all counts go on{but_these}\n{lines}"))
 }
 
 fn block(promise: &Promise) -> String {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use super::rate_limit::ShouldRateLimit;
+use super::rate_limit;
 use crate::engine::Engine;
 use crate::grpc::rate_limit::messages::{RateLimitRequest, RateLimitResponse};
 use crate::grpc::rate_limit::override_limits::OverrideLimits;
@@ -23,9 +23,8 @@ pub struct Answered {
 /// Reads a message, decides it, and reads what would be sent.
 pub(crate) async fn answer_bytes(engine: &Arc<Engine>, message: &[u8]) -> Option<Answered> {
     let request = RateLimitRequest::decode(message).ok()?;
-    let service = ShouldRateLimit { engine: Arc::clone(engine), overrides: Arc::new(OverrideLimits::default()) };
     let mut sent = Vec::new();
-    service.answer(&request, &mut sent).await.ok()?;
+    rate_limit::answer(engine, &OverrideLimits::default(), &request, &mut sent).await.ok()?;
     let response = RateLimitResponse::decode(sent.as_slice()).ok()?;
     Some(Answered {
         descriptors: request.descriptors.len(),

@@ -11,7 +11,7 @@ use super::limits::{
     CALLS_OF_EACH_CONNECTION, MAX_HEADER_FIELDS, MAX_REFUSED_HEADS, ROOM_WITHIN, WAITING_BESIDE_ARRIVING,
     WATCHES_PER_CONNECTION,
 };
-use crate::listen::{Activity, Reservation, Room, Share, Turn};
+use crate::listen::{Activity, Reservation, Resource, Room, Share, Turn};
 use crate::within::within;
 
 /// Into how many periods calls are sorted by when they began.
@@ -89,7 +89,7 @@ impl Calls {
 
     /// There may be no place: then the call has been read already, and is answered all the same.
     fn take_place(&self) -> Reservation {
-        self.share.take_call().or_else(|| lock(&self.spare).take()).unwrap_or_default()
+        self.share.take(Resource::Calls).or_else(|| lock(&self.spare).take()).unwrap_or_default()
     }
 
     /// Notes the fields of a call, and returns whether these are too many.
@@ -112,18 +112,9 @@ impl Calls {
         self.refused_heads.load(Relaxed) >= MAX_REFUSED_HEADS
     }
 
-    /// A call that watches, if this connection and its address may have another.
-    pub(super) fn begin_watch(self: &Arc<Calls>) -> Option<OpenCall> {
-        self.open(self.share.take_watch()?)
-    }
-
-    /// A call that asks again and again.
-    pub(super) fn begin_conversation(self: &Arc<Calls>) -> Option<OpenCall> {
-        self.open(self.share.take_conversation()?)
-    }
-
-    fn open(self: &Arc<Calls>, place: Reservation) -> Option<OpenCall> {
-        let open = OpenCall { calls: Arc::clone(self), _place: place };
+    /// A call that stays open, if this connection and its address may have another of its kind.
+    pub(super) fn open(self: &Arc<Calls>, kind: Resource) -> Option<OpenCall> {
+        let open = OpenCall { _place: self.share.take(kind)?, calls: Arc::clone(self) };
         (self.watches.fetch_add(1, Relaxed) < WATCHES_PER_CONNECTION).then_some(open)
     }
 
@@ -133,7 +124,7 @@ impl Calls {
         self.waiting.fetch_add(1, Relaxed);
         // Dropped last: who is woken then must see that this one arrives.
         let _waiting = Waiting(self);
-        let reserved = within(ROOM_WITHIN, pin!(self.share.reserve_request(bytes))).await?;
+        let reserved = within(ROOM_WITHIN, pin!(self.share.reserve(Resource::RequestBytes, bytes))).await?;
         self.arriving.fetch_add(1, Relaxed);
         Some((reserved, Arriving(self)))
     }
@@ -283,7 +274,7 @@ mod tests {
     #[test]
     fn a_connection_has_some_calls_though_its_address_has_taken_all() {
         let share = Share::alone();
-        let held: Vec<Reservation> = std::iter::from_fn(|| share.take_call()).collect();
+        let held: Vec<Reservation> = std::iter::from_fn(|| share.take(Resource::Calls)).collect();
         let calls = Calls::new(share);
         let room = || calls.poll_room(&mut Context::from_waker(Waker::noop()));
         let few: Vec<Call> = (0..CALLS_OF_EACH_CONNECTION).map(|_| calls.begin()).collect();
@@ -301,7 +292,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let room = || calls.poll_room(&mut Context::from_waker(Waker::noop()));
         let (first, arriving) = calls.reserve(1 << 20).await.unwrap();
-        let others = share.reserve_request(47 << 20).await;
+        let others = share.reserve(Resource::RequestBytes, 47 << 20).await;
         let mut waiting: Vec<_> = (0..=WAITING_BESIDE_ARRIVING).map(|_| Box::pin(calls.reserve(1 << 20))).collect();
         for message in &mut waiting {
             assert_eq!(room(), Poll::Ready(Room::Plenty));
@@ -322,7 +313,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_does_not_wait_for_room_until_its_call_is_overdue() {
         let share = Share::alone();
-        let _all = share.reserve_request(usize::MAX).await;
+        let _all = share.reserve(Resource::RequestBytes, usize::MAX).await;
         let calls = Calls::new(share);
         let begun = Instant::now();
         assert!(calls.reserve(1).await.is_none());
@@ -334,9 +325,9 @@ mod tests {
     #[test]
     fn watches_of_a_connection_are_bounded() {
         let calls = calls();
-        let held: Vec<OpenCall> = std::iter::from_fn(|| calls.begin_watch()).collect();
+        let held: Vec<OpenCall> = std::iter::from_fn(|| calls.open(Resource::Watches)).collect();
         assert_eq!(held.len(), WATCHES_PER_CONNECTION);
         drop(held);
-        assert!(calls.begin_watch().is_some());
+        assert!(calls.open(Resource::Watches).is_some());
     }
 }

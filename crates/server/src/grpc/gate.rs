@@ -25,6 +25,9 @@ const BYTES_OF_A_FIELD: usize = 8;
 /// How much is read at once for one place: the fields of two calls at most.
 const FEWEST_BYTES: usize = 16;
 
+/// What everybody says first who speaks HTTP/2.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// A stream that is read as far as there is room for calls.
 ///
 /// How many calls are in what it reads is known only when they have been understood, which is after all that has
@@ -45,6 +48,8 @@ pub(super) struct Gate<S> {
     left_bytes: usize,
     /// The fields that had been understood when this turn began.
     fields: usize,
+    /// What was read before, and is read again before anything else.
+    again: &'static [u8],
 }
 
 impl<S: AsyncRead + Unpin> Gate<S> {
@@ -59,7 +64,25 @@ impl<S: AsyncRead + Unpin> Gate<S> {
             turn_bytes: FIRST_TURN_BYTES / 2,
             left_bytes: 0,
             fields: 0,
+            again: &[],
         }
+    }
+
+    /// Waits for the preface of HTTP/2, which can be read again then; `false` if it is another one, or none. Whoever
+    /// says nothing holds up nobody, and whoever says something else learns nothing.
+    pub(super) async fn greeted(&mut self) -> bool {
+        let mut said = [0; PREFACE.len()];
+        let mut count = 0;
+        while count < said.len() {
+            let Ok(more @ 1..) = self.read(&mut said[count..]).await else { return false };
+            count += more;
+            // Whoever means something else may be waiting for an answer to it.
+            if !PREFACE.starts_with(&said[..count]) {
+                return false;
+            }
+        }
+        self.again = PREFACE;
+        true
     }
 
     /// Keeps no turn where nothing can be written: nothing is read then either, for as long as the other end likes.
@@ -131,6 +154,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.calls.is_abused() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        if !self.again.is_empty() {
+            let (now, later) = self.again.split_at(self.again.len().min(into.remaining()));
+            into.put_slice(now);
+            self.again = later;
+            return Poll::Ready(Ok(()));
         }
         ready!(self.poll_turn(context));
         let before = into.filled().len();

@@ -6,9 +6,7 @@ mod bytes;
 mod calls;
 mod gate;
 mod health;
-mod held_body;
 mod limits;
-mod preface;
 mod rate_limit;
 mod reflection;
 mod service;
@@ -24,7 +22,7 @@ use tokio::sync::watch;
 
 use crate::access::AccessToken;
 use crate::engine::Engine;
-use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, WithDeadline};
+use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, WithDeadline, until_stopped};
 #[cfg(fuzzing)]
 pub use bytes::Answered;
 #[cfg(fuzzing)]
@@ -32,68 +30,70 @@ pub(crate) use bytes::answer_bytes;
 use calls::Calls;
 use gate::Gate;
 use rate_limit::override_limits::OverrideLimits;
-use service::Services;
+use service::ConnectionService;
 
 /// What gateways ask, over HTTP/2.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct GrpcFrontEnd {
-    services: Services,
+    engine: Arc<Engine>,
+    /// The limits that gateways bring along.
+    overrides: OverrideLimits,
+    /// What callers must send as `authorization: Bearer`, if anything.
+    token: Option<AccessToken>,
     stopped: watch::Receiver<bool>,
 }
 
 impl GrpcFrontEnd {
-    /// Answers callers that send `token` as `authorization: Bearer`, or every caller where there is none.
     pub(crate) fn new(
         engine: &Arc<Engine>,
         token: Option<AccessToken>,
         stopped: watch::Receiver<bool>,
-    ) -> GrpcFrontEnd {
-        let overrides = Arc::new(OverrideLimits::default());
-        GrpcFrontEnd { services: Services::new(Arc::clone(engine), overrides, token, stopped.clone()), stopped }
+    ) -> Arc<GrpcFrontEnd> {
+        let overrides = OverrideLimits::default();
+        Arc::new(GrpcFrontEnd { engine: Arc::clone(engine), overrides, token, stopped })
     }
 
     /// Serves one connection until the other end has gone, takes too long for something, or it is stopped and every
     /// call under way is answered.
-    pub(crate) async fn serve_connection(mut self, accepted: Connection, limits: ConnectionLimits) {
-        self.services = self.services.for_caller(accepted.address.ip());
+    pub(crate) async fn serve_connection(self: Arc<GrpcFrontEnd>, accepted: Connection, limits: ConnectionLimits) {
         let calls = Calls::new(accepted.share);
         let activity = Activity::new();
         let io = Gate::new(ActivityStream::new(accepted.stream, activity.clone()), Arc::clone(&calls));
+        let service = ConnectionService { front_end: self, caller: accepted.address.ip(), calls: Arc::clone(&calls) };
         let overdue = calls.overdue(limits.write_timeout, &activity);
-        WithDeadline::new(self.serve_calls(io, Arc::clone(&calls)), overdue).await;
-    }
-
-    async fn serve_calls(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, calls: Arc<Calls>) {
-        let mut stopped = self.stopped;
-        let mut greeting = pin!(tokio::time::timeout(limits::GREETED_WITHIN, preface::greeted(io)));
-        let greeted = tokio::select! {
-            greeted = &mut greeting => greeted,
-            // Who has just connected may have asked already; then this moment is all it takes.
-            () = until(&mut stopped) => {
-                tokio::time::timeout(limits::GREETED_WHILE_STOPPING, greeting).await.and_then(|greeted| greeted)
-            }
-        };
-        let Ok(Some(io)) = greeted else { return };
-        let connection = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(limits::MAX_CALLS_PER_CONNECTION)
-            .max_header_list_size(limits::MAX_HEADER_BYTES)
-            .initial_connection_window_size(limits::WINDOW_BYTES)
-            .initial_stream_window_size(limits::WINDOW_BYTES)
-            .keep_alive_interval(limits::PING_EVERY)
-            .keep_alive_timeout(limits::PING_ANSWERED_WITHIN)
-            .serve_connection(TokioIo::new(io), self.services.on(calls));
-        tokio::pin!(connection);
-        tokio::select! {
-            // Whatever went wrong, it was the other end's, and it has gone.
-            _ = &mut connection => return,
-            () = until(&mut stopped) => connection.as_mut().graceful_shutdown(),
-        }
-        let _ = connection.await;
+        WithDeadline::new(serve_calls(io, service), overdue).await;
     }
 }
 
-/// Waits until the service stops. If it is gone altogether, that is as good a reason.
-async fn until(stopped: &mut watch::Receiver<bool>) {
-    let _ = stopped.wait_for(|stopped| *stopped).await;
+async fn serve_calls(mut io: Gate<impl AsyncRead + AsyncWrite + Send + Unpin + 'static>, service: ConnectionService) {
+    let mut stopped = service.front_end.stopped.clone();
+    let greeted = {
+        let mut greeting = pin!(tokio::time::timeout(limits::GREETED_WITHIN, io.greeted()));
+        tokio::select! {
+            greeted = &mut greeting => greeted,
+            // Who has just connected may have asked already; then this moment is all it takes.
+            () = until_stopped(&mut stopped) => {
+                tokio::time::timeout(limits::GREETED_WHILE_STOPPING, greeting).await.and_then(|greeted| greeted)
+            }
+        }
+    };
+    if !greeted.unwrap_or(false) {
+        return;
+    }
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits::MAX_CALLS_PER_CONNECTION)
+        .max_header_list_size(limits::MAX_HEADER_BYTES)
+        .initial_connection_window_size(limits::WINDOW_BYTES)
+        .initial_stream_window_size(limits::WINDOW_BYTES)
+        .keep_alive_interval(limits::PING_EVERY)
+        .keep_alive_timeout(limits::PING_ANSWERED_WITHIN)
+        .serve_connection(TokioIo::new(io), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        // Whatever went wrong, it was the other end's, and it has gone.
+        _ = &mut connection => return,
+        () = until_stopped(&mut stopped) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
 }

@@ -2,30 +2,33 @@
 
 use std::convert::Infallible;
 use std::future::{Future, ready};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response};
+use http_body::{Body as HttpBody, Frame};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
+use pin_project_lite::pin_project;
 use prost::Message;
-use tokio::sync::watch;
+use tokio::time::Sleep;
 use tonic::Status;
+use tonic::body::Body;
 use tonic::server::Grpc;
 use tonic_prost::ProstCodec;
 
-use super::calls::{Call, Calls};
+use super::calls::{Call, Calls, OpenCall};
 use super::health::{self, Watch};
-use super::held_body::HeldBody;
 use super::limits::{CONVERSATION_WITHIN, MAX_MESSAGE_BYTES};
-use super::rate_limit::ShouldRateLimit;
 use super::reflection::Reflection;
 use super::unary::{GrpcBody, LIMITS, SMALL_LIMITS, failed, read_message, unary};
-use crate::access::{AccessToken, bearer_token};
-use crate::engine::Engine;
-use crate::grpc::rate_limit::override_limits::OverrideLimits;
+use super::{GrpcFrontEnd, rate_limit};
+use crate::access::bearer_token;
+use crate::listen::Resource;
 use crate::observe::WhyRefused;
 use crate::server::Listener;
 
@@ -40,21 +43,13 @@ pub(super) const SERVICES: [&str; 4] = [
 /// How the messages of a call are compressed.
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
-/// All services of the front end.
-#[derive(Clone, Debug)]
-pub(super) struct Services {
-    rate_limit: ShouldRateLimit,
-    token: Option<AccessToken>,
+/// All services of the front end on one connection.
+#[derive(Debug)]
+pub(super) struct ConnectionService {
+    pub(super) front_end: Arc<GrpcFrontEnd>,
     /// Where the connection comes from.
-    caller: IpAddr,
-    stopped: watch::Receiver<bool>,
-}
-
-/// The same on one connection.
-#[derive(Clone, Debug)]
-pub(super) struct ConnectionServices {
-    services: Arc<Services>,
-    calls: Arc<Calls>,
+    pub(super) caller: IpAddr,
+    pub(super) calls: Arc<Calls>,
 }
 
 /// What can be called.
@@ -67,25 +62,10 @@ enum Method {
     Unknown,
 }
 
-impl Services {
-    pub(super) fn new(
-        engine: Arc<Engine>,
-        overrides: Arc<OverrideLimits>,
-        token: Option<AccessToken>,
-        stopped: watch::Receiver<bool>,
-    ) -> Services {
-        let rate_limit = ShouldRateLimit { engine, overrides };
-        Services { rate_limit, token, caller: IpAddr::V4(Ipv4Addr::UNSPECIFIED), stopped }
-    }
-
-    /// The same on a connection from this address.
-    pub(super) fn for_caller(self, caller: IpAddr) -> Services {
-        Services { caller, ..self }
-    }
-
+impl ConnectionService {
     /// Whether a call may be answered. Probes have no token, and learn nothing but that the service runs.
     fn admit(&self, head: &Parts) -> Result<(), Status> {
-        let Some(token) = &self.token else { return Ok(()) };
+        let Some(token) = &self.front_end.token else { return Ok(()) };
         if matches!(Method::of(head.uri.path()), Method::HealthCheck | Method::HealthWatch) {
             return Ok(());
         }
@@ -94,21 +74,21 @@ impl Services {
             Some(_) => (WhyRefused::WrongToken, "this is not the access token"),
             None => (WhyRefused::NoToken, "this needs the access token as metadata: `authorization: Bearer TOKEN`"),
         };
-        let observer = self.rate_limit.engine.observer();
+        let observer = self.front_end.engine.observer();
         observer.note_refused_call(Listener::Grpc.name(), why, head.method.as_str(), self.caller);
         Err(Status::unauthenticated(message))
     }
+}
 
-    pub(super) fn on(self, calls: Arc<Calls>) -> ConnectionServices {
-        ConnectionServices { services: Arc::new(self), calls }
-    }
-
+impl GrpcFrontEnd {
     /// What gateways ask for every request.
-    async fn should_rate_limit(self: Arc<Services>, call: Call, body: Incoming) -> Answered {
-        Ok(unary(call, LIMITS, body, async |asked, out: &mut _| self.rate_limit.answer(&asked, out).await).await)
+    async fn should_rate_limit(self: Arc<GrpcFrontEnd>, call: Call, body: Incoming) -> Answered {
+        let GrpcFrontEnd { engine, overrides, .. } = &*self;
+        let answer = async |asked, out: &mut _| rate_limit::answer(engine, overrides, &asked, out).await;
+        Ok(unary(call, LIMITS, body, answer).await)
     }
 
-    async fn health_check(self: Arc<Services>, call: Call, body: Incoming) -> Answered {
+    async fn health_check(self: Arc<GrpcFrontEnd>, call: Call, body: Incoming) -> Answered {
         let check = async |asked, out: &mut Vec<u8>| {
             health::check(*self.stopped.borrow(), &asked).map(|health| health.encode_raw(out))
         };
@@ -116,29 +96,29 @@ impl Services {
     }
 
     /// A watch stays open, but its message must come in time like any other.
-    async fn health_watch(self: Arc<Services>, calls: Arc<Calls>, call: Call, body: Incoming) -> Answered {
+    async fn health_watch(self: Arc<GrpcFrontEnd>, calls: Arc<Calls>, call: Call, body: Incoming) -> Answered {
         let message = match read_message(&call, SMALL_LIMITS, body).await {
             Ok(message) => message.into_bytes(),
             Err(status) => return Ok(failed(status)),
         };
-        let Some(open) = calls.begin_watch() else { return too_many_open() };
+        let Some(open) = calls.open(Resource::Watches) else { return too_many_open() };
         drop(call);
         let watch = Watch(self.stopped.clone());
         let answer = grpc().server_streaming(watch, Request::new(Full::new(message))).await;
-        Ok(answer.map(|body| HeldBody::holding(body, open, None).into()))
+        Ok(answer.map(|body| GrpcBody::Right(HeldBody::holding(body, open, None))))
     }
 
     async fn reflection(
-        self: Arc<Services>,
+        self: Arc<GrpcFrontEnd>,
         calls: Arc<Calls>,
         encoding: Option<HeaderValue>,
         body: Incoming,
     ) -> Answered {
-        let Some(open) = calls.begin_conversation() else { return too_many_open() };
+        let Some(open) = calls.open(Resource::Conversations) else { return too_many_open() };
         let mut request = Request::new(body);
         request.headers_mut().extend(encoding.map(|encoding| (ENCODING, encoding)));
         let answer = grpc().streaming(Reflection(self.stopped.clone()), request).await;
-        Ok(answer.map(|body| HeldBody::holding(body, open, Some(CONVERSATION_WITHIN)).into()))
+        Ok(answer.map(|body| GrpcBody::Right(HeldBody::holding(body, open, Some(CONVERSATION_WITHIN)))))
     }
 }
 
@@ -158,6 +138,41 @@ impl Method {
     }
 }
 
+pin_project! {
+    /// The answers of a call that stays open. It has its place until they end.
+    struct HeldBody {
+        #[pin]
+        body: Body,
+        #[pin]
+        at_most: Option<Sleep>,
+        _open: OpenCall,
+    }
+}
+
+impl HeldBody {
+    /// For as long as the client wishes, or no longer than so long.
+    fn holding(body: Body, open: OpenCall, at_most: Option<Duration>) -> Body {
+        Body::new(HeldBody { body, at_most: at_most.map(tokio::time::sleep), _open: open })
+    }
+}
+
+impl HttpBody for HeldBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = self.project();
+        if this.at_most.as_pin_mut().is_some_and(|sleep| sleep.poll(context).is_ready()) {
+            return Poll::Ready(Some(Err(Status::deadline_exceeded("the call was open for too long"))));
+        }
+        this.body.poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}
+
 fn too_many_open() -> Answered {
     Ok(failed(Status::resource_exhausted("too many calls are open on this connection, or from this address")))
 }
@@ -170,32 +185,32 @@ where
     Grpc::new(ProstCodec::default()).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
-impl hyper::service::Service<Request<Incoming>> for ConnectionServices {
+impl hyper::service::Service<Request<Incoming>> for ConnectionService {
     type Response = Response<GrpcBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Answered> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (services, calls) = (Arc::clone(&self.services), &self.calls);
-        let call = calls.begin();
+        let call = self.calls.begin();
         // The fields are let go of before anything is waited for: they take many times what was sent of them.
         let (mut head, body) = request.into_parts();
-        let refused = if calls.has_too_many_fields(head.headers.len()) {
+        let refused = if self.calls.has_too_many_fields(head.headers.len()) {
             Err(Status::resource_exhausted("there are too many fields"))
         } else {
-            services.admit(&head)
+            self.admit(&head)
         };
         if let Err(status) = refused {
             return Box::pin(ready(Ok(failed(status))));
         }
+        let front_end = Arc::clone(&self.front_end);
         // One future for each, because some are ten times as large as others, and all are moved to the heap.
         match Method::of(head.uri.path()) {
-            Method::ShouldRateLimit => Box::pin(services.should_rate_limit(call, body)),
-            Method::HealthCheck => Box::pin(services.health_check(call, body)),
-            Method::HealthWatch => Box::pin(services.health_watch(Arc::clone(calls), call, body)),
+            Method::ShouldRateLimit => Box::pin(front_end.should_rate_limit(call, body)),
+            Method::HealthCheck => Box::pin(front_end.health_check(call, body)),
+            Method::HealthWatch => Box::pin(front_end.health_watch(Arc::clone(&self.calls), call, body)),
             Method::Reflection => {
                 let encoding = head.headers.remove(ENCODING);
-                Box::pin(services.reflection(Arc::clone(calls), encoding, body))
+                Box::pin(front_end.reflection(Arc::clone(&self.calls), encoding, body))
             }
             Method::Unknown => Box::pin(ready(Ok(failed(Status::unimplemented("there is no such method"))))),
         }

@@ -1,13 +1,14 @@
 //! One message in and one out, as gRPC writes them into HTTP/2. tonic can do this
 //! and much else; this is the one call that gateways make for every request.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::{Body as HttpBody, Frame};
+use http_body_util::Either;
 use hyper::body::{Bytes, Incoming};
-use pin_project_lite::pin_project;
 use prost::Message;
 use tonic::Status;
 use tonic::body::Body;
@@ -49,24 +50,20 @@ pub(super) async fn unary<Q: Message + Default>(
     body: Incoming,
     answer: impl AsyncFnOnce(Q, &mut Vec<u8>) -> Result<(), Status>,
 ) -> Response<GrpcBody> {
-    let message = match read_message(&call, limits, body).await {
-        Ok(message) => message,
-        Err(status) => return failed(status),
+    let answered = async {
+        let question = decode(&read_message(&call, limits, body).await?)?;
+        let mut bytes = Vec::with_capacity(ANSWER_BYTES);
+        bytes.resize(PREFIX_BYTES, 0);
+        answer(question, &mut bytes).await.map(|()| bytes)
     };
-    let question = match decode(&message) {
-        Ok(question) => question,
-        Err(status) => return failed(status),
-    };
-    let mut bytes = Vec::with_capacity(ANSWER_BYTES);
-    bytes.resize(PREFIX_BYTES, 0);
-    match answer(question, &mut bytes).await {
-        Ok(()) => respond(bytes, call),
+    match answered.await {
+        Ok(bytes) => respond(bytes, call),
         Err(status) => failed(status),
     }
 }
 
 pub(super) fn failed(status: Status) -> Response<GrpcBody> {
-    status.into_http::<Body>().map(GrpcBody::from)
+    status.into_http::<Body>().map(GrpcBody::Right)
 }
 
 /// A message with what stands before it, which came in time.
@@ -111,58 +108,43 @@ fn respond(mut bytes: Vec<u8>, call: Call) -> Response<GrpcBody> {
     // An answer is far shorter than that.
     let length = u32::try_from(bytes.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
     bytes[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
-    let mut response = Response::new(GrpcBody::Answer { rest: Rest::Message(bytes.into()), _call: call });
+    let mut response = Response::new(GrpcBody::Left(Answer { rest: Rest::Message(bytes.into()), _call: call }));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }
 
-pin_project! {
-    /// The body of a response.
-    #[project = Projected]
-    pub(super) enum GrpcBody {
-        /// An answer. The call is under way until it has been sent as far as the client lets it.
-        Answer { rest: Rest, _call: Call },
-        /// What tonic makes.
-        Tonic { #[pin] body: Body },
-    }
+/// The body of a response: an answer of ours, or what tonic makes.
+pub(super) type GrpcBody = Either<Answer, Body>;
+
+/// An answer. The call is in flight until it has been sent as far as the client lets it.
+pub(super) struct Answer {
+    rest: Rest,
+    _call: Call,
 }
 
 /// What is still to be sent of an answer.
-pub(super) enum Rest {
+enum Rest {
     Message(Bytes),
     Status,
     Nothing,
 }
 
-impl HttpBody for GrpcBody {
+impl HttpBody for Answer {
     type Data = Bytes;
-    type Error = Status;
+    type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let rest = match self.project() {
-            Projected::Answer { rest, .. } => rest,
-            Projected::Tonic { body } => return body.poll_frame(context),
-        };
-        let (frame, left) = match std::mem::replace(rest, Rest::Nothing) {
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let (frame, left) = match std::mem::replace(&mut self.rest, Rest::Nothing) {
             Rest::Message(bytes) => (Some(Frame::data(bytes)), Rest::Status),
             Rest::Status => (Some(Frame::trailers(ok())), Rest::Nothing),
             Rest::Nothing => (None, Rest::Nothing),
         };
-        *rest = left;
+        self.rest = left;
         Poll::Ready(frame.map(Ok))
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            GrpcBody::Answer { rest, .. } => matches!(rest, Rest::Nothing),
-            GrpcBody::Tonic { body } => body.is_end_stream(),
-        }
-    }
-}
-
-impl From<Body> for GrpcBody {
-    fn from(body: Body) -> GrpcBody {
-        GrpcBody::Tonic { body }
+        matches!(self.rest, Rest::Nothing)
     }
 }
 

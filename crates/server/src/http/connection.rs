@@ -1,22 +1,26 @@
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Bytes, HttpBody};
+use axum::BoxError;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderValue, Request, header};
 use http_body::{Frame, SizeHint};
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use pin_project_lite::pin_project;
 
-use super::response_body::ResponseBody;
+use super::problem::Problem;
 use super::routes::Routes;
-use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, Share, StopFlag, WithDeadline};
+use crate::listen::{Activity, ActivityStream, Connection, ConnectionLimits, Resource, Share, StopFlag, WithDeadline};
+use crate::whole_body::{BodyLimits, WholeBody, read_whole};
 
 /// More header fields than a browser and three proxies send together.
 const MAX_HEADER_FIELDS: usize = 100;
@@ -27,31 +31,25 @@ const MAX_HEAD_BYTES: usize = 32 << 10;
 /// What a connection reads ahead, and how much of its answers waits to be written before it reads on.
 const MAX_BUFFER_BYTES: usize = 64 << 10;
 
-/// What handlers may know of the connection, among a request's extensions.
-#[derive(Clone, Copy, Debug)]
+/// A body of at most so many bytes is read without asking for room: every connection may hold it.
+const FREE_BYTES: usize = 16 << 10;
+
+/// A body that is read and understood takes its own length a few times.
+const LENGTHS_HELD: usize = 3;
+
+/// The connection that a request came on, among the request's extensions.
+#[derive(Debug)]
 pub(crate) struct Caller {
     /// Who is at the other end of it.
     pub(crate) address: IpAddr,
-    /// How long the body may take.
+    /// How long the body of a request may take.
     pub(crate) body_timeout: Duration,
     /// Whether the service is about to end.
-    pub(crate) is_stopping: bool,
-}
-
-/// What a connection may hold, and how long; among a request's extensions.
-#[derive(Debug)]
-pub(crate) struct ConnectionShare {
+    pub(crate) stopping: StopFlag,
+    /// What the connection may hold, together with others of its address.
     pub(crate) share: Arc<Share>,
     pub(crate) activity: Activity,
-}
-
-/// What all requests of a connection have in common.
-struct HttpConnection {
-    routes: Routes,
-    address: IpAddr,
-    body_timeout: Duration,
-    stopping: StopFlag,
-    share: Arc<ConnectionShare>,
+    pub(crate) routes: Routes,
 }
 
 /// Serves HTTP/1.1 on one connection until either end closes it, or it has taken too long.
@@ -59,22 +57,21 @@ pub(crate) async fn serve_connection(accepted: Connection, routes: Routes, limit
     let Connection { stream, address, mut stopped, share } = accepted;
     let activity = Activity::new();
     let stream = TokioIo::new(ActivityStream::new(stream, activity.clone()));
-    let connection = Arc::new(HttpConnection {
-        routes,
+    let caller = Arc::new(Caller {
         address: address.ip(),
         body_timeout: limits.body_timeout,
         stopping: StopFlag::new(stopped.clone()),
-        share: Arc::new(ConnectionShare { share, activity: activity.clone() }),
+        share,
+        activity: activity.clone(),
+        routes,
     });
     let answer = service_fn(move |request: Request<Incoming>| {
-        let in_flight = RequestInFlight::new(&connection);
-        let request = connection.routes.find(request);
+        let in_flight = RequestInFlight::new(&caller);
+        let request = caller.routes.find(request);
         async move {
-            let HttpConnection { routes, stopping, share, .. } = &*in_flight.0;
-            let (address, body_timeout) = (in_flight.0.address, in_flight.0.body_timeout);
-            let caller = Caller { address, body_timeout, is_stopping: stopping.is_up() };
-            let mut response = routes.answer(request, caller, share).await;
-            if stopping.is_up() {
+            let caller = &in_flight.0;
+            let mut response = caller.routes.answer(request, caller).await;
+            if caller.stopping.is_up() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, Infallible>(response.map(|body| UntilEnd { body, _in_flight: in_flight }))
@@ -89,24 +86,46 @@ pub(crate) async fn serve_connection(accepted: Connection, routes: Routes, limit
     WithDeadline::new(connection, activity.overdue(&limits, &mut stopped)).await;
 }
 
+impl Caller {
+    /// Reads a whole body, which is neither too large nor too slow. A large one waits for room.
+    pub(super) async fn read_body<B>(&self, body: B, max_bytes: usize) -> Result<WholeBody, Problem>
+    where
+        B: HttpBody<Data = Bytes, Error: Display>,
+    {
+        let limits = BodyLimits {
+            max_bytes,
+            free_bytes: FREE_BYTES,
+            lengths_held: LENGTHS_HELD,
+            at_most: self.body_timeout,
+            length_by: |_| None,
+        };
+        let reserve = async |bytes| Some(self.share.reserve(Resource::RequestBytes, bytes).await);
+        read_whole(body, limits, reserve).await.map_err(|error| Problem::of_body(error, limits))
+    }
+}
+
 /// A request whose response has not ended, on its connection.
-struct RequestInFlight(Arc<HttpConnection>);
+struct RequestInFlight(Arc<Caller>);
 
 impl RequestInFlight {
-    fn new(connection: &Arc<HttpConnection>) -> RequestInFlight {
-        connection.share.activity.begin_request();
-        RequestInFlight(Arc::clone(connection))
+    fn new(caller: &Arc<Caller>) -> RequestInFlight {
+        caller.activity.begin_request();
+        RequestInFlight(Arc::clone(caller))
     }
 }
 
 impl Drop for RequestInFlight {
     fn drop(&mut self) {
-        self.0.share.activity.end_request();
+        self.0.activity.end_request();
     }
 }
 
+/// The body of a response: all of it, which needs no pointer to somebody who makes it, or what the router's
+/// handlers make.
+pub(crate) type ResponseBody = Either<Full<Bytes>, Body>;
+
 pin_project! {
-    /// The body of a response. Until it has ended, the request is under way.
+    /// The body of a response. Until it has ended, the request is in flight.
     struct UntilEnd {
         #[pin]
         body: ResponseBody,
@@ -116,9 +135,9 @@ pin_project! {
 
 impl HttpBody for UntilEnd {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.project().body.poll_frame(context)
     }
 

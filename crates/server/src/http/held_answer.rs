@@ -1,9 +1,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use axum::body::Bytes;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 
-use super::connection::ConnectionShare;
-use crate::listen::{Answering, Reservation};
+use super::connection::Caller;
+use crate::listen::{Answering, Reservation, Resource};
 
 /// An answer that counts until it is written: the connection drops it when its last byte has gone.
 pub(super) struct HeldAnswer {
@@ -15,17 +17,19 @@ pub(super) struct HeldAnswer {
 impl HeldAnswer {
     /// An answer that is long where the policy has many rules: the same in every answer, so that the longest so far
     /// is what the next takes.
-    pub(super) async fn made_by(
-        connection: &ConnectionShare,
+    pub(super) async fn of(
+        caller: &Caller,
         longest: &AtomicUsize,
+        content_type: &'static str,
         make: impl FnOnce() -> Vec<u8>,
-    ) -> Bytes {
-        let reserved = connection.share.reserve_answer(longest.load(Relaxed)).await;
-        let turn = connection.share.turn().await;
+    ) -> Response {
+        let reserved = caller.share.reserve(Resource::AnswerBytes, longest.load(Relaxed)).await;
+        let turn = caller.share.turn().await;
         let answer = make();
         drop(turn);
         longest.fetch_max(answer.capacity(), Relaxed);
-        HeldAnswer::bytes(answer, reserved, connection.activity.begin_answer())
+        let answer = HeldAnswer::bytes(answer, reserved, caller.activity.begin_answer());
+        ([(header::CONTENT_TYPE, content_type)], answer).into_response()
     }
 
     pub(super) fn bytes(mut answer: Vec<u8>, mut reserved: Reservation, answering: Answering) -> Bytes {
@@ -54,12 +58,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_holds_no_more_than_its_length() {
         let share = Share::alone();
-        let reserved = share.reserve_answer(usize::MAX).await;
+        let reserved = share.reserve(Resource::AnswerBytes, usize::MAX).await;
         let all = reserved.bytes();
         let mut answer = Vec::with_capacity(1 << 20);
         answer.extend_from_slice(b"short");
         let held = HeldAnswer::bytes(answer, reserved, Activity::new().begin_answer());
-        let is_free = async |bytes| timeout(Duration::from_secs(1), share.reserve_answer(bytes)).await.is_ok();
+        let is_free =
+            async |bytes| timeout(Duration::from_secs(1), share.reserve(Resource::AnswerBytes, bytes)).await.is_ok();
         assert!(is_free(all - 1024).await);
         assert!(!is_free(all).await);
         drop(held);

@@ -1,27 +1,24 @@
 //! The HTTP front end: the only part that knows HTTP and JSON.
 
 mod admin;
-mod body;
 mod check;
 mod connection;
 mod forward_auth;
 mod held_answer;
-mod json;
 mod limits_body;
 mod openapi;
 mod problem;
 mod promise_body;
-mod public_gate;
 mod receipt;
-mod response_body;
 mod routes;
+mod strict_json;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use axum::extract::State;
-use axum::http::{Method, StatusCode, Uri, header};
-use axum::response::IntoResponse;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::Response;
 use axum::routing::{MethodRouter, any, get, post};
 use axum::{Extension, Router};
 
@@ -30,14 +27,15 @@ use crate::engine::Engine;
 pub use admin::ReloadRequest;
 pub(crate) use admin::{Admin, admin_routes};
 #[cfg(fuzzing)]
-pub(crate) use check::check_body::assert_both_parsers_agree;
+pub(crate) use check::strict_body::assert_both_parsers_agree;
+#[cfg(fuzzing)]
+pub(crate) use connection::Caller as HttpCaller;
+use connection::Caller;
 pub(crate) use connection::serve_connection;
-pub(crate) use connection::{Caller, ConnectionShare};
 use held_answer::HeldAnswer;
 pub use limits_body::LimitsBody;
 use problem::Problem;
 pub use promise_body::PromiseBody;
-use public_gate::PublicGate;
 use routes::Routes;
 
 /// The format in which metrics are written.
@@ -50,7 +48,7 @@ pub(crate) fn public(engine: &Arc<Engine>, access: CallerAccess) -> Routes {
     let is_shown = |path: &str| path != METRICS_PATH || access.has_metrics;
     let shown = public_routes().into_iter().filter(|(path, _)| is_shown(path));
     let routes = shown.fold(Router::new(), |router, (path, route)| router.route(path, route));
-    Routes::with_checks(finish(routes, engine), PublicGate::new(access), engine)
+    Routes::new(finish(routes, engine), Some(access), engine)
 }
 
 /// As a list, so that the description can be held to it.
@@ -63,7 +61,7 @@ fn public_routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
         ("/v1/refund", post(receipt::refund)),
         ("/v1/settle", post(receipt::settle)),
         ("/v1/release", post(receipt::release)),
-        (public_gate::FORWARD_AUTH_PATH, any(forward_auth::forward_auth)),
+        (routes::FORWARD_AUTH_PATH, any(forward_auth::forward_auth)),
         ("/v1/limits", get(limits)),
         ("/openapi.json", get(openapi::openapi)),
         // Also here, so that a scrape from another machine needs no admin listener that is open to it.
@@ -76,27 +74,22 @@ fn finish(routes: Router<Arc<Engine>>, engine: &Arc<Engine>) -> Router {
 }
 
 /// `GET /metrics` for callers, who are not told of rules that the policy does not publish.
-async fn public_metrics(
-    State(engine): State<Arc<Engine>>,
-    Extension(connection): Extension<Arc<ConnectionShare>>,
-) -> impl IntoResponse {
+async fn public_metrics(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<Caller>>) -> Response {
     static LONGEST: AtomicUsize = AtomicUsize::new(0);
-    let text = HeldAnswer::made_by(&connection, &LONGEST, || engine.public_metrics_text().into_bytes()).await;
-    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text)
+    HeldAnswer::of(&caller, &LONGEST, PROMETHEUS_TEXT, || engine.public_metrics_text().into_bytes()).await
 }
 
-async fn metrics(
-    State(engine): State<Arc<Engine>>,
-    Extension(connection): Extension<Arc<ConnectionShare>>,
-) -> impl IntoResponse {
+async fn metrics(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<Caller>>) -> Response {
     static LONGEST: AtomicUsize = AtomicUsize::new(0);
-    let text = HeldAnswer::made_by(&connection, &LONGEST, || engine.metrics_text().into_bytes()).await;
-    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text)
+    HeldAnswer::of(&caller, &LONGEST, PROMETHEUS_TEXT, || engine.metrics_text().into_bytes()).await
 }
 
 /// `GET /readyz`: whether new requests should be sent here.
-async fn ready(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Caller>) -> (StatusCode, &'static str) {
-    if caller.is_stopping {
+async fn ready(
+    State(engine): State<Arc<Engine>>,
+    Extension(caller): Extension<Arc<Caller>>,
+) -> (StatusCode, &'static str) {
+    if caller.stopping.is_up() {
         (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
     } else if engine.counts_apart() {
         (StatusCode::SERVICE_UNAVAILABLE, "other instances hash secret values under another key\n")
@@ -106,16 +99,12 @@ async fn ready(State(engine): State<Arc<Engine>>, Extension(caller): Extension<C
 }
 
 /// `GET /v1/limits`: what clients may know.
-async fn limits(
-    State(engine): State<Arc<Engine>>,
-    Extension(connection): Extension<Arc<ConnectionShare>>,
-) -> impl IntoResponse {
+async fn limits(State(engine): State<Arc<Engine>>, Extension(caller): Extension<Arc<Caller>>) -> Response {
     static LONGEST: AtomicUsize = AtomicUsize::new(0);
     let body = || engine.with_published(|published| LimitsBody::from(published));
     // What is published is plain text and numbers.
     let json = || serde_json::to_vec(&body()).unwrap_or_default();
-    let json = HeldAnswer::made_by(&connection, &LONGEST, json).await;
-    ([(header::CONTENT_TYPE, "application/json")], json)
+    HeldAnswer::of(&caller, &LONGEST, "application/json", json).await
 }
 
 async fn no_such_path(uri: Uri) -> Problem {

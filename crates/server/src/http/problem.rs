@@ -1,11 +1,10 @@
-use std::time::Duration;
-
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tollgate::KeyError;
 
 use crate::observe::WhyRefused;
+use crate::whole_body::{BodyLimits, NoBody};
 
 const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -81,17 +80,23 @@ impl Problem {
         Problem { detail: format!("check {at}: {}", self.detail), member: Some(member), ..self }
     }
 
-    pub(super) fn body_too_large(max_bytes: usize) -> Problem {
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body must be at most {max_bytes} bytes"))
-    }
-
-    pub(super) fn no_room() -> Problem {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "there is no room for the body now".to_owned())
-    }
-
-    pub(super) fn body_too_slow(at_most: Duration) -> Problem {
-        let detail = format!("the body must arrive within {} seconds", at_most.as_secs());
-        Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
+    /// Why a body cannot be had.
+    pub(super) fn of_body(error: NoBody, limits: BodyLimits) -> Problem {
+        match error {
+            NoBody::TooLarge => {
+                let detail = format!("the body must be at most {} bytes", limits.max_bytes);
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+            }
+            NoBody::LongerThanItSays => Problem::bad_body("it is longer than it says"),
+            NoBody::NoRoom => {
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "there is no room for the body now".to_owned())
+            }
+            NoBody::TooSlow => {
+                let detail = format!("the body must arrive within {} seconds", limits.at_most.as_secs());
+                Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
+            }
+            NoBody::Broken(why) => Problem::bad_body(&why),
+        }
     }
 
     pub(super) fn no_such_path(path: &str) -> Problem {
@@ -103,26 +108,30 @@ impl Problem {
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
     }
 
-    pub(super) fn no_token() -> Problem {
-        Problem::unauthorized("this needs the admin token: send `Authorization: Bearer TOKEN`")
-    }
-
-    pub(super) fn wrong_token() -> Problem {
-        Problem::unauthorized("this is not the admin token, which is sent as `Authorization: Bearer TOKEN`")
-    }
-
     fn unauthorized(detail: &str) -> Problem {
         Problem::new(StatusCode::UNAUTHORIZED, detail.to_owned())
     }
 
-    pub(super) fn from_another_site() -> Problem {
-        let detail = "a page of another site must not ask here: open the admin interface by its own address";
+    fn forbidden(detail: &str) -> Problem {
         Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
     }
 
-    pub(super) fn called_by_a_name() -> Problem {
-        let detail = "without an admin token this answers only where it is called by an address or as localhost: others could give any other name to it";
-        Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
+    /// Why an operator is not answered.
+    pub(super) fn of_refused_operator(why: WhyRefused) -> Problem {
+        match why {
+            WhyRefused::NoToken => {
+                Problem::unauthorized("this needs the admin token: send `Authorization: Bearer TOKEN`")
+            }
+            WhyRefused::WrongToken => {
+                Problem::unauthorized("this is not the admin token, which is sent as `Authorization: Bearer TOKEN`")
+            }
+            WhyRefused::AnotherSite => Problem::forbidden(
+                "a page of another site must not ask here: open the admin interface by its own address",
+            ),
+            WhyRefused::CalledByName => Problem::forbidden(
+                "without an admin token this answers only where it is called by an address or as localhost: others could give any other name to it",
+            ),
+        }
     }
 
     /// Why a caller of the public listener is not answered.
@@ -132,15 +141,12 @@ impl Problem {
                 "this needs the access token: send `Authorization: Bearer TOKEN`, or `X-Tollgate-Token: TOKEN` for forward-auth",
             ),
             WhyRefused::WrongToken => Problem::unauthorized("this is not the access token of the service"),
-            WhyRefused::AnotherSite => {
-                let detail =
-                    "a page of another site must not ask here: a service asks for its clients, not their browsers";
-                Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
-            }
-            WhyRefused::CalledByName => {
-                let detail = "without an access token a page may ask only where it calls the service by an address or as localhost: any other name may be its owner's for this machine";
-                Problem::new(StatusCode::FORBIDDEN, detail.to_owned())
-            }
+            WhyRefused::AnotherSite => Problem::forbidden(
+                "a page of another site must not ask here: a service asks for its clients, not their browsers",
+            ),
+            WhyRefused::CalledByName => Problem::forbidden(
+                "without an access token a page may ask only where it calls the service by an address or as localhost: any other name may be its owner's for this machine",
+            ),
         }
     }
 
@@ -149,22 +155,7 @@ impl Problem {
     }
 
     pub(super) fn no_such_rule(rule: &str) -> Problem {
-        Problem::of_key(&KeyError::NoSuchRule(rule.to_owned()))
-    }
-
-    /// Why an operator cannot have a key looked at or changed.
-    pub(super) fn of_key(error: &KeyError) -> Problem {
-        let status = match error {
-            KeyError::NoSuchRule(_) => StatusCode::NOT_FOUND,
-            KeyError::Change(_) => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        let member = match error {
-            KeyError::InvalidLimit(_) | KeyError::NotTaken(_) => Some("limit".to_owned()),
-            KeyError::Duration => Some("for".to_owned()),
-            _ => None,
-        };
-        Problem { member, ..Problem::new(status, error.to_string()) }
+        KeyError::NoSuchRule(rule.to_owned()).into()
     }
 
     pub(super) fn no_override() -> Problem {
@@ -186,6 +177,23 @@ impl Problem {
 
     fn new(status: StatusCode, detail: String) -> Problem {
         Problem { status, detail, member: None }
+    }
+}
+
+/// Why an operator cannot have a key looked at or changed.
+impl From<KeyError> for Problem {
+    fn from(error: KeyError) -> Problem {
+        let status = match &error {
+            KeyError::NoSuchRule(_) => StatusCode::NOT_FOUND,
+            KeyError::Change(_) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        let member = match &error {
+            KeyError::InvalidLimit(_) | KeyError::NotTaken(_) => Some("limit".to_owned()),
+            KeyError::Duration => Some("for".to_owned()),
+            _ => None,
+        };
+        Problem { member, ..Problem::new(status, error.to_string()) }
     }
 }
 

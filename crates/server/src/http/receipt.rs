@@ -6,13 +6,12 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::{Extension, Json};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::body;
 use super::connection::Caller;
 use super::problem::Problem;
 use crate::engine::{Engine, NoReceipt};
-use crate::http::json::members::Members;
+use crate::http::strict_json::Members;
 use crate::receipts::ReceiptName;
 
 /// A receipt and a number.
@@ -20,18 +19,6 @@ const MAX_RECEIPT_BYTES: usize = 1 << 10;
 
 pub(super) const RECEIPT_MEMBERS: [&str; 1] = ["receipt"];
 pub(super) const SETTLE_MEMBERS: [&str; 2] = ["receipt", "cost"];
-
-/// The answer to a refund.
-#[derive(Serialize)]
-pub(super) struct RefundedBody {
-    pub(super) refunded: bool,
-}
-
-/// The answer to a release.
-#[derive(Serialize)]
-pub(super) struct ReleasedBody {
-    pub(super) released: bool,
-}
 
 /// The answer to a settlement.
 #[derive(Serialize)]
@@ -44,32 +31,32 @@ pub(super) struct SettledBody {
 /// `POST /v1/refund`: the request did not happen after all.
 pub(super) async fn refund(
     State(engine): State<Arc<Engine>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Arc<Caller>>,
     body: Body,
-) -> Result<Json<RefundedBody>, Problem> {
-    let members = read(body, caller, &RECEIPT_MEMBERS).await?;
+) -> Result<Json<Value>, Problem> {
+    let members = read(body, &caller, &RECEIPT_MEMBERS).await?;
     engine.refund(name(&members)?).map_err(no_receipt)?;
-    Ok(Json(RefundedBody { refunded: true }))
+    Ok(Json(json!({ "refunded": true })))
 }
 
 /// `POST /v1/release`: the request has ended, and others may begin.
 pub(super) async fn release(
     State(engine): State<Arc<Engine>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Arc<Caller>>,
     body: Body,
-) -> Result<Json<ReleasedBody>, Problem> {
-    let members = read(body, caller, &RECEIPT_MEMBERS).await?;
+) -> Result<Json<Value>, Problem> {
+    let members = read(body, &caller, &RECEIPT_MEMBERS).await?;
     engine.release(name(&members)?).map_err(no_receipt)?;
-    Ok(Json(ReleasedBody { released: true }))
+    Ok(Json(json!({ "released": true })))
 }
 
 /// `POST /v1/settle`: the request has ended, and this is what it truly cost.
 pub(super) async fn settle(
     State(engine): State<Arc<Engine>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Arc<Caller>>,
     body: Body,
 ) -> Result<Json<SettledBody>, Problem> {
-    let members = read(body, caller, &SETTLE_MEMBERS).await?;
+    let members = read(body, &caller, &SETTLE_MEMBERS).await?;
     let name = name(&members)?;
     let cost = members.get("cost").and_then(Value::as_u64);
     let cost = cost.ok_or_else(|| Problem::bad_member("cost", "a whole number from 0 to 18446744073709551615"))?;
@@ -77,8 +64,8 @@ pub(super) async fn settle(
     Ok(Json(SettledBody { settled: true, overrun: settled.overrun }))
 }
 
-async fn read(body: Body, caller: Caller, known: &[&str]) -> Result<Members, Problem> {
-    Members::parse(&body::read(body, MAX_RECEIPT_BYTES, caller).await?, known)
+async fn read(body: Body, caller: &Caller, known: &[&str]) -> Result<Members, Problem> {
+    Members::parse(&caller.read_body(body, MAX_RECEIPT_BYTES).await?, known)
 }
 
 fn name(members: &Members) -> Result<ReceiptName, Problem> {

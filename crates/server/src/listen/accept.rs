@@ -8,12 +8,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::connection_limits::ConnectionLimits;
 use super::connection_metrics::ListenerMetrics;
+use super::connection_slots::{ConnectionSlot, ConnectionSlots, Descriptors, For, SlotRefusal};
+use super::shares::{Share, Shares};
 use super::stream::{Encryption, Stream};
-use crate::listen::limits::connection_limits::ConnectionLimits;
-use crate::listen::limits::connection_slots::{ConnectionSlot, ConnectionSlots, SlotRefusal};
-use crate::listen::limits::descriptors::{Descriptors, For};
-use crate::listen::limits::shares::{Share, Shares};
 use crate::observe::Observer;
 
 /// How long nothing is accepted after an error that will not go away by itself,
@@ -25,10 +24,9 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 const DRAIN_BACKLOG_FOR: Duration = Duration::from_millis(100);
 const DRAIN_IDLE_FOR: Duration = Duration::from_millis(20);
 
-/// A socket that accepts, and what it grants to those who come.
+/// What a listener grants to those who come.
 #[derive(Debug)]
-pub(crate) struct Accepting {
-    pub(crate) socket: TcpListener,
+pub(crate) struct Granted {
     pub(crate) limits: ConnectionLimits,
     pub(crate) encryption: Encryption,
     pub(crate) metrics: ListenerMetrics,
@@ -54,19 +52,43 @@ pub(crate) struct Connection {
     pub(crate) share: Arc<Share>,
 }
 
+/// Whether the service is about to end, for who asks with every request:
+/// reading the channel itself takes a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct StopFlag {
+    /// It was so when somebody first looked.
+    has_stopped: bool,
+    stopped: watch::Receiver<bool>,
+}
+
+impl StopFlag {
+    /// Of a channel that says `true` once, and nothing after that.
+    pub(crate) fn new(mut stopped: watch::Receiver<bool>) -> StopFlag {
+        let has_stopped = *stopped.borrow_and_update();
+        StopFlag { has_stopped, stopped }
+    }
+
+    #[inline]
+    pub(crate) fn is_up(&self) -> bool {
+        // Where nobody is left who could say it, the service is gone.
+        self.has_stopped || self.stopped.has_changed().unwrap_or(true)
+    }
+}
+
 /// Accepts until the service stops, and returns when every connection has
 /// ended. `front_end` serves one of them. Dropping the future ends them all.
-pub(crate) async fn accept<F, Served>(accepting: Accepting, stopped: watch::Receiver<bool>, front_end: F)
-where
+pub(crate) async fn accept<F, Served>(
+    socket: TcpListener,
+    granted: Granted,
+    stopped: watch::Receiver<bool>,
+    front_end: F,
+) where
     F: Fn(Connection) -> Served + Send + Sync + 'static,
     Served: Future<Output = ()> + Send + 'static,
 {
-    let Accepting { socket, limits, encryption, metrics, observer, listener, shares, descriptors, used_for } =
-        accepting;
-    let slots = ConnectionSlots::new(limits.connections, limits.connections_per_address);
-    let entry = Entry { slots, shares, descriptors, used_for };
-    let context = ListenerContext { entry, limits, encryption, metrics, observer, listener, front_end };
-    let mut accept_loop = AcceptLoop { context: Arc::new(context), connections: JoinSet::new(), stopped };
+    let slots = ConnectionSlots::new(granted.limits.connections, granted.limits.connections_per_address);
+    let context = Arc::new(ListenerContext { granted, slots, front_end });
+    let mut accept_loop = AcceptLoop { context, connections: JoinSet::new(), stopped };
     accept_loop.accept_until_stopped(&socket).await;
     accept_loop.drain_backlog(&socket).await;
     drop(socket);
@@ -75,35 +97,19 @@ where
 
 /// What is the same for all connections of a listener.
 struct ListenerContext<F> {
-    entry: Entry,
-    limits: ConnectionLimits,
-    encryption: Encryption,
-    metrics: ListenerMetrics,
-    observer: Arc<Observer>,
-    listener: &'static str,
+    granted: Granted,
+    slots: ConnectionSlots,
     front_end: F,
 }
 
-/// What a connection needs before it is served.
-struct Entry {
-    slots: ConnectionSlots,
-    shares: Shares,
-    descriptors: Descriptors,
-    used_for: For,
-}
+/// What a connection counts in, from its beginning to its end.
+type Slots = [ConnectionSlot; 2];
 
-/// What a connection has from its beginning to its end.
-struct Admitted {
-    share: Arc<Share>,
-    _slot: ConnectionSlot,
-    _descriptor: ConnectionSlot,
-}
-
-impl Entry {
-    fn admit(&self, from: IpAddr) -> Result<Admitted, SlotRefusal> {
-        let slot = self.slots.take(from)?;
+impl Granted {
+    fn admit(&self, slots: &ConnectionSlots, from: IpAddr) -> Result<Slots, SlotRefusal> {
+        let slot = slots.take(from)?;
         let descriptor = self.descriptors.take(self.used_for, from).ok_or(SlotRefusal::ForDescriptor)?;
-        Ok(Admitted { share: self.shares.of(from), _slot: slot, _descriptor: descriptor })
+        Ok([slot, descriptor])
     }
 }
 
@@ -123,12 +129,12 @@ where
         loop {
             tokio::select! {
                 biased;
-                () = until(&mut self.stopped) => return,
+                () = until_stopped(&mut self.stopped) => return,
                 Some(_) = self.connections.join_next() => {}
                 accepted = socket.accept() => match accepted {
                     Ok((connection, address)) => self.admit_connection(connection, address),
                     Err(error) => {
-                        self.context.metrics.accept_errors.inc();
+                        self.context.granted.metrics.accept_errors.inc();
                         if !is_of_one_connection(&error) {
                             tokio::time::sleep(PAUSE_AFTER_ERROR).await;
                         }
@@ -150,9 +156,10 @@ where
     }
 
     fn admit_connection(&mut self, connection: TcpStream, address: SocketAddr) {
-        let admitted = match self.context.entry.admit(address.ip()) {
+        let ListenerContext { granted, slots, .. } = &*self.context;
+        let admitted = match granted.admit(slots, address.ip()) {
             Ok(admitted) => admitted,
-            Err(why) => return self.context.metrics.count_refused(why),
+            Err(why) => return granted.metrics.count_refused(why),
         };
         // Answers are small and somebody waits for each: never hold one back to fill a packet.
         // Where that cannot be said, answers come all the same.
@@ -172,28 +179,25 @@ where
         connection: TcpStream,
         address: SocketAddr,
         mut stopped: watch::Receiver<bool>,
-        admitted: Admitted,
+        _slots: Slots,
     ) {
-        self.metrics.accepted.inc();
-        let _open = Open::new(&self.metrics);
+        let Granted { limits, encryption, metrics, observer, listener, shares, .. } = &self.granted;
+        metrics.accepted.inc();
+        let _open = Open::new(metrics);
+        let share = shares.of(address.ip());
         let stream = tokio::select! {
-            begun = tokio::time::timeout(self.limits.header_timeout, self.encryption.begin(connection)) => begun,
+            begun = tokio::time::timeout(limits.header_timeout, encryption.begin(connection)) => begun,
             // A connection without a handshake has not sent a request.
-            () = until(&mut stopped), if self.encryption.takes_time() => return,
+            () = until_stopped(&mut stopped), if encryption.takes_time() => return,
         };
         match stream {
-            Ok(Ok(stream)) => {
-                let share = Arc::clone(&admitted.share);
-                (self.front_end)(Connection { stream, address, stopped, share }).await;
-            }
+            Ok(Ok(stream)) => (self.front_end)(Connection { stream, address, stopped, share }).await,
             Ok(Err(error)) => {
-                self.metrics.handshake_errors.inc();
-                self.observer.note_failed_handshake(self.listener, address.ip(), &error);
+                metrics.handshake_errors.inc();
+                observer.note_failed_handshake(listener, address.ip(), &error);
             }
             // The handshake took too long: there is no error to log.
-            Err(_) => {
-                self.metrics.handshake_errors.inc();
-            }
+            Err(_) => metrics.handshake_errors.inc(),
         }
     }
 }
@@ -215,7 +219,7 @@ impl Drop for Open<'_> {
 }
 
 /// Waits until the service stops. If it is gone altogether, that is as good a reason.
-async fn until(stopped: &mut watch::Receiver<bool>) {
+pub(crate) async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
@@ -228,4 +232,27 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::Interrupted
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_up_from_when_the_service_stops() {
+        let (stop, stopped) = watch::channel(false);
+        let early = StopFlag::new(stopped.clone());
+        assert!(!early.is_up() && !early.is_up());
+        stop.send_replace(true);
+        assert!(early.is_up() && early.is_up(), "looking does not take it down");
+        assert!(StopFlag::new(stopped).is_up(), "who comes later sees it too");
+    }
+
+    #[test]
+    fn it_is_up_when_the_service_is_gone() {
+        let (stop, stopped) = watch::channel(false);
+        let flag = StopFlag::new(stopped);
+        drop(stop);
+        assert!(flag.is_up());
+    }
 }

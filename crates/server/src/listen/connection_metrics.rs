@@ -1,6 +1,6 @@
 use std::sync::{Mutex, PoisonError};
 
-use crate::listen::limits::connection_slots::SlotRefusal;
+use super::connection_slots::SlotRefusal;
 use crate::metrics::counter::{Counter, Gauge};
 use crate::metrics::exposition::{Exposition, Kind};
 

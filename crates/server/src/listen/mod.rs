@@ -4,26 +4,24 @@
 //! may be encrypted or not, and learns from a channel that the service stops.
 
 mod accept;
+mod activity;
+mod connection_limits;
 mod connection_metrics;
-mod limits;
-mod stop_flag;
+mod connection_slots;
+mod deadline;
+mod shares;
 mod stream;
-mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub(crate) use accept::{Accepting, Connection, accept};
+pub(crate) use accept::{Connection, Granted, StopFlag, accept, until_stopped};
+pub(crate) use activity::{Activity, Answering};
+pub use connection_limits::ConnectionLimits;
 pub(crate) use connection_metrics::{ConnectionMetrics, ListenerMetrics, ShareMetrics};
-pub use limits::connection_limits::ConnectionLimits;
-pub(crate) use limits::counted_as::counted_as;
-pub use limits::descriptors::usable as usable_descriptors;
-pub(crate) use limits::descriptors::{Descriptors, For};
-pub(crate) use limits::shares::{Reservation, Room, Share, ShareLimits, Shares, Turn};
-pub(crate) use stop_flag::StopFlag;
-pub(crate) use stream::Encryption;
-pub(crate) use timeouts::activity::{Activity, Answering};
-pub(crate) use timeouts::activity_stream::ActivityStream;
-pub(crate) use timeouts::idle_timer::IdleTimer;
-pub(crate) use timeouts::with_deadline::WithDeadline;
+pub use connection_slots::usable as usable_descriptors;
+pub(crate) use connection_slots::{Descriptors, For, counted_as};
+pub(crate) use deadline::{IdleTimer, WithDeadline};
+pub(crate) use shares::{Reservation, Resource, Room, Share, ShareLimits, Shares, Turn};
+pub(crate) use stream::{ActivityStream, Encryption};
 #[cfg(feature = "tls")]
 pub use tls::{Reloaded, Tls, TlsError, TlsFiles};

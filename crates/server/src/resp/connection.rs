@@ -1,4 +1,4 @@
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -6,16 +6,14 @@ use std::task::Poll;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
-use super::begun_command::BegunCommand;
 use super::commands::{self, Left};
-use super::gate::RespGate;
-use super::limits::RespLimits;
 use super::parser::{Found, Parser};
 use super::reply::Reply;
-use super::session::Session;
+use super::session::{RespGate, RespLimits, Session};
 use crate::engine::Engine;
-use crate::listen::Share;
+use crate::listen::{Reservation, Resource, Share, until_stopped};
 use crate::within::within;
 
 /// Read at once, where that much has come: some fifty commands.
@@ -26,6 +24,9 @@ const KEEP_BYTES: usize = 16 << 10;
 
 /// As much as is still taken from a client that is not answered any more.
 const DISCARD_BYTES: usize = 64 << 10;
+
+/// A command of which at most so many bytes have come is read on without asking for room.
+const FREE_COMMAND_BYTES: usize = 8 << 10;
 
 /// Serves one connection until the client leaves, until it cannot be understood
 /// any more, or until the service stops: then what was read is answered first.
@@ -53,10 +54,7 @@ pub(crate) async fn serve_with_share(
 ) -> io::Result<()> {
     let mut connection = Connection::new(limits, gate);
     let mut watched = stopped.clone();
-    let mut until_stopped = pin!(async move {
-        // An error means that the service is gone, which is as good a reason to stop.
-        let _ = watched.wait_for(|stopped| *stopped).await;
-    });
+    let mut stop = pin!(until_stopped(&mut watched));
     loop {
         connection.make_room();
         connection.begun.go_on(&connection.input, limits, &share).await;
@@ -66,7 +64,7 @@ pub(crate) async fn serve_with_share(
             read = io.read_buf(&mut connection.input) => if read? == 0 {
                 return Ok(());
             },
-            () = &mut until_stopped => return close(&mut io).await,
+            () = &mut stop => return close(&mut io).await,
             () = connection.begun.overdue() => return Err(io::ErrorKind::TimedOut.into()),
         }
         connection.answer_all(&engine, &mut io).await?;
@@ -114,13 +112,12 @@ impl Connection {
         let mut answered = 0;
         let mut begun_ns = engine.now_ns();
         while !self.session.is_over {
+            if self.parser.is_between_commands() {
+                let rest = &self.input[answered..];
+                answered += commands::throttle_again(engine, &mut self.session, rest, &mut self.output, KEEP_BYTES);
+            }
             let rest = &self.input[answered..];
-            let again = match self.parser.is_between_commands() {
-                true => commands::throttle_again(engine, &mut self.session, rest, &mut self.output),
-                false => None,
-            };
-            let found = again.map_or_else(|| self.parser.parse(rest), |length| Ok(Found::Nothing(length)));
-            match found {
+            match self.parser.parse(rest) {
                 Ok(Found::Part) => break,
                 Ok(Found::Nothing(length)) => answered += length,
                 Ok(Found::Command(length)) => {
@@ -129,11 +126,12 @@ impl Connection {
                         Left::Nothing => {}
                         Left::Check => {
                             note_throttled(engine, &mut self.session, begun_ns);
-                            commands::check(engine, &self.session, arguments, &mut self.output).await;
+                            let mut reply = Reply::new(&mut self.output, self.session.protocol);
+                            commands::check(engine, arguments, &mut reply).await;
                             begun_ns = engine.now_ns();
                         }
                         Left::Throttle => {
-                            commands::throttle(engine, &mut self.session, arguments, &mut self.output).await;
+                            commands::throttle_shared(engine, &mut self.session, arguments, &mut self.output).await;
                         }
                     }
                     answered += length;
@@ -171,6 +169,39 @@ impl Connection {
         within(self.session.limits.answers_at_most, sent).await.ok_or(io::ErrorKind::TimedOut)??;
         self.output.clear();
         Ok(())
+    }
+}
+
+/// A command of which a part has come: until when the rest must come, and the room for it where it is long.
+#[derive(Debug, Default)]
+struct BegunCommand {
+    due: Option<Instant>,
+    reserved: Option<Reservation>,
+}
+
+impl BegunCommand {
+    /// Before more is read of what has come so far, if anything has.
+    async fn go_on(&mut self, input: &[u8], limits: RespLimits, share: &Share) {
+        if input.is_empty() {
+            return;
+        }
+        if self.due.is_none() {
+            self.due = Some(Instant::now() + limits.command_at_most);
+        }
+        if input.len() > FREE_COMMAND_BYTES && self.reserved.is_none() {
+            // The buffer doubles as it grows.
+            self.reserved = Some(share.reserve(Resource::RequestBytes, 2 * limits.frame_bytes).await);
+            // That wait was not the client's.
+            self.due = Some(Instant::now() + limits.command_at_most);
+        }
+    }
+
+    /// Waits until the command has taken too long. Between commands a connection may be idle.
+    async fn overdue(&self) {
+        match self.due {
+            Some(due) => sleep_until(due).await,
+            None => pending().await,
+        }
     }
 }
 

@@ -1,9 +1,7 @@
 use std::ops::Range;
 
-use super::arguments::Arguments;
 use super::inline;
-use super::integer::parse_integer;
-use super::limits::RespLimits;
+use super::session::RespLimits;
 
 /// The longest line that says a length: a sign, 19 digits, and room for a little nonsense.
 const LENGTH_LINE_BYTES: usize = 32;
@@ -24,6 +22,14 @@ pub struct Parser {
     places: Vec<Range<u32>>,
     /// What a person has typed, unquoted.
     typed: Vec<u8>,
+    is_typed: bool,
+}
+
+/// The arguments of one command, where they stand in what was read.
+#[derive(Clone, Copy)]
+pub struct Arguments<'a> {
+    bytes: &'a [u8],
+    places: &'a [Range<u32>],
     is_typed: bool,
 }
 
@@ -103,7 +109,8 @@ impl Parser {
     /// The arguments of the command that was just found in `input`.
     #[must_use]
     pub fn arguments<'a>(&'a self, input: &'a [u8]) -> Arguments<'a> {
-        Arguments::new(if self.is_typed { &self.typed } else { input }, &self.places, self.is_typed)
+        let bytes = if self.is_typed { &self.typed } else { input };
+        Arguments { bytes, places: &self.places, is_typed: self.is_typed }
     }
 
     fn parse_array(&mut self, input: &[u8]) -> Result<Found, ProtocolError> {
@@ -182,22 +189,45 @@ impl Parser {
     }
 }
 
+impl<'a> Arguments<'a> {
+    /// The bytes from the end of one argument to the end of a later one, with lengths and line ends: behind that
+    /// argument the same bytes are the same arguments. `None` if they were typed, because then nothing is between them.
+    pub(super) fn written_after(&self, first: usize, last: usize) -> Option<&'a [u8]> {
+        if self.is_typed {
+            return None;
+        }
+        self.bytes.get(self.places.get(first)?.end as usize..self.places.get(last)?.end as usize + 2)
+    }
+
+    /// How many, the command's name included.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a command has at least its name")]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The one at a position; the name is at 0.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Option<&'a [u8]> {
+        let place = self.places.get(at)?;
+        self.bytes.get(place.start as usize..place.end as usize)
+    }
+
+    /// All from a position on.
+    pub fn from(&self, at: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let Arguments { bytes, places, .. } = *self;
+        let places = places.get(at..).unwrap_or_default();
+        places.iter().filter_map(move |place| bytes.get(place.start as usize..place.end as usize))
+    }
+}
+
 /// The number on the line that begins at `from`, and where the next line begins; `None` if there is more to come.
 #[inline]
-pub(super) fn length_line(
-    input: &[u8],
-    from: usize,
-    wrong: ProtocolError,
-) -> Result<Option<(i64, usize)>, ProtocolError> {
-    // Nearly every length has one or two digits.
-    match input.get(from..) {
-        Some([digit @ b'0'..=b'9', b'\r', b'\n', ..]) => return Ok(Some((i64::from(digit - b'0'), from + 3))),
-        Some([tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..]) => {
-            return Ok(Some((i64::from(tens - b'0') * 10 + i64::from(ones - b'0'), from + 4)));
-        }
-        _ => {}
-    }
+fn length_line(input: &[u8], from: usize, wrong: ProtocolError) -> Result<Option<(i64, usize)>, ProtocolError> {
     let line = input.get(from..).unwrap_or_default();
+    if let Some((length, line_bytes)) = short_length_line(line) {
+        return Ok(Some((i64::from(length), from + line_bytes)));
+    }
     let line = &line[..line.len().min(LENGTH_LINE_BYTES)];
     let Some(end) = memchr::memchr(b'\n', line) else {
         return if line.len() == LENGTH_LINE_BYTES { Err(ProtocolError::LengthLineTooLong) } else { Ok(None) };
@@ -206,10 +236,81 @@ pub(super) fn length_line(
     Ok(Some((number, from + end + 1)))
 }
 
+/// The number on a line of one or two digits, as nearly every length has, and the line's own length.
+#[inline]
+pub(super) fn short_length_line(line: &[u8]) -> Option<(u8, usize)> {
+    match line {
+        [digit @ b'0'..=b'9', b'\r', b'\n', ..] => Some((digit - b'0', 3)),
+        [tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..] => Some(((tens - b'0') * 10 + (ones - b'0'), 4)),
+        _ => None,
+    }
+}
+
 /// A byte for a message: itself if it can be seen, else its number.
 fn shown(byte: u8) -> String {
     match byte {
         b' '..=b'~' => format!("'{}'", char::from(byte)),
         _ => format!("byte {byte}"),
+    }
+}
+
+/// An integer as Redis reads one: decimal, without spaces, a plus sign or leading zeros.
+pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [b'0'] if !is_negative => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    // Eighteen digits fit whatever they are, and nobody sends more.
+    if digits.len() <= 18 {
+        let mut value = 0;
+        for &digit in digits {
+            if !digit.is_ascii_digit() {
+                return None;
+            }
+            value = value * 10 + i64::from(digit - b'0');
+        }
+        return Some(if is_negative { -value } else { value });
+    }
+    str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_integer;
+
+    #[test]
+    fn integers_are_read_as_redis_reads_them() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("1", Some(1)),
+            ("-1", Some(-1)),
+            ("999999999999999999", Some(999_999_999_999_999_999)),
+            ("-999999999999999999", Some(-999_999_999_999_999_999)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("99999999999999999999999999", None),
+            ("", None),
+            ("-", None),
+            ("-0", None),
+            ("01", None),
+            ("+1", None),
+            (" 1", None),
+            ("1 ", None),
+            ("1.0", None),
+            ("1e3", None),
+            ("0x10", None),
+            ("12345678901234567x9", None),
+            ("1234567890123456789x", None),
+            ("\u{663}", None),
+        ] {
+            assert_eq!(parse_integer(text.as_bytes()), expected, "{text}");
+        }
     }
 }

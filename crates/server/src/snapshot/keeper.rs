@@ -6,10 +6,9 @@ use std::{fmt, io};
 use tokio::sync::watch;
 use tollgate::{AsyncLimiter, Written};
 
-use super::beginning::Beginning;
 use super::file::SnapshotFile;
 use super::metrics::SnapshotMetrics;
-use super::open::Opened;
+use super::open::{Beginning, Opened};
 use super::{so_many, wall_ns};
 use crate::observe::Level;
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::beginning::Beginning;
+use super::open::Beginning;
 use crate::metrics::counter::{Counter, Gauge};
 use crate::metrics::exposition::Exposition;
 

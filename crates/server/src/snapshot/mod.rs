@@ -3,19 +3,14 @@
 //! What is in the file is the store's business; here is when it is read and
 //! written, and what happens to a file that cannot be used.
 
-mod beginning;
-mod error;
 mod file;
 mod keeper;
 mod metrics;
 mod open;
-mod settings;
 
-pub use beginning::Beginning;
-pub use error::SnapshotError;
 pub use keeper::{SnapshotEvent, SnapshotKeeper};
-pub(crate) use open::{Opened, open};
-pub(crate) use settings::{same_file, with_every_of};
+pub use open::{Beginning, SnapshotError};
+pub(crate) use open::{Opened, open, same_file, with_every_of};
 
 /// So many keys, in words.
 fn so_many(keys: u64) -> String {

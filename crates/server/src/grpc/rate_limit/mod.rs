@@ -8,7 +8,6 @@ pub(in crate::grpc) mod status;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tonic::Status;
@@ -20,36 +19,37 @@ use call::Call;
 use messages::RateLimitRequest;
 use override_limits::OverrideLimits;
 
-/// `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`
-#[derive(Clone, Debug)]
-pub(super) struct ShouldRateLimit {
-    pub(super) engine: Arc<Engine>,
-    pub(super) overrides: Arc<OverrideLimits>,
+/// `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`: decides a call, and writes the answer behind what
+/// is there.
+pub(super) async fn answer(
+    engine: &Engine,
+    overrides: &OverrideLimits,
+    request: &RateLimitRequest,
+    out: &mut Vec<u8>,
+) -> Result<(), Status> {
+    if engine.waits_for_store() {
+        // A shared store has its own deadline; this is for one that has none.
+        let decided = tokio::time::timeout(CALL_WITHIN, decide(engine, overrides, request, out));
+        // On the heap: calls that are decided in memory would be moved about with the room for it.
+        return Box::pin(decided).await.unwrap_or_else(|_| Err(no_answer()));
+    }
+    // In memory a decision is there when it is first asked for. So it stays here, and no call carries it about.
+    match pin!(decide(engine, overrides, request, out)).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(decided) => decided,
+        Poll::Pending => Err(no_answer()),
+    }
 }
 
-impl ShouldRateLimit {
-    /// Decides a call, and writes the answer behind what is there.
-    pub(super) async fn answer(&self, request: &RateLimitRequest, out: &mut Vec<u8>) -> Result<(), Status> {
-        if self.engine.waits_for_store() {
-            // A shared store has its own deadline; this is for one that has none.
-            let decided = tokio::time::timeout(CALL_WITHIN, self.decide(request, out));
-            // On the heap: calls that are decided in memory would be moved about with the room for it.
-            return Box::pin(decided).await.unwrap_or_else(|_| Err(no_answer()));
-        }
-        // In memory a decision is there when it is first asked for. So it stays here, and no call carries it about.
-        match pin!(self.decide(request, out)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(decided) => decided,
-            Poll::Pending => Err(no_answer()),
-        }
-    }
-
-    async fn decide(&self, request: &RateLimitRequest, out: &mut Vec<u8>) -> Result<(), Status> {
-        let call = Call::read(request, &self.engine, &self.overrides)?;
-        let descriptors = call.descriptors();
-        let asked = call.asked(&descriptors);
-        let together = self.engine.decide_together(FrontEnd::Grpc, &asked).await;
-        status::write(&together, &request.descriptors, out)
-    }
+async fn decide(
+    engine: &Engine,
+    overrides: &OverrideLimits,
+    request: &RateLimitRequest,
+    out: &mut Vec<u8>,
+) -> Result<(), Status> {
+    let call = Call::read(request, engine, overrides)?;
+    let descriptors = call.descriptors();
+    let together = engine.decide_together(FrontEnd::Grpc, &call.asked(&descriptors)).await;
+    status::write(&together, &request.descriptors, out)
 }
 
 fn no_answer() -> Status {

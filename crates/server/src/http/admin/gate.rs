@@ -5,6 +5,8 @@
 //! token or not; and without a token, so is who calls this machine by a name
 //! that somebody else could have given to it.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -20,7 +22,7 @@ use crate::observe::WhyRefused;
 /// Lets a request through, or says why not, and writes down that somebody was refused.
 pub(super) async fn gate(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Arc<Caller>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -28,22 +30,13 @@ pub(super) async fn gate(
         Ok(()) => next.run(request).await,
         Err(why) => {
             admin.engine.observer().note_refused_call("admin", why, request.method().as_str(), caller.address);
-            problem(why).into_response()
+            Problem::of_refused_operator(why).into_response()
         }
     };
     // What an operator sees is for nobody's cache.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
-}
-
-fn problem(why: WhyRefused) -> Problem {
-    match why {
-        WhyRefused::NoToken => Problem::no_token(),
-        WhyRefused::WrongToken => Problem::wrong_token(),
-        WhyRefused::AnotherSite => Problem::from_another_site(),
-        WhyRefused::CalledByName => Problem::called_by_a_name(),
-    }
 }
 
 fn may_enter(token: Option<&AccessToken>, path: &str, headers: &HeaderMap) -> Result<(), WhyRefused> {

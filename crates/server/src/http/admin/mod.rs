@@ -6,17 +6,18 @@ mod key_body;
 mod key_name;
 mod keys;
 mod reload;
-mod rules;
 mod top;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::FromRef;
+use axum::extract::{FromRef, State};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
+use axum::{Json, Router};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use super::promise_body::PromiseBody;
 use super::routes::Routes;
 use crate::access::AccessToken;
 use crate::engine::Engine;
@@ -54,7 +55,7 @@ pub(crate) fn admin_routes(admin: Admin) -> Routes {
     let engine = Arc::clone(&admin.engine);
     let router = Router::new()
         .route("/metrics", get(super::metrics))
-        .route("/api/rules", get(rules::rules))
+        .route("/api/rules", get(rules))
         .route("/api/top", get(top::top))
         .route("/api/events", get(events::events))
         .route("/api/keys/{*key}", get(keys::inspect).put(keys::set).delete(keys::reset))
@@ -65,5 +66,11 @@ pub(crate) fn admin_routes(admin: Admin) -> Routes {
         .method_not_allowed_fallback(super::wrong_method)
         .layer(gate)
         .with_state(admin);
-    Routes::without_checks(router, &engine)
+    Routes::new(router, None, &engine)
+}
+
+/// `GET /api/rules`: the rules in force, with what each promises.
+async fn rules(State(engine): State<Arc<Engine>>) -> Json<HashMap<&'static str, Vec<PromiseBody>>> {
+    let rules = engine.with_promises(|promises| promises.iter().map(PromiseBody::from).collect());
+    Json(HashMap::from([("rules", rules)]))
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::{Extension, Json};
 use serde::Serialize;
@@ -31,10 +33,10 @@ pub(super) struct ReloadedBody {
 /// `POST /api/reload`: reads the policy again, as SIGHUP does.
 pub(super) async fn reload(
     State(admin): State<Admin>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Arc<Caller>>,
 ) -> Result<Json<ReloadedBody>, Problem> {
     let outcome = ask(&admin).await;
-    admin.note(caller, ChangeKind::Reload, None, None, &outcome);
+    admin.note(&caller, ChangeKind::Reload, None, None, &outcome);
     outcome.map(|message| Json(ReloadedBody { reloaded: true, message }))
 }
 

@@ -2,22 +2,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use axum::Extension;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
-use axum::response::Response;
+use axum::http::header;
+use axum::response::IntoResponse;
 use memchr::memchr_iter;
+use serde_json::Value;
 
-use super::check_body::CheckBody;
+use super::strict_body::{MAX_BATCH, parse_batch};
 use crate::engine::Engine;
-use crate::http::body;
 use crate::http::check::{self, ANSWER_BYTES};
-use crate::http::connection::{Caller, ConnectionShare};
+use crate::http::connection::Caller;
 use crate::http::held_answer::HeldAnswer;
 use crate::http::problem::Problem;
-use crate::http::response_body::ResponseBody;
+use crate::listen::Resource;
 
 /// The largest body of a batch: a kilobyte for each of its checks.
-const MAX_BATCH_BYTES: usize = CheckBody::MAX_BATCH << 10;
+const MAX_BATCH_BYTES: usize = MAX_BATCH << 10;
 
 /// What a byte of a batch takes once it is understood, and what a whole batch takes, which has a limited number of
 /// values.
@@ -37,14 +38,14 @@ static LONGEST_ANSWER: AtomicUsize = AtomicUsize::new(ANSWER_BYTES);
 /// it before anything is decided.
 pub(in crate::http) async fn batch(
     State(engine): State<Arc<Engine>>,
-    Extension(caller): Extension<Caller>,
-    Extension(connection): Extension<Arc<ConnectionShare>>,
+    Extension(caller): Extension<Arc<Caller>>,
     body: Body,
-) -> Result<Response<Body>, Problem> {
-    let body = body::read_large(body, MAX_BATCH_BYTES, caller, &connection.share).await?;
-    let reserved = connection.share.reserve_answer(bytes_held(&body)).await;
-    let mut turn = Some(connection.share.turn().await);
-    let checks = CheckBody::parse_batch(&body)?;
+) -> Result<impl IntoResponse, Problem> {
+    let body = caller.read_body(body, MAX_BATCH_BYTES).await?;
+    let reserved = caller.share.reserve(Resource::AnswerBytes, bytes_held(&body)).await;
+    let mut turn = Some(caller.share.turn().await);
+    let mut tree = Value::Null;
+    let checks = parse_batch(&body, &mut tree)?;
     if engine.waits_for_store() {
         // The wait takes no processor from anybody.
         turn = None;
@@ -57,7 +58,7 @@ pub(in crate::http) async fn batch(
         if at > 0 {
             json.push(b',');
         }
-        check::answer(&engine, caller, check, &mut json).await;
+        check::answer(&engine, &caller, check, &mut json).await;
         if at % CHECKS_IN_A_ROW == CHECKS_IN_A_ROW - 1 {
             tokio::task::yield_now().await;
         }
@@ -65,19 +66,13 @@ pub(in crate::http) async fn batch(
     drop(turn);
     json.push(b']');
     LONGEST_ANSWER.fetch_max(json.len().div_ceil(checks.len().max(1)), Relaxed);
-    let json = HeldAnswer::bytes(json, reserved, connection.activity.begin_answer());
-    Ok(check::respond(ResponseBody::from(json)).map(Body::from))
+    let json = HeldAnswer::bytes(json, reserved, caller.activity.begin_answer());
+    Ok(([(header::CONTENT_TYPE, "application/json")], json))
 }
 
 /// What a batch and its answer take at most, by what can be seen of it before it is understood.
 fn bytes_held(body: &[u8]) -> usize {
-    let checks = memchr_iter(b'{', body).count().min(CheckBody::MAX_BATCH);
+    let checks = memchr_iter(b'{', body).count().min(MAX_BATCH);
     let understood = (UNDERSTOOD_BYTES * body.len()).min(MAX_UNDERSTOOD_BYTES);
     LONGEST_ANSWER.load(Relaxed) * checks + understood
-}
-
-impl From<Bytes> for ResponseBody {
-    fn from(bytes: Bytes) -> ResponseBody {
-        ResponseBody::Whole { bytes }
-    }
 }

@@ -1,369 +1,299 @@
+//! The body of a check, and the fast path that reads it as nearly every caller writes it. Whatever that
+//! does not take goes to the [strict parser](super::strict_body), which says what is wrong.
+//!
+//! The fast path is worth 12 % of the requests a second for a body with a method, a path, three headers
+//! and an identity (0.87 of the floor of the HTTP benchmark with it, 0.77 without), and less
+//! than 2 % for a body that has only an address.
+
 use std::net::IpAddr;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tollgate::Request;
 use tollgate::policy::parse_address;
 
-use super::fast_body::{FastBody, has_header};
-use crate::http::json::strict_json;
-use crate::http::json::text::Text;
+use super::strict_body;
 use crate::http::problem::Problem;
 
-/// What a check may say.
-pub(in crate::http) const MEMBERS: [&str; 8] =
-    ["ip", "method", "host", "path", "headers", "identities", "cost", "receipt"];
+/// Members of an object within the body. Of more, nobody wants to look for two of the same name here.
+pub(super) const MAX_PAIRS: usize = 32;
+
+/// Lines of headers. Who has more is looked at more closely, and must not have too many.
+pub(super) const MAX_LINES: usize = 128;
 
 /// The body of a check: what is known of somebody else's request.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::http) struct CheckBody<'a> {
-    ip: Option<IpAddr>,
-    method: Option<Text<'a>>,
-    host: Option<Text<'a>>,
-    path: Option<Text<'a>>,
-    headers: Vec<(Text<'a>, Text<'a>)>,
+    pub(super) ip: Option<IpAddr>,
+    pub(super) method: Option<&'a str>,
+    pub(super) host: Option<&'a str>,
+    pub(super) path: Option<&'a str>,
+    pub(super) headers: Option<Pairs<'a>>,
     /// Also such as the policy does not know: a gateway may tell more than a policy uses.
-    identities: Vec<(Text<'a>, Text<'a>)>,
-    cost: u64,
-    receipt: bool,
+    pub(super) identities: Option<Pairs<'a>>,
+    pub(super) cost: Option<u64>,
+    pub(super) receipt: Option<bool>,
 }
 
+/// Names and values.
+pub(super) type Pairs<'a> = Vec<(&'a str, &'a str)>;
+
 impl<'a> CheckBody<'a> {
-    /// The most checks in a batch. Each is a decision that others on the same thread wait for.
-    pub(in crate::http) const MAX_BATCH: usize = 1_000;
-
-    /// The most values in a check, objects and lists among them: more headers than any server takes.
-    const MAX_VALUES: usize = 256;
-
-    /// The most in a batch. Its checks have a kilobyte each, which has no room for more that mean anything.
-    const MAX_BATCH_VALUES: usize = CheckBody::MAX_BATCH * 32;
-
-    /// Reads it. A member that is null is absent.
-    pub(in crate::http) fn parse(body: &'a [u8]) -> Result<CheckBody<'a>, Problem> {
-        match FastBody::parse(body) {
-            Some(fast) => Ok(CheckBody::of(fast)),
-            None => CheckBody::parse_strictly(body),
+    /// Reads it. A member that is null is absent. `tree` is where the strict parser keeps what it reads.
+    pub(in crate::http) fn parse(body: &'a [u8], tree: &'a mut Value) -> Result<CheckBody<'a>, Problem> {
+        match CheckBody::parse_fast(body) {
+            Some(check) => Ok(check),
+            None => strict_body::parse(body, tree),
         }
     }
 
-    /// Reads one that may be wrong, and says what is.
-    pub(in crate::http) fn parse_strictly(body: &[u8]) -> Result<CheckBody<'a>, Problem> {
-        if body.is_empty() {
-            return Err(Problem::bad_body("it is empty; a check that says nothing is {}"));
-        }
-        CheckBody::read(strict_json::read(body, CheckBody::MAX_VALUES)?)
+    /// `None` if the strict parser must read it.
+    pub(super) fn parse_fast(body: &'a [u8]) -> Option<CheckBody<'a>> {
+        let mut scanner = Scanner::new(str::from_utf8(body).ok()?);
+        let mut check = CheckBody::default();
+        scanner.object(|name, scanner| check.read(name, scanner))?;
+        scanner.end()?;
+        Some(check)
     }
 
-    fn of(fast: FastBody<'a>) -> CheckBody<'a> {
-        let FastBody { ip, method, host, path, headers, identities, cost, receipt } = fast;
-        CheckBody {
-            ip,
-            method: method.map(Text::from),
-            host: host.map(Text::from),
-            path: path.map(Text::from),
-            headers: headers.unwrap_or_default(),
-            identities: identities.unwrap_or_default(),
-            cost: cost.unwrap_or(1),
-            receipt: receipt.unwrap_or(false),
+    /// Reads the value of a member. One that is there twice goes to the strict parser.
+    fn read(&mut self, name: &str, scanner: &mut Scanner<'a>) -> Option<()> {
+        match name {
+            "ip" => once(&mut self.ip, scanner.string()?.parse().ok()?),
+            "method" => once(&mut self.method, scanner.string()?),
+            "host" => once(&mut self.host, scanner.string()?),
+            "path" => once(&mut self.path, scanner.string()?),
+            "headers" => once(&mut self.headers, headers(scanner)?),
+            "identities" => once(&mut self.identities, identities(scanner)?),
+            "cost" => once(&mut self.cost, scanner.whole_number()?),
+            "receipt" => once(&mut self.receipt, scanner.boolean()?),
+            _ => None,
         }
-    }
-
-    /// Reads a list of them.
-    pub(in crate::http) fn parse_batch(body: &[u8]) -> Result<Vec<CheckBody<'a>>, Problem> {
-        let Value::Array(checks) = strict_json::read(body, CheckBody::MAX_BATCH_VALUES)? else {
-            return Err(Problem::bad_body("it must be a JSON array of checks"));
-        };
-        if checks.len() > CheckBody::MAX_BATCH {
-            return Err(Problem::bad_body(&format!("a batch has at most {} checks", CheckBody::MAX_BATCH)));
-        }
-        let read = |(at, check)| CheckBody::read(check).map_err(|problem| problem.of_check_at(at));
-        checks.into_iter().enumerate().map(read).collect()
-    }
-
-    fn read(value: Value) -> Result<CheckBody<'a>, Problem> {
-        let Value::Object(members) = value else {
-            return Err(Problem::bad_body("it must be a JSON object such as {\"ip\":\"203.0.113.9\"}"));
-        };
-        let mut check = CheckBody::saying_nothing();
-        for (name, value) in members {
-            match name.as_str() {
-                known if value.is_null() && MEMBERS.contains(&known) => {}
-                "ip" => check.ip = Some(ip(&value)?),
-                "method" => check.method = Some(text("method", value)?),
-                "host" => check.host = Some(text("host", value)?),
-                "path" => check.path = Some(text("path", value)?),
-                "headers" => check.headers = headers(value)?,
-                "identities" => check.identities = identities(value)?,
-                "cost" => check.cost = cost(&value)?,
-                "receipt" => check.receipt = boolean("receipt", &value)?,
-                _ => return Err(Problem::unknown_member(&name, &MEMBERS)),
-            }
-        }
-        Ok(check)
     }
 
     /// Whether the caller may want to give something back.
     pub(in crate::http) fn wants_receipt(&self) -> bool {
-        self.receipt
-    }
-
-    pub(in crate::http) fn identities(&self) -> Vec<(&str, &str)> {
-        self.identities.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+        self.receipt.unwrap_or(false)
     }
 
     /// The request it tells of. Its address is taken for that of whoever sent
     /// it, so that trusted proxies are believed as if they had connected here.
-    pub(in crate::http) fn request<'b>(&'b self, identities: &'b [(&'b str, &'b str)]) -> Request<'b> {
-        Request {
-            method: self.method.as_ref().map_or("", Text::as_str),
-            host: self.host.as_ref().map(Text::as_str),
-            target: self.path.as_ref().map_or("", Text::as_str),
-            headers: &self.headers,
-            identities,
-            cost: self.cost,
+    pub(in crate::http) fn request(&self) -> Request<'_> {
+        let mut request = Request {
+            method: self.method.unwrap_or_default(),
+            host: self.host,
+            target: self.path.unwrap_or_default(),
+            identities: self.identities.as_deref().unwrap_or_default(),
+            cost: self.cost.unwrap_or(1),
             ..Request::from_peer(self.ip)
+        };
+        if let Some(headers) = &self.headers {
+            request.headers = headers;
         }
-    }
-
-    fn saying_nothing() -> CheckBody<'a> {
-        CheckBody {
-            ip: None,
-            method: None,
-            host: None,
-            path: None,
-            headers: Vec::new(),
-            identities: Vec::new(),
-            cost: 1,
-            receipt: false,
-        }
+        request
     }
 }
 
-fn boolean(member: &str, value: &Value) -> Result<bool, Problem> {
-    value.as_bool().ok_or_else(|| Problem::bad_member(member, "true or false"))
+fn once<T>(member: &mut Option<T>, value: T) -> Option<()> {
+    member.replace(value).is_none().then_some(())
 }
 
-fn ip(value: &Value) -> Result<IpAddr, Problem> {
-    let parsed = value.as_str().and_then(|text| text.parse().ok());
-    parsed.ok_or_else(|| {
-        Problem::bad_member("ip", "an IPv4 or IPv6 address without port or brackets, such as \"203.0.113.9\"")
-    })
-}
-
-fn cost(value: &Value) -> Result<u64, Problem> {
-    value.as_u64().ok_or_else(|| Problem::bad_member("cost", "a whole number from 0 to 18446744073709551615"))
-}
-
-fn text(member: &str, value: Value) -> Result<Text<'static>, Problem> {
-    string(value).ok_or_else(|| Problem::bad_member(member, "a string"))
-}
-
-fn identities(value: Value) -> Result<Vec<(Text<'static>, Text<'static>)>, Problem> {
-    let wrong = || Problem::bad_member("identities", "an object of strings");
-    let mut identities = Vec::new();
-    for (name, value) in members(value).ok_or_else(wrong)? {
-        let value = string(value).ok_or_else(wrong)?;
-        if !can_be(&name, value.as_str()) {
-            return Err(Problem::bad_member(
-                "identities.client_ip",
-                "an IPv4 or IPv6 address, such as \"203.0.113.9\"",
-            ));
-        }
-        identities.push((name.into(), value));
-    }
-    Ok(identities)
+/// An object of strings.
+fn identities<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
+    let mut pairs: Pairs<'a> = Vec::new();
+    scanner.object(|name, scanner| {
+        let is_new = pairs.iter().all(|(known, _)| *known != name);
+        (pairs.len() < MAX_PAIRS && is_new).then_some(())?;
+        let value = scanner.string()?;
+        can_be(name, value).then(|| pairs.push((name, value)))
+    })?;
+    Some(pairs)
 }
 
 /// Whether an identity can have this value. A client whose address is none would meet no rule by address, and so no limit.
-pub(in crate::http) fn can_be(identity: &str, value: &str) -> bool {
+pub(super) fn can_be(identity: &str, value: &str) -> bool {
     identity != "client_ip" || parse_address(value).is_some()
 }
 
-/// A header may occur several times: then its values are a list.
-fn headers(value: Value) -> Result<Vec<(Text<'static>, Text<'static>)>, Problem> {
-    let wrong = || Problem::bad_member("headers", "an object of strings, or of lists of strings");
-    let mut headers = Vec::new();
-    for (name, value) in members(value).ok_or_else(wrong)? {
-        // Members have no order, so that nobody could say which of the lines is the first.
-        if has_header(&headers, &name) {
-            return Err(Problem::member_twice(&name));
-        }
-        let lines = match value {
-            Value::Array(lines) => lines,
-            line => vec![line],
+/// An object of strings, or of lists of strings: then a header occurs several times.
+fn headers<'a>(scanner: &mut Scanner<'a>) -> Option<Pairs<'a>> {
+    let mut pairs: Pairs<'a> = Vec::new();
+    let mut names = 0;
+    scanner.object(|name, scanner| {
+        (names < MAX_PAIRS && !has_header(&pairs, name)).then_some(())?;
+        names += 1;
+        let mut add = |line: &'a str| {
+            pairs.push((name, line));
+            (pairs.len() <= MAX_LINES).then_some(())
         };
-        for line in lines {
-            headers.push((name.clone().into(), string(line).ok_or_else(wrong)?));
+        if !scanner.is_at(b'[') {
+            return add(scanner.string()?);
+        }
+        let mut is_empty = true;
+        scanner.list(|scanner| {
+            is_empty = false;
+            add(scanner.string()?)
+        })?;
+        // One without a line leaves nothing by which a second of its name could be known.
+        (!is_empty).then_some(())
+    })?;
+    Some(pairs)
+}
+
+/// Whether there are lines of a header already. Its name has no case.
+pub(super) fn has_header(pairs: &Pairs<'_>, name: &str) -> bool {
+    pairs.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
+}
+
+/// Reads JSON in which nothing is unusual: whatever is escaped, out of range or
+/// malformed is `None`, and the strict parser reads it.
+struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    fn new(text: &'a str) -> Scanner<'a> {
+        Scanner { text, at: 0 }
+    }
+
+    /// Reads an object. `member` is given each name, and reads the value.
+    fn object(&mut self, mut member: impl FnMut(&'a str, &mut Self) -> Option<()>) -> Option<()> {
+        self.take(b'{')?;
+        if self.is_at(b'}') {
+            return self.take(b'}');
+        }
+        loop {
+            let name = self.string()?;
+            self.take(b':')?;
+            member(name, self)?;
+            if !self.is_at(b',') {
+                return self.take(b'}');
+            }
+            self.take(b',')?;
         }
     }
-    Ok(headers)
-}
 
-fn members(value: Value) -> Option<Map<String, Value>> {
-    match value {
-        Value::Object(members) => Some(members),
-        _ => None,
+    /// Reads a list, each value by `value`.
+    fn list(&mut self, mut value: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.take(b'[')?;
+        if self.is_at(b']') {
+            return self.take(b']');
+        }
+        loop {
+            value(self)?;
+            if !self.is_at(b',') {
+                return self.take(b']');
+            }
+            self.take(b',')?;
+        }
+    }
+
+    /// A string without escapes.
+    fn string(&mut self) -> Option<&'a str> {
+        self.take(b'"')?;
+        let begun = self.at;
+        let length = plain_bytes(self.rest());
+        self.at += length;
+        self.take_next(b'"')?;
+        self.text.get(begun..begun + length)
+    }
+
+    /// A whole number that is not negative, without an exponent.
+    fn whole_number(&mut self) -> Option<u64> {
+        self.skip_space();
+        let begun = self.at;
+        self.at += self.rest().iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = self.text.get(begun..self.at)?;
+        let has_needless_zero = digits.len() > 1 && digits.starts_with('0');
+        // What follows must end the number.
+        let ends = matches!(self.rest().first(), Some(b',' | b'}' | b' ' | b'\t' | b'\n' | b'\r'));
+        if has_needless_zero || !ends { None } else { digits.parse().ok() }
+    }
+
+    fn boolean(&mut self) -> Option<bool> {
+        self.skip_space();
+        let (value, length) = match self.rest() {
+            [b't', b'r', b'u', b'e', ..] => (true, 4),
+            [b'f', b'a', b'l', b's', b'e', ..] => (false, 5),
+            _ => return None,
+        };
+        self.at += length;
+        Some(value)
+    }
+
+    /// Whether that comes next.
+    fn is_at(&mut self, byte: u8) -> bool {
+        self.skip_space();
+        self.rest().first() == Some(&byte)
+    }
+
+    /// Nothing may follow.
+    fn end(&mut self) -> Option<()> {
+        self.skip_space();
+        self.rest().is_empty().then_some(())
+    }
+
+    fn take(&mut self, byte: u8) -> Option<()> {
+        self.skip_space();
+        self.take_next(byte)
+    }
+
+    #[inline]
+    fn take_next(&mut self, byte: u8) -> Option<()> {
+        let is_next = self.rest().first() == Some(&byte);
+        self.at += usize::from(is_next);
+        is_next.then_some(())
+    }
+
+    #[inline]
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.rest().first() {
+            self.at += 1;
+        }
+    }
+
+    #[inline]
+    fn rest(&self) -> &'a [u8] {
+        self.text.as_bytes().get(self.at..).unwrap_or_default()
     }
 }
 
-fn string(value: Value) -> Option<Text<'static>> {
-    match value {
-        Value::String(text) => Some(text.into()),
-        _ => None,
+/// How many bytes of a string come before its end, or before something unusual in it. Eight at a time: nearly all of a
+/// body is strings.
+#[inline]
+fn plain_bytes(text: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH_BITS: u64 = ONES << 7;
+    let (words, rest) = text.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The high bit of each byte below `bound`. A borrow may set it in bytes behind one of those, never before it.
+        let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
+        let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+        let found = (is(b'"') | is(b'\\') | below(word, b' ')) & HIGH_BITS;
+        if found != 0 {
+            return at * 8 + found.trailing_zeros() as usize / 8;
+        }
     }
-}
-
-/// The fast path must read a body as the strict parser does.
-#[cfg(any(fuzzing, test))]
-pub(crate) fn assert_both_parsers_agree(body: &[u8]) {
-    if let Some(fast) = FastBody::parse(body) {
-        let strict = CheckBody::parse_strictly(body);
-        assert_eq!(Some(CheckBody::of(fast)), strict.ok(), "{}", String::from_utf8_lossy(body));
-    }
+    let plain = rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | ..b' ')).count();
+    text.len() - rest.len() + plain
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::http::check::fast_body::{MAX_LINES, MAX_PAIRS};
+    use super::plain_bytes;
 
     #[test]
-    fn both_parsers_read_a_body_alike() {
-        for body in [
-            "{}",
-            r#"{"ip":"2001:db8::1","method":"POST","host":"h","path":"/a\u0020b","cost":0,"receipt":true}"#,
-            r#"{"ip":null,"headers":null,"identities":null,"cost":null,"receipt":null}"#,
-            r#"{"headers":{"b":["1","2"],"a":"3","c":[]},"identities":{"user":"4\n2","org":"é"}}"#,
-            r#"{"headers":{"a":"1","a":"2"},"cost":1,"cost":2}"#,
-            r#"{"headers":{"x-a":"1","X-A":"2"}}"#,
-            r#"{"cost":1.0}"#,
-            r#"{"identities":{"user":["42"]}}"#,
-            r#"{"identities":{"client_ip":"203.0.113.9:80","user":"42"}}"#,
-            r#"{"identities":{"client_ip":"nobody"}}"#,
-            r#"[null,null,null,null,null,null,null,null]"#,
-        ] {
-            assert_both_parsers_agree(body.as_bytes());
+    fn a_string_ends_where_something_unusual_is() {
+        for length in 0..20 {
+            for end in (0..=u8::MAX).filter(|byte| matches!(byte, b'"' | b'\\' | ..b' ')) {
+                for before in [b' ', b'!', b'#', b'[', b']', b'a', 0x7f, 0x80, 0xa0, 0xff] {
+                    let mut text = vec![before; length];
+                    assert_eq!(plain_bytes(&text), length);
+                    text.extend([end, before, b'"', 0, 1, 2, before, b'\\', 3, 4]);
+                    assert_eq!(plain_bytes(&text), length, "{before} {end}");
+                }
+            }
         }
-        let lines = |count| format!(r#"{{"headers":{{"a":[{}]}}}}"#, vec!["\"\""; count].join(","));
-        for count in [100, 150, 253, 254, 1_000] {
-            assert_both_parsers_agree(lines(count).as_bytes());
-        }
-        let well_formed = r#"{"ip":"203.0.113.9","headers":{"x":["1","2"]},"identities":{"user":"42"}}"#;
-        assert!(FastBody::parse(well_formed.as_bytes()).is_some(), "a well-formed body takes the fast path");
-    }
-
-    proptest! {
-        /// Pieces of bodies in any order: most of it is no JSON, and some of it is.
-        #[test]
-        fn the_fast_path_agrees_on_any_pieces(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
-            assert_both_parsers_agree(format!("{{{}}}", pieces.concat()).as_bytes());
-            assert_both_parsers_agree(pieces.concat().as_bytes());
-        }
-
-        /// Well-formed members with any of these values.
-        #[test]
-        fn the_fast_path_agrees_on_any_members(
-            members in prop::collection::vec((prop::sample::select(NAMES), prop::sample::select(VALUES)), 0..5),
-            comma in prop::sample::select(&[",", " ,\n", ",,"][..]),
-        ) {
-            let members: Vec<String> = members.iter().map(|(name, value)| format!("{name}:{value}")).collect();
-            assert_both_parsers_agree(format!("{{{}}}", members.join(comma)).as_bytes());
-        }
-    }
-
-    const PIECES: &[&str] = &[
-        "{",
-        "}",
-        "[",
-        "]",
-        ":",
-        ",",
-        " ",
-        "\"ip\"",
-        "\"203.0.113.9\"",
-        "\"cost\"",
-        "0",
-        "17",
-        "01",
-        "-1",
-        "\"headers\"",
-        "\"a\"",
-        "\"é\"",
-        "\"\\n\"",
-        "true",
-        "null",
-        "\"receipt\"",
-        "\"identities\"",
-        "\u{1}",
-        "\"",
-    ];
-
-    const NAMES: &[&str] = &[
-        "\"ip\"",
-        "\"method\"",
-        "\"host\"",
-        "\"path\"",
-        "\"headers\"",
-        "\"identities\"",
-        "\"cost\"",
-        "\"receipt\"",
-        "\"c\\u006fst\"",
-    ];
-
-    const VALUES: &[&str] = &[
-        "\"203.0.113.9\"",
-        "\"::1\"",
-        "\"GET\"",
-        "\"\\u0047ET\"",
-        "\"\"",
-        "{}",
-        "{\"b\":\"1\",\"a\":\"2\"}",
-        "{\"a\":[\"1\",\"0\"],\"b\":[]}",
-        "{\"a\":[],\"a\":\"1\"}",
-        "{\"a\":[[\"1\"]]}",
-        "{\"a\":1}",
-        "{\"client_ip\":\"::1\"}",
-        "{\"client_ip\":\"::g\"}",
-        "0",
-        "00",
-        "1e3",
-        "18446744073709551615",
-        "18446744073709551616",
-        "true",
-        "false",
-        "truefalse",
-        "null",
-        " \t1 ",
-        "\"\t\"",
-    ];
-
-    #[test]
-    fn a_header_in_two_cases_is_there_twice() {
-        let body = r#"{"headers":{"x-api-key":"k1","X-API-Key":["r7"]}}"#;
-        let problem = CheckBody::parse(body.as_bytes()).unwrap_err();
-        assert!(format!("{problem:?}").contains("`x-api-key` is there twice"), "{problem:?}");
-    }
-
-    #[test]
-    fn an_object_with_many_members_is_read_too() {
-        let members: Vec<String> = (0..100).map(|at| format!("\"x-{at}\":\"{at}\"")).collect();
-        let body = format!("{{\"headers\":{{{}}}}}", members.join(","));
-        assert_eq!(CheckBody::parse(body.as_bytes()).map(|check| check.headers.len()).ok(), Some(100));
-    }
-
-    #[test]
-    fn the_strict_parser_takes_the_most_that_the_fast_path_takes() {
-        // Every member there is, as many names as may be, and as many lines.
-        let names = |count: usize| (0..count).map(|at| format!("\"x-{at}\""));
-        let lists = names(MAX_PAIRS).map(|name| format!("{name}:[{}]", ["\"\""; MAX_LINES / MAX_PAIRS].join(",")));
-        let identities = names(MAX_PAIRS).map(|name| format!("{name}:\"\""));
-        let body = format!(
-            r#"{{"ip":"::1","method":"","host":"","path":"","headers":{{{}}},"identities":{{{}}},"cost":1,"receipt":true}}"#,
-            lists.collect::<Vec<_>>().join(","),
-            identities.collect::<Vec<_>>().join(",")
-        );
-        assert!(FastBody::parse(body.as_bytes()).is_some());
-        assert_both_parsers_agree(body.as_bytes());
     }
 }

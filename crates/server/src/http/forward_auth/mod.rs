@@ -1,7 +1,6 @@
 //! `/v1/forward-auth`: a gateway asks about a request before it forwards it.
 
-pub(in crate::http) mod described;
-pub(in crate::http) mod header_lines;
+mod described;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +14,10 @@ use tollgate::{INVALID_TOKEN, PROBLEM_JSON, Permit, Verdict};
 
 use super::connection::Caller;
 use super::problem::Problem;
-use super::public_gate::TOKEN_PARAMETER;
+use super::routes::TOKEN_PARAMETER;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
-use described::Described;
-use header_lines::HeaderLines;
+use described::{HeaderLines, described};
 
 /// What was meant, where another status was asked for: a gateway that knows few statuses can still tell its client.
 const MEANT_STATUS: HeaderName = HeaderName::from_static("tollgate-status");
@@ -30,15 +28,15 @@ const MEANT_PROBLEM: HeaderName = HeaderName::from_static("tollgate-problem");
 /// Answers with a status that gateways understand, and with the fields that clients do.
 pub(super) async fn forward_auth(
     State(engine): State<Arc<Engine>>,
-    Extension(caller): Extension<Caller>,
+    Extension(caller): Extension<Arc<Caller>>,
     request: Request<Body>,
 ) -> Result<Response<Body>, Problem> {
     // Whatever the body is, it says nothing about who asks.
     let (parts, _) = request.into_parts();
     let deny_status = deny_status(&parts)?;
-    let described = Described::of(&parts, caller.address, engine.trusts(caller.address))?;
     let headers = HeaderLines(&parts.headers);
-    let (verdict, permit) = engine.admit_rates(FrontEnd::ForwardAuth, &described.request(&headers)).await;
+    let request = described(&parts, &headers, caller.address, engine.trusts(caller.address))?;
+    let (verdict, permit) = engine.admit_rates(FrontEnd::ForwardAuth, &request).await;
     wait_for_turn(verdict.delay(), permit).await;
     Ok(response(&verdict, deny_status))
 }

@@ -9,7 +9,7 @@ use tollgate::{Decision, Request, Verdict};
 use super::wrong_arity;
 use crate::engine::Engine;
 use crate::front_end::FrontEnd;
-use crate::resp::arguments::Arguments;
+use crate::resp::parser::Arguments;
 use crate::resp::reply::Reply;
 
 const MS_NS: u64 = 1_000_000;
@@ -25,7 +25,7 @@ struct Told<'a> {
     identities: SmallVec<[(&'a str, &'a str); 4]>,
 }
 
-pub(super) async fn check(engine: &Engine, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
+pub(in crate::resp) async fn check(engine: &Engine, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
     match Told::parse(arguments) {
         Ok(told) => tell(&engine.decide(FrontEnd::Resp, &told.request()).await, reply),
         Err(error) => reply.error(error),

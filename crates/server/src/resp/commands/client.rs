@@ -2,7 +2,7 @@
 
 use super::connection::{BAD_CLIENT_NAME, is_client_name};
 use super::{SYNTAX_ERROR, help, unknown_subcommand, wrong_arity};
-use crate::resp::arguments::Arguments;
+use crate::resp::parser::Arguments;
 use crate::resp::reply::Reply;
 use crate::resp::session::Session;
 

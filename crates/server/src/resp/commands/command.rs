@@ -2,7 +2,7 @@
 
 use super::table::{COMMANDS, Command};
 use super::{SYNTAX_ERROR, help, unknown_subcommand, wrong_arity};
-use crate::resp::arguments::Arguments;
+use crate::resp::parser::Arguments;
 use crate::resp::reply::Reply;
 
 const HELP: [&str; 7] = [

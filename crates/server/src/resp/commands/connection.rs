@@ -3,8 +3,7 @@
 use super::{NOT_AN_INTEGER, wrong_arity};
 use crate::engine::Engine;
 use crate::observe::WhyRefused;
-use crate::resp::arguments::Arguments;
-use crate::resp::integer::parse_integer;
+use crate::resp::parser::{Arguments, parse_integer};
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::session::Session;
 

@@ -1,7 +1,7 @@
 //! `INFO`: as much as clients look for before they go to work.
 
 use super::connection::DIALECT;
-use crate::resp::arguments::Arguments;
+use crate::resp::parser::Arguments;
 use crate::resp::reply::Reply;
 
 /// The sections with their lines, each of which ends like all text of Redis.

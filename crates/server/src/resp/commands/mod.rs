@@ -8,14 +8,15 @@ mod info;
 mod table;
 mod throttle;
 
-use super::arguments::Arguments;
+use super::parser::Arguments;
 use super::reply::Reply;
 use super::session::Session;
 use crate::engine::Engine;
 use crate::observe::WhyRefused;
 use table::{COMMANDS, Command, Name};
 
-pub(super) use throttle::{QuotaMemo, throttle_again};
+pub(super) use check::check;
+pub(super) use throttle::{QuotaMemo, throttle_again, throttle_shared};
 
 /// As much of a client's words as an error quotes.
 const QUOTED_BYTES: usize = 128;
@@ -26,7 +27,7 @@ pub(super) enum Left {
     Nothing,
     /// To ask for a decision, which may take its time: see [`check`].
     Check,
-    /// To ask a shared store about a limit that the caller brings along: see [`throttle`](fn@throttle).
+    /// To ask a shared store about a limit that the caller brings along: see [`throttle_shared`].
     Throttle,
 }
 
@@ -86,16 +87,6 @@ fn find(name: &[u8]) -> Option<&'static Command> {
         return Some(BUSIEST);
     }
     COMMANDS.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
-}
-
-/// Answers a command for which [`answer`] has left that to do.
-pub(super) async fn check(engine: &Engine, session: &Session, arguments: Arguments<'_>, out: &mut Vec<u8>) {
-    check::check(engine, arguments, &mut Reply::new(out, session.protocol)).await;
-}
-
-/// The same for a limit that the caller brings along.
-pub(super) async fn throttle(engine: &Engine, session: &mut Session, arguments: Arguments<'_>, out: &mut Vec<u8>) {
-    throttle::throttle_shared(engine, session, arguments, out).await;
 }
 
 fn unknown_command(name: &[u8], arguments: Arguments<'_>) -> Vec<u8> {

@@ -6,9 +6,7 @@ use tollgate::{ChargeVerdict, Decision, Quota, QuotaError, Rate, RateError};
 
 use super::{Left, wrong_arity};
 use crate::engine::Engine;
-use crate::resp::arguments::Arguments;
-use crate::resp::integer::parse_integer;
-use crate::resp::parser::{ProtocolError, length_line};
+use crate::resp::parser::{Arguments, parse_integer, short_length_line};
 use crate::resp::reply::Reply;
 use crate::resp::session::Session;
 use crate::throttle::{CallerQuota, NotThrottled};
@@ -50,8 +48,9 @@ pub(super) fn throttle(
     Left::Nothing
 }
 
-/// Answers a command that is the last one of the connection again, for any key and a quantity of 1, and returns its
-/// length. `None` if it is another, has not come whole, or has to be waited for.
+/// Answers commands that are the last one of the connection again, each for any key and a quantity of 1, until
+/// answers take `most` bytes. Returns how much of the input they are: it ends where a command is another, has not come
+/// whole, or has to be waited for.
 ///
 /// Nearly all that a pipelining client sends is of this kind, and it takes half as long to recognise its bytes as to
 /// parse them.
@@ -60,30 +59,40 @@ pub(in crate::resp) fn throttle_again(
     session: &mut Session,
     input: &[u8],
     out: &mut Vec<u8>,
-) -> Option<usize> {
+    most: usize,
+) -> usize {
+    let Session { limits, last_quota, is_admitted, protocol, throttled, .. } = session;
+    let Some(QuotaMemo { written: Some(written), asked }) = last_quota.as_mut().filter(|_| *is_admitted) else {
+        return 0;
+    };
+    let most_key_bytes = limits.key_bytes.min(limits.argument_bytes);
+    let mut answered = 0;
+    while out.len() < most {
+        let Some((key, length)) = same_but_for_key(&input[answered..], written) else { break };
+        if key.len() > most_key_bytes || length > limits.frame_bytes {
+            break;
+        }
+        let Some(decision) = engine.throttle_now(key, asked, 1) else { break };
+        *throttled += 1;
+        tell(&decision, &mut Reply::new(out, *protocol));
+        answered += length;
+    }
+    answered
+}
+
+/// The key and the length of a command that is as it was `written` behind its key; `None` if it is another, or its key
+/// has a hundred bytes or more.
+#[inline]
+fn same_but_for_key<'a>(input: &'a [u8], written: &[u8]) -> Option<(&'a [u8], usize)> {
     const BEFORE_KEY: &[u8] = b"*5\r\n$11\r\nCL.THROTTLE\r\n$";
-    let memo = session.last_quota.as_mut().filter(|_| session.is_admitted)?;
-    let written = memo.written.as_deref()?;
-    if !input.starts_with(BEFORE_KEY) {
-        return None;
-    }
-    let (key_bytes, start) = length_line(input, BEFORE_KEY.len(), ProtocolError::BulkLength).ok()??;
-    let key_bytes = usize::try_from(key_bytes)
-        .ok()
-        .filter(|bytes| *bytes <= session.limits.key_bytes.min(session.limits.argument_bytes))?;
-    let (key, behind) = input.get(start..)?.split_at_checked(key_bytes)?;
-    let length = start + key_bytes + written.len();
-    if !behind.starts_with(written) || length > session.limits.frame_bytes {
-        return None;
-    }
-    let decision = engine.throttle_now(key, &mut memo.asked, 1)?;
-    session.throttled += 1;
-    tell(&decision, &mut Reply::new(out, session.protocol));
-    Some(length)
+    let key_line = input.strip_prefix(BEFORE_KEY)?;
+    let (key_bytes, line_bytes) = short_length_line(key_line)?;
+    let (key, behind) = key_line.get(line_bytes..)?.split_at_checked(usize::from(key_bytes))?;
+    behind.starts_with(written).then_some((key, BEFORE_KEY.len() + line_bytes + key.len() + written.len()))
 }
 
 /// Answers it where they are shared.
-pub(super) async fn throttle_shared(
+pub(in crate::resp) async fn throttle_shared(
     engine: &Engine,
     session: &mut Session,
     arguments: Arguments<'_>,
@@ -160,14 +169,16 @@ fn said(error: QuotaError) -> String {
 }
 
 fn tell(decision: &Decision, reply: &mut Reply<'_>) {
-    if decision.verdict == ChargeVerdict::NoRoom {
-        return reply.error("ERR no room to count another key");
-    }
-    reply.integers([
-        i64::from(!decision.is_allowed()),
+    let (is_refused, retry_after_s) = match decision.verdict {
+        ChargeVerdict::Allowed { .. } => (0, -1),
+        ChargeVerdict::NoRoom => return reply.error("ERR no room to count another key"),
+        ChargeVerdict::Refused { .. } | ChargeVerdict::Impossible => (1, decision.retry_after().map_or(-1, seconds)),
+    };
+    reply.five_integers([
+        is_refused,
         saturated(decision.limit),
         saturated(decision.remaining),
-        decision.retry_after().map_or(-1, seconds),
+        retry_after_s,
         seconds(decision.reset_after),
     ]);
 }

@@ -1,10 +1,9 @@
 //! `grpc.health.v1`.
 
-pub(in crate::grpc) mod messages;
-
 use std::future::{Ready, ready};
 use std::pin::Pin;
 
+use prost::{Enumeration, Message};
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
@@ -12,7 +11,6 @@ use tonic::server::ServerStreamingService;
 use tonic::{Request, Response, Status};
 
 use super::service::SERVICES;
-use messages::{HealthCheckRequest, HealthCheckResponse, ServingStatus};
 
 /// `grpc.health.v1.Health/Watch`
 #[derive(Clone, Debug)]
@@ -53,4 +51,25 @@ fn is_ours(service: &str) -> bool {
 fn health(stopped: bool) -> HealthCheckResponse {
     let status = if stopped { ServingStatus::NotServing } else { ServingStatus::Serving };
     HealthCheckResponse { status: status.into() }
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct HealthCheckRequest {
+    #[prost(string, tag = "1")]
+    pub(super) service: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(super) struct HealthCheckResponse {
+    #[prost(enumeration = "ServingStatus", tag = "1")]
+    pub(super) status: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub(super) enum ServingStatus {
+    Unknown = 0,
+    Serving = 1,
+    NotServing = 2,
+    ServiceUnknown = 3,
 }

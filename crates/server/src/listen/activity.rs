@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::activity_stream::NotesBytes;
-use crate::listen::limits::connection_limits::ConnectionLimits;
+use super::connection_limits::ConnectionLimits;
+use super::stream::NotesBytes;
 
 /// Whoever was not silent for so long when the service stops is about to send
 /// another request, and closing the connection would break it. It is answered,
@@ -45,12 +45,6 @@ struct State {
 /// A large answer that is not written yet. While it waits, others of the same address may have to.
 #[derive(Debug)]
 pub(crate) struct Answering(Activity);
-
-enum Due {
-    At(u64),
-    /// Nothing is due while a request is under way: its handler has bounds of its own.
-    Nothing,
-}
 
 impl Activity {
     pub(crate) fn new() -> Activity {
@@ -100,10 +94,10 @@ impl Activity {
         loop {
             let is_stopping = *stopped.borrow();
             let due = match self.due(limits, is_stopping) {
-                Due::At(due) if due <= self.now() => return,
-                Due::At(due) => self.0.begun + Duration::from_millis(due),
-                Due::Nothing if is_stopping => Instant::now() + LOOK_AGAIN,
-                Due::Nothing => Instant::now() + limits.idle_timeout,
+                Some(due) if due <= self.now() => return,
+                Some(due) => self.0.begun + Duration::from_millis(due),
+                None if is_stopping => Instant::now() + LOOK_AGAIN,
+                None => Instant::now() + limits.idle_timeout,
             };
             // Who stops is told at once; who has stopped already is looked at again in time. Long before what is due
             // now, a request may end, or the head of the next begin, and then something is due sooner.
@@ -121,31 +115,32 @@ impl Activity {
         }
     }
 
-    fn due(&self, limits: &ConnectionLimits, is_stopping: bool) -> Due {
+    /// When something is due. Nothing is while a request is in flight: its handler has bounds of its own.
+    fn due(&self, limits: &ConnectionLimits, is_stopping: bool) -> Option<u64> {
         let state = &*self.0;
         let moved = state.moved.load(Ordering::Relaxed);
         let stuck = state.stuck.load(Ordering::Relaxed);
         let answered = state.answering.load(Ordering::Relaxed).saturating_add(ms(limits.answer_timeout));
         if stuck != NEVER {
-            return Due::At(stuck.saturating_add(ms(limits.write_timeout)).min(answered));
+            return Some(stuck.saturating_add(ms(limits.write_timeout)).min(answered));
         }
         if answered != NEVER {
-            return Due::At(answered);
+            return Some(answered);
         }
         if state.in_flight.load(Ordering::Relaxed) > 0 {
-            return Due::Nothing;
+            return None;
         }
         let has_said_nothing = moved == 0;
         match state.head_begun.load(Ordering::Relaxed) {
             // Nothing has begun yet, so it is a silence too.
             head_begun if head_begun != NEVER && !is_stopping && has_said_nothing => {
-                Due::At(head_begun.saturating_add(ms(limits.header_timeout.min(limits.idle_timeout))))
+                Some(head_begun.saturating_add(ms(limits.header_timeout.min(limits.idle_timeout))))
             }
             head_begun if head_begun != NEVER && !has_said_nothing => {
-                Due::At(head_begun.saturating_add(ms(limits.header_timeout)))
+                Some(head_begun.saturating_add(ms(limits.header_timeout)))
             }
-            _ if is_stopping => Due::At(moved.saturating_add(ms(ABOUT_TO_SEND))),
-            _ => Due::At(moved.saturating_add(ms(limits.idle_timeout))),
+            _ if is_stopping => Some(moved.saturating_add(ms(ABOUT_TO_SEND))),
+            _ => Some(moved.saturating_add(ms(limits.idle_timeout))),
         }
     }
 

@@ -6,27 +6,38 @@ use std::thread;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::counted_as::counted_as;
-use crate::listen::connection_metrics::ShareMetrics;
+use super::connection_metrics::ShareMetrics;
+use super::connection_slots::counted_as;
 
 /// Bytes are counted in kilobytes, because a semaphore counts no further than 32 bits.
 const UNIT_BYTES: usize = 1 << 10;
 
+/// What connections hold beside themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resource {
+    /// Bodies and commands that are being read, in bytes. Who holds them must not wait for others of them, or all
+    /// might wait for each other.
+    RequestBytes,
+    /// Answers to batches that are not written yet, in bytes. Who holds bytes of a request may wait for them; who
+    /// holds an answer waits only for its client.
+    AnswerBytes,
+    /// Calls of gRPC beyond the few that every connection may have.
+    Calls,
+    /// Calls of gRPC that stay open for as long as the client wishes.
+    Watches,
+    /// Calls of gRPC that ask again and again.
+    Conversations,
+}
+
+const RESOURCES: usize = 5;
+
 /// What one address may hold over all listeners, and what all addresses may hold together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShareLimits {
-    /// Bodies and commands that are being read, in bytes.
-    pub(crate) request_bytes: Limit,
-    /// Answers to batches that are not written yet, in bytes.
-    pub(crate) answer_bytes: Limit,
-    /// Calls of gRPC beyond the few that every connection may have.
-    pub(crate) calls: Limit,
-    /// Calls of gRPC that stay open for as long as the client wishes.
-    pub(crate) watches: Limit,
-    /// Calls of gRPC that ask again and again.
-    pub(crate) conversations: Limit,
+    /// Of each resource, by its number.
+    of: [Limit; RESOURCES],
     /// How much that takes long is done for one address at the same time.
-    pub(crate) turns: usize,
+    turns: usize,
 }
 
 /// How much of something, for one address and in all.
@@ -41,11 +52,7 @@ pub(crate) struct Limit {
 impl Default for ShareLimits {
     fn default() -> ShareLimits {
         ShareLimits {
-            request_bytes: Limit::new(48 << 20),
-            answer_bytes: Limit::new(48 << 20),
-            calls: Limit::new(8 << 10),
-            watches: Limit::new(1 << 10),
-            conversations: Limit::new(1 << 5),
+            of: [48 << 20, 48 << 20, 8 << 10, 1 << 10, 1 << 5].map(Limit::new),
             // All processors may work for one address, but nothing else of it stands in line before others.
             turns: thread::available_parallelism().map_or(1, NonZero::get),
         }
@@ -55,7 +62,7 @@ impl Default for ShareLimits {
 impl Limit {
     const ADDRESSES: usize = 4;
 
-    const fn new(per_address: usize) -> Limit {
+    fn new(per_address: usize) -> Limit {
         Limit { per_address, in_all: Limit::ADDRESSES * per_address }
     }
 }
@@ -81,14 +88,8 @@ pub(crate) struct Share {
     shares: Shares,
 }
 
-#[derive(Debug)]
-struct Pools {
-    request_bytes: Arc<Semaphore>,
-    answer_bytes: Arc<Semaphore>,
-    calls: Arc<Semaphore>,
-    watches: Arc<Semaphore>,
-    conversations: Arc<Semaphore>,
-}
+/// What is left of each resource, by its number.
+type Pools = [Arc<Semaphore>; RESOURCES];
 
 /// Something of both an address's share and of what all have; given back when it is dropped.
 #[derive(Debug, Default)]
@@ -111,7 +112,7 @@ pub(crate) enum Room {
 
 impl Shares {
     pub(crate) fn new(limits: ShareLimits, metrics: ShareMetrics) -> Shares {
-        let in_all = Pools::new(&limits, |limit| limit.in_all);
+        let in_all = pools(&limits, |limit| limit.in_all);
         Shares(Arc::new(State { limits, in_all, by_address: Mutex::default(), metrics }))
     }
 
@@ -122,7 +123,7 @@ impl Shares {
         if let Some(share) = by_address.get(&address).and_then(Weak::upgrade) {
             return share;
         }
-        let own = Pools::new(&self.0.limits, |limit| limit.per_address);
+        let own = pools(&self.0.limits, |limit| limit.per_address);
         let turns = Arc::new(Semaphore::new(self.0.limits.turns));
         let share = Arc::new(Share { address, own, turns, shares: self.clone() });
         by_address.insert(address, Arc::downgrade(&share));
@@ -153,56 +154,64 @@ impl Share {
         Shares::new(ShareLimits::default(), ShareMetrics::default()).of(nowhere)
     }
 
-    /// Waits until so many bytes of a request may be held. Who holds them must not wait for others of them, or all
-    /// might wait for each other.
-    pub(crate) async fn reserve_request(&self, bytes: usize) -> Reservation {
-        let state = &*self.shares.0;
-        let units = units(bytes, state.limits.request_bytes);
-        let reservation = Reservation::take(&self.own.request_bytes, &state.in_all.request_bytes, units);
-        match reservation {
+    /// One of a resource, at once or not at all.
+    pub(crate) fn take(&self, resource: Resource) -> Option<Reservation> {
+        self.take_units(resource, 1)
+    }
+
+    /// Waits until so many bytes may be held.
+    pub(crate) async fn reserve(&self, resource: Resource, bytes: usize) -> Reservation {
+        // What is larger than the whole share of an address takes all of it: it would wait for ever otherwise.
+        let per_address = self.shares.0.limits.of[resource as usize].per_address;
+        let units = bytes.div_ceil(UNIT_BYTES).min(per_address / UNIT_BYTES);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        match self.take_units(resource, units) {
             Some(reservation) => reservation,
-            None => {
-                state.metrics.request_waits.inc();
-                Reservation::wait(&self.own.request_bytes, &state.in_all.request_bytes, units).await
-            }
-        }
-    }
-
-    /// Waits until so many bytes of an answer may be held. Who holds bytes of a request may wait for them; who
-    /// holds an answer waits only for its client.
-    pub(crate) async fn reserve_answer(&self, bytes: usize) -> Reservation {
-        let state = &*self.shares.0;
-        let units = units(bytes, state.limits.answer_bytes);
-        let reservation = Reservation::take(&self.own.answer_bytes, &state.in_all.answer_bytes, units);
-        match reservation {
-            Some(reservation) => reservation,
-            None => {
-                state.metrics.answer_waits.inc();
-                Reservation::wait(&self.own.answer_bytes, &state.in_all.answer_bytes, units).await
-            }
-        }
-    }
-
-    /// A place for a call.
-    pub(crate) fn take_call(&self) -> Option<Reservation> {
-        Reservation::take(&self.own.calls, &self.shares.0.in_all.calls, 1)
-    }
-
-    /// Whether more calls should be read.
-    pub(crate) fn room_for_calls(&self) -> Room {
-        let own = self.own.calls.available_permits();
-        let in_all = self.shares.0.in_all.calls.available_permits();
-        match own.min(in_all) {
-            0 => Room::None,
-            few if few < self.shares.0.limits.calls.per_address / 8 => Room::Scarce,
-            _ => Room::Plenty,
+            None => self.wait_for(resource, units).await,
         }
     }
 
     /// Waits for a place for a call.
     pub(crate) async fn wait_for_call(self: Arc<Share>) -> Reservation {
-        self.shares.0.metrics.call_waits.inc();
-        Reservation::wait(&self.own.calls, &self.shares.0.in_all.calls, 1).await
+        self.wait_for(Resource::Calls, 1).await
+    }
+
+    fn take_units(&self, resource: Resource, units: u32) -> Option<Reservation> {
+        let [of_address, of_all] = self.pools(resource);
+        let of_address = of_address.try_acquire_many_owned(units).ok()?;
+        let of_all = of_all.try_acquire_many_owned(units).ok()?;
+        Some(Reservation { of_address: Some(of_address), of_all: Some(of_all) })
+    }
+
+    /// In the order of those who wait. First the address's own: an address that waits for itself takes nothing
+    /// from others meanwhile.
+    async fn wait_for(&self, resource: Resource, units: u32) -> Reservation {
+        let metrics = &self.shares.0.metrics;
+        match resource {
+            Resource::RequestBytes => metrics.request_waits.inc(),
+            Resource::AnswerBytes => metrics.answer_waits.inc(),
+            Resource::Calls => metrics.call_waits.inc(),
+            Resource::Watches | Resource::Conversations => {}
+        }
+        // They are never closed, so that there is always a permit in the end.
+        let [of_address, of_all] = self.pools(resource);
+        let of_address = of_address.acquire_many_owned(units).await.ok();
+        Reservation { of_address, of_all: of_all.acquire_many_owned(units).await.ok() }
+    }
+
+    /// What is left of a resource for the address, and for all.
+    fn pools(&self, resource: Resource) -> [Arc<Semaphore>; 2] {
+        [&self.own, &self.shares.0.in_all].map(|pools| Arc::clone(&pools[resource as usize]))
+    }
+
+    /// Whether more calls should be read.
+    pub(crate) fn room_for_calls(&self) -> Room {
+        let left = [&self.own, &self.shares.0.in_all].map(|pools| pools[Resource::Calls as usize].available_permits());
+        match left[0].min(left[1]) {
+            0 => Room::None,
+            few if few < self.shares.0.limits.of[Resource::Calls as usize].per_address / 8 => Room::Scarce,
+            _ => Room::Plenty,
+        }
     }
 
     /// A turn at once, or none.
@@ -214,48 +223,15 @@ impl Share {
     pub(crate) async fn turn(&self) -> Turn {
         Turn(Arc::clone(&self.turns).acquire_owned().await.ok())
     }
-
-    /// A place for a call that stays open.
-    pub(crate) fn take_watch(&self) -> Option<Reservation> {
-        Reservation::take(&self.own.watches, &self.shares.0.in_all.watches, 1)
-    }
-
-    /// A place for a call that asks again and again.
-    pub(crate) fn take_conversation(&self) -> Option<Reservation> {
-        Reservation::take(&self.own.conversations, &self.shares.0.in_all.conversations, 1)
-    }
 }
 
-impl Pools {
-    fn new(limits: &ShareLimits, of: impl Fn(Limit) -> usize) -> Pools {
-        let pool = |size: usize| Arc::new(Semaphore::new(size.min(Semaphore::MAX_PERMITS)));
-        Pools {
-            request_bytes: pool(of(limits.request_bytes) / UNIT_BYTES),
-            answer_bytes: pool(of(limits.answer_bytes) / UNIT_BYTES),
-            calls: pool(of(limits.calls)),
-            watches: pool(of(limits.watches)),
-            conversations: pool(of(limits.conversations)),
-        }
-    }
+fn pools(limits: &ShareLimits, of: impl Fn(Limit) -> usize) -> Pools {
+    let unit = |resource: usize| if resource <= Resource::AnswerBytes as usize { UNIT_BYTES } else { 1 };
+    let pool = |resource: usize| of(limits.of[resource]) / unit(resource);
+    std::array::from_fn(|resource| Arc::new(Semaphore::new(pool(resource).min(Semaphore::MAX_PERMITS))))
 }
 
 impl Reservation {
-    /// At once, or not at all.
-    fn take(of_address: &Arc<Semaphore>, of_all: &Arc<Semaphore>, units: u32) -> Option<Reservation> {
-        let of_address = Arc::clone(of_address).try_acquire_many_owned(units).ok()?;
-        let of_all = Arc::clone(of_all).try_acquire_many_owned(units).ok()?;
-        Some(Reservation { of_address: Some(of_address), of_all: Some(of_all) })
-    }
-
-    /// In the order of those who wait. First the address's own: an address that waits for itself takes nothing
-    /// from others meanwhile.
-    async fn wait(of_address: &Arc<Semaphore>, of_all: &Arc<Semaphore>, units: u32) -> Reservation {
-        // They are never closed, so that there is always a permit in the end.
-        let of_address = Arc::clone(of_address).acquire_many_owned(units).await.ok();
-        let of_all = Arc::clone(of_all).acquire_many_owned(units).await.ok();
-        Reservation { of_address, of_all }
-    }
-
     /// How many bytes it is for.
     pub(crate) fn bytes(&self) -> usize {
         self.of_all.as_ref().map_or(0, |permit| permit.num_permits() * UNIT_BYTES)
@@ -270,12 +246,6 @@ impl Reservation {
     }
 }
 
-/// What is larger than the whole share of an address takes all of it: it would wait for ever otherwise.
-fn units(bytes: usize, limit: Limit) -> u32 {
-    let units = bytes.div_ceil(UNIT_BYTES).min(limit.per_address / UNIT_BYTES);
-    u32::try_from(units).unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -287,8 +257,8 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     fn shares() -> Shares {
-        let limits =
-            ShareLimits { request_bytes: Limit { per_address: 2 * MIB, in_all: 3 * MIB }, ..Default::default() };
+        let mut limits = ShareLimits::default();
+        limits.of[Resource::RequestBytes as usize] = Limit { per_address: 2 * MIB, in_all: 3 * MIB };
         Shares::new(limits, ShareMetrics::default())
     }
 
@@ -297,14 +267,14 @@ mod tests {
     }
 
     async fn waits(share: &Share, bytes: usize) -> bool {
-        timeout(Duration::from_secs(1), share.reserve_request(bytes)).await.is_err()
+        timeout(Duration::from_secs(1), share.reserve(Resource::RequestBytes, bytes)).await.is_err()
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_address_waits_for_itself_and_not_for_others() {
         let shares = shares();
         let (one, other) = (share(&shares, "192.0.2.1"), share(&shares, "192.0.2.2"));
-        let held = one.reserve_request(2 * MIB).await;
+        let held = one.reserve(Resource::RequestBytes, 2 * MIB).await;
         assert!(waits(&one, 1).await);
         assert!(!waits(&other, MIB).await);
         drop(held);
@@ -315,7 +285,7 @@ mod tests {
     async fn all_addresses_together_have_a_bound() {
         let shares = shares();
         let (one, other) = (share(&shares, "192.0.2.1"), share(&shares, "192.0.2.2"));
-        let _held = one.reserve_request(2 * MIB).await;
+        let _held = one.reserve(Resource::RequestBytes, 2 * MIB).await;
         assert!(waits(&other, 2 * MIB).await);
         assert!(!waits(&other, MIB).await);
     }
@@ -324,7 +294,7 @@ mod tests {
     async fn a_reservation_larger_than_a_share_takes_the_share() {
         let shares = shares();
         let one = share(&shares, "192.0.2.1");
-        let mut held = one.reserve_request(99 * MIB).await;
+        let mut held = one.reserve(Resource::RequestBytes, 99 * MIB).await;
         assert!(waits(&one, 1).await);
         assert_eq!(held.bytes(), 2 * MIB);
         held.shrink_to(MIB);

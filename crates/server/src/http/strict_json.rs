@@ -10,13 +10,16 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::http::problem::Problem;
+use super::problem::Problem;
+
+/// Far more values than any such body has.
+const MAX_VALUES: usize = 64;
 
 /// Reads a body, unless it has more than `most` values, of which a list or an object is one itself.
-pub(in crate::http) fn read(body: &[u8], most: usize) -> Result<Value, Problem> {
+pub(super) fn read(body: &[u8], most: usize) -> Result<Value, Problem> {
     let tree = Tree { most, left: Cell::new(most), twice: RefCell::default() };
     tree.read(body).map_err(|error| match tree.twice.into_inner() {
         Some(member) => Problem::member_twice(&member),
@@ -107,6 +110,30 @@ impl<'de> Visitor<'de> for Branch<'_> {
             members.insert(name, object.next_value_seed(self)?);
         }
         Ok(Value::Object(members))
+    }
+}
+
+/// The members of a small body of which all are known by name.
+#[derive(Debug)]
+pub(super) struct Members(Map<String, Value>);
+
+impl Members {
+    pub(super) fn parse(body: &[u8], known: &[&str]) -> Result<Members, Problem> {
+        let expected = || format!("it must be a JSON object with {}", known.join(" and "));
+        if serde_json::from_slice::<IgnoredAny>(body).is_err() {
+            return Err(Problem::bad_body(&expected()));
+        }
+        let Value::Object(members) = read(body, MAX_VALUES)? else {
+            return Err(Problem::bad_body(&expected()));
+        };
+        match members.keys().find(|name| !known.contains(&name.as_str())) {
+            Some(unknown) => Err(Problem::unknown_member(unknown, known)),
+            None => Ok(Members(members)),
+        }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
     }
 }
 

@@ -1,15 +1,15 @@
-//! Everything the program says to a person, on stderr. Data goes to stdout, through `answer`.
+//! What the program writes: data to stdout, everything it says to a person to stderr.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use serde::Serialize;
 use tollgate_server::observe::{Level, LogFormat, Observer};
 
 use crate::colours::Colours;
-use crate::exit::Exit;
-use crate::failure::{Failure, What};
+use crate::exit::{Exit, Failure, What};
 
 /// The log of a service that runs. Whatever is said then is a line of it.
 static LOG: OnceLock<(Arc<Observer>, LogFormat)> = OnceLock::new();
@@ -17,7 +17,25 @@ static LOG: OnceLock<(Arc<Observer>, LogFormat)> = OnceLock::new();
 /// How long the program waits at its end for somebody to read what it said.
 const READ_WITHIN: Duration = Duration::from_secs(2);
 
-/// From now on everything goes through the log.
+/// Prints a text that ends its own lines.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // Whoever reads has seen enough, as `head` does.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::failed(format!("cannot write the answer: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Prints JSON that people can read too.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::failed(format!("cannot write the answer as JSON: {error}")))?;
+    print(&format!("{json}\n"))
+}
+
+/// From now on everything that is said goes through the log.
 pub(crate) fn through(observer: &Arc<Observer>, format: LogFormat) {
     // A program runs one service; a second log would be that of a test.
     let _ = LOG.set((Arc::clone(observer), format));
@@ -43,6 +61,23 @@ pub(crate) fn say_as(level: Level, message: impl Display) {
     match LOG.get() {
         Some((log, _)) => log.say(level, message),
         None => write_line(format_args!("tollgate: {}: {message}", level.name())),
+    }
+}
+
+/// What is wrong with a file that is read again every second: it is said once, and not every second.
+#[derive(Default)]
+pub(crate) struct Complaint(Option<String>);
+
+impl Complaint {
+    pub(crate) fn say(&mut self, sentence: String) {
+        if self.0.as_ref() != Some(&sentence) {
+            say_as(Level::Error, &sentence);
+            self.0 = Some(sentence);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0 = None;
     }
 }
 

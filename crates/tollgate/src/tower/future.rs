@@ -80,16 +80,16 @@ where
     }
 }
 
-fn told<B>(response: Response<B>, under: Option<Under>) -> Response<TollgateBody<B>> {
-    let Some(Under { fields, is_inner, mut guard }) = under else {
-        return response.map(|body| TollgateBody::passed(body, None));
-    };
-    if let Some(guard) = &mut guard {
-        guard.settle_by(response.headers());
+fn told<B>(mut response: Response<B>, under: Option<Under>) -> Response<TollgateBody<B>> {
+    let mut held = None;
+    if let Some(Under { fields, is_inner, mut guard }) = under {
+        if let Some(guard) = &mut guard {
+            guard.settle_by(response.headers());
+        }
+        put_fields(fields, is_inner, &mut response);
+        held = guard;
     }
-    let mut response = response.map(|body| TollgateBody::passed(body, guard));
-    put_fields(&fields, is_inner, &mut response);
-    response
+    response.map(|body| TollgateBody::passed(body, held))
 }
 
 impl<F, B, E> fmt::Debug for ResponseFuture<F, B, E> {

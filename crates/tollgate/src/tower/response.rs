@@ -19,52 +19,43 @@ struct HasFields;
 /// Puts the fields of a verdict into a response; where a layer further in has
 /// told something already, both are told. `is_inner` says whether a layer
 /// further out will add to them.
-pub(super) fn put_fields<B>(fields: &HeaderFields, is_inner: bool, response: &mut Response<B>) {
+pub(super) fn put_fields<B>(fields: HeaderFields, is_inner: bool, response: &mut Response<B>) {
     let told_before = response.extensions().get::<HasFields>().is_some();
     if is_inner {
         response.extensions_mut().insert(HasFields);
     }
     let headers = response.headers_mut();
-    if told_before { add_fields(fields, headers) } else { fields.put_into(headers) }
+    if told_before { add_fields(fields.into_map(), headers) } else { fields.put_into(headers) }
 }
 
-fn add_fields(fields: &HeaderFields, headers: &mut HeaderMap) {
-    let replaces_x_fields = is_tighter(fields, headers);
+fn add_fields(fields: HeaderMap, headers: &mut HeaderMap) {
+    let x_fields = X_FIELDS.map(Field::header_name);
+    let replaces_x_fields = is_tighter(&fields, headers);
     if replaces_x_fields {
         // They are about one limit: one of them that we have not must not stay beside ours.
-        X_FIELDS.into_iter().for_each(|field| drop(headers.remove(field.header_name())));
+        x_fields.iter().for_each(|name| drop(headers.remove(name)));
     }
-    for (field, value) in fields.iter() {
-        let name = field.header_name();
-        let known = headers.get(&name).cloned();
-        match (field, known) {
-            (Field::XRateLimitLimit | Field::XRateLimitRemaining | Field::XRateLimitReset, _) => {
-                if replaces_x_fields {
-                    headers.insert(name, value);
-                }
-            }
-            (_, None) => {
-                headers.insert(name, value);
-            }
-            (Field::RateLimitPolicy | Field::RateLimit | Field::XRateLimitWarning, Some(known)) => {
-                let both = [known.as_bytes(), value.as_bytes()].join(&b", "[..]);
-                headers.insert(name, HeaderValue::from_bytes(&both).unwrap_or(known));
-            }
+    for (name, value) in fields.into_iter().filter_map(|(name, value)| Some((name?, value))) {
+        match headers.get(&name) {
+            // They were removed where ours are told.
+            None if x_fields.contains(&name) && !replaces_x_fields => {}
+            None => drop(headers.insert(name, value)),
             // A layer that refuses has not called what is further in, so there is nothing to join.
-            (Field::RetryAfter, Some(_)) => {}
+            Some(_) if x_fields.contains(&name) || name == header::RETRY_AFTER => {}
+            Some(known) => {
+                let both = [known.as_bytes(), value.as_bytes()].join(&b", "[..]);
+                drop(HeaderValue::from_bytes(&both).map(|both| headers.insert(name, both)));
+            }
         }
     }
 }
 
 /// Whether less remains than what a layer further in has told, if it has told anything.
-fn is_tighter(fields: &HeaderFields, headers: &HeaderMap) -> bool {
-    let remaining = fields.iter().find(|(field, _)| *field == Field::XRateLimitRemaining);
-    let Some(ours) = number(remaining.as_ref().map(|(_, value)| value)) else { return false };
-    number(headers.get(Field::XRateLimitRemaining.header_name())).is_none_or(|theirs| ours < theirs)
-}
-
-fn number(value: Option<&HeaderValue>) -> Option<u64> {
-    value?.to_str().ok()?.parse().ok()
+fn is_tighter(fields: &HeaderMap, headers: &HeaderMap) -> bool {
+    let remaining = |headers: &HeaderMap| -> Option<u64> {
+        headers.get(Field::XRateLimitRemaining.header_name())?.to_str().ok()?.parse().ok()
+    };
+    remaining(fields).is_some_and(|ours| remaining(headers).is_none_or(|theirs| ours < theirs))
 }
 
 /// What a refused client is answered.

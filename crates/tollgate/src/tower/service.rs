@@ -156,7 +156,7 @@ impl Options {
         };
         // A layer further out has let the request pass, and left its verdict there.
         let is_inner = request.extensions().get::<Verdict>().is_some();
-        put_fields(&verdict.header_fields(), is_inner, &mut response);
+        put_fields(verdict.header_fields(), is_inner, &mut response);
         response
     }
 }

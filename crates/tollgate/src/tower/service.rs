@@ -8,17 +8,17 @@ use http::{Extensions, Request, Response};
 use tollgate_store::{Timer, TokioTimer};
 use tower_service::Service;
 
-use super::body::TollgateBody;
-use super::future::{ResponseFuture, Under};
 use super::guard::{Guard, TrueCost};
 use super::layer::Options;
+use super::refusal::{no_peer_address, refusal};
 use super::request::{HeaderLines, described, is_grpc};
-use super::response::{no_peer_address, put_fields, refusal};
+use super::response::{ResponseFuture, TollgateBody, Under, put_fields};
 use crate::limiter::Ask;
 use crate::permit::{Permit, Waiting};
 use crate::verdict::Verdict;
 
 /// A service behind a limiter.
+#[derive(Clone)]
 pub struct Tollgate<Inner> {
     pub(super) inner: Inner,
     pub(super) options: Arc<Options>,
@@ -158,12 +158,6 @@ impl Options {
         let is_inner = request.extensions().get::<Verdict>().is_some();
         put_fields(verdict.header_fields(), is_inner, &mut response);
         response
-    }
-}
-
-impl<Inner: Clone> Clone for Tollgate<Inner> {
-    fn clone(&self) -> Tollgate<Inner> {
-        Tollgate { inner: self.inner.clone(), options: Arc::clone(&self.options) }
     }
 }
 

@@ -15,7 +15,7 @@ use super::request::{HeaderLines, described, is_grpc};
 use super::response::{ResponseFuture, TollgateBody, Under, put_fields};
 use crate::limiter::Ask;
 use crate::permit::{Permit, Waiting};
-use crate::verdict::Verdict;
+use crate::verdict::{Action, Verdict};
 
 /// A service behind a limiter.
 #[derive(Clone)]
@@ -49,11 +49,14 @@ where
         let Some((verdict, permit)) = options.ask_now(&request, peer) else {
             return self.call_later(request, peer, None);
         };
-        if !verdict.is_allowed() {
-            return ResponseFuture::ready(options.refuse(&verdict, &request));
-        }
-        if verdict.delay_ns() > 0 {
-            return self.call_later(request, peer, Some((verdict, permit)));
+        if verdict.action() != Action::Allow {
+            if !verdict.is_allowed() {
+                return ResponseFuture::ready(options.refuse(&verdict, &request));
+            }
+            // One that passes with a warning may have to wait too.
+            if verdict.delay_ns() > 0 {
+                return self.call_later(request, peer, Some((verdict, permit)));
+            }
         }
         let under = let_pass(verdict, permit, request.extensions_mut());
         ResponseFuture::calling(self.inner.call(request), under)

@@ -197,21 +197,7 @@ fn value(value: Bytes) -> HeaderValue {
 impl Field {
     /// Its name, as header maps take it.
     pub(crate) fn header_name(self) -> HeaderName {
-        const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(Field::RateLimitPolicy.name());
-        const RATELIMIT: HeaderName = HeaderName::from_static(Field::RateLimit.name());
-        const LIMIT: HeaderName = HeaderName::from_static(Field::XRateLimitLimit.name());
-        const REMAINING: HeaderName = HeaderName::from_static(Field::XRateLimitRemaining.name());
-        const RESET: HeaderName = HeaderName::from_static(Field::XRateLimitReset.name());
-        const WARNING: HeaderName = HeaderName::from_static(Field::XRateLimitWarning.name());
-        match self {
-            Field::RateLimitPolicy => RATELIMIT_POLICY,
-            Field::RateLimit => RATELIMIT,
-            Field::XRateLimitLimit => LIMIT,
-            Field::XRateLimitRemaining => REMAINING,
-            Field::XRateLimitReset => RESET,
-            Field::XRateLimitWarning => WARNING,
-            Field::RetryAfter => header::RETRY_AFTER,
-        }
+        HeaderName::from_static(self.name())
     }
 }
 

@@ -1,152 +1,214 @@
-//! The response fields as values of header fields.
+//! The response fields as a header.
 
 use std::cell::RefCell;
-use std::sync::LazyLock;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use tollgate_policy::MAX_FIELD_INTEGER;
+use tollgate_policy::model::FieldSet;
 
-use super::response::{Field, USUAL_BYTES};
-use super::writer::{WrittenField, WrittenFields};
+use super::response::{Field, ToldQuotas, USUAL_BYTES};
+use super::writer::FieldWriter;
 use crate::verdict::Verdict;
-
-thread_local! {
-    /// Responses of a thread share a buffer as long as it has room, so that most of them allocate nothing.
-    static FIELD_BYTES: RefCell<BytesMut> = RefCell::new(BytesMut::with_capacity(BUFFER_BYTES));
-}
-
-/// Enough for some ten responses. A response that is kept for long keeps the whole buffer.
-const BUFFER_BYTES: usize = 4 << 10;
 
 /// The fields that a response is to have. Their values share one piece of memory.
 pub(crate) struct HeaderFields {
-    text: Bytes,
-    written: WrittenFields,
+    map: HeaderMap,
+    /// Whether the map begins with [`PLACES`], without values.
+    has_places: bool,
 }
 
-/// What an allowed request is told, unless the policy chooses other fields.
-const USUAL: [Field; 5] = [
-    Field::RateLimitPolicy,
-    Field::RateLimit,
-    Field::XRateLimitLimit,
-    Field::XRateLimitRemaining,
-    Field::XRateLimitReset,
-];
+/// The fields that most responses have before the layer adds its own.
+const PLACES: [HeaderName; 2] = [header::CONTENT_TYPE, header::CONTENT_LENGTH];
 
-/// The names of [`USUAL`] behind the two that most responses have, all without values. Cloning this map is cheaper than
-/// hashing the names of the fields again for every response.
-static TEMPLATE: LazyLock<HeaderMap> = LazyLock::new(|| {
-    let names = [header::CONTENT_TYPE, header::CONTENT_LENGTH].into_iter().chain(USUAL.map(Field::header_name));
-    names.map(|name| (name, HeaderValue::from_static(""))).collect()
-});
+/// The fields that each response has its own values of.
+const CHANGING: [Field; 3] = [Field::RateLimit, Field::XRateLimitRemaining, Field::XRateLimitReset];
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::new(Kept {
+        templates: (0..TEMPLATES).map(|_| None).collect(),
+        text: BytesMut::new(),
+    });
+}
+
+/// What a thread keeps, so that most responses need no more than one map.
+struct Kept {
+    templates: Box<[Option<Template>]>,
+    /// Responses share it as long as it has room.
+    text: BytesMut,
+}
+
+/// Few policies have more sets of limits that are met together. One that finds its place taken replaces the other.
+const TEMPLATES: usize = 64;
+
+/// Enough for some twenty responses. A response that is kept for long keeps the whole text.
+const TEXT_BYTES: usize = 4 << 10;
+
+/// The header of responses that tell of the same limits: [`PLACES`] and [`CHANGING`], which have no values, then the
+/// other two of the five fields. Cloning it is cheaper than hashing the names of the fields again for every response.
+struct Template {
+    /// Of which policy.
+    number: u64,
+    quotas: ToldQuotas,
+    /// The one that `X-RateLimit-Limit` is about.
+    told_quota: u32,
+    map: HeaderMap,
+}
 
 impl Verdict {
-    /// The response fields as values of header fields.
+    /// The response fields as a header.
     pub(crate) fn header_fields(&self) -> HeaderFields {
-        FIELD_BYTES.with_borrow_mut(|buffer| {
-            buffer.reserve(USUAL_BYTES);
-            let written = self.write_fields(buffer);
-            HeaderFields { text: buffer.split().freeze(), written }
+        match self.usual_fields() {
+            Some(map) => HeaderFields { map, has_places: true },
+            None => HeaderFields { map: self.any_fields(), has_places: false },
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn any_fields(&self) -> HeaderMap {
+        let (text, written) = self.write_fields();
+        let text = Bytes::from(text);
+        written.into_iter().map(|(field, range)| (field.header_name(), value(text.slice(range)))).collect()
+    }
+
+    /// The fields of a request that passes without a warning, where the policy wants both sets.
+    #[inline]
+    fn usual_fields(&self) -> Option<HeaderMap> {
+        let told = self.told_state()?;
+        let is_usual = self.is_allowed()
+            && self.warned().is_empty()
+            && self.policy().fields().sets == [FieldSet::Ietf, FieldSet::XRateLimit]
+            && told.decision.limit == self.policy.quotas[told.quota as usize].limit
+            && told.decision.remaining <= MAX_FIELD_INTEGER;
+        let reset_s = self.reset_s(told).filter(|_| is_usual)?;
+        KEPT.with_borrow_mut(|Kept { templates, text }| {
+            if text.capacity() < USUAL_BYTES {
+                *text = BytesMut::with_capacity(TEXT_BYTES);
+            }
+            let mut writer = FieldWriter::new(text);
+            let mut quotas = ToldQuotas::new();
+            let mut remaining = 0..0;
+            for state in self.published() {
+                quotas.push(self.told_quota(state));
+                let digits = self.write_state(state, 0, &mut writer);
+                if std::ptr::eq(state, told) {
+                    remaining = digits;
+                }
+            }
+            let ratelimit = writer.end_value();
+            let reset = writer.push_number(reset_s);
+            let mut text = text.split().freeze();
+            let mut map = self.template(templates, &quotas, told.quota).clone();
+            let mut places = map.values_mut();
+            for _ in PLACES {
+                places.next();
+            }
+            *places.next()? = value(text.slice(ratelimit));
+            *places.next()? = value(text.slice(remaining));
+            text.advance(reset.start);
+            *places.next()? = value(text);
+            Some(map)
         })
+    }
+
+    #[inline]
+    fn template<'t>(&self, templates: &'t mut [Option<Template>], quotas: &[u32], told_quota: u32) -> &'t HeaderMap {
+        let number = self.policy.policy_lists.number;
+        let mix = |mixed: usize, quota: &u32| mixed.wrapping_mul(31).wrapping_add(*quota as usize);
+        let kept = &mut templates[quotas.iter().fold(mix(number as usize, &told_quota), mix) % TEMPLATES];
+        let is_ours =
+            |kept: &Template| kept.number == number && kept.told_quota == told_quota && kept.quotas.iter().eq(quotas);
+        if !kept.as_ref().is_some_and(is_ours) {
+            *kept = None;
+        }
+        &kept.get_or_insert_with(|| self.new_template(quotas, told_quota)).map
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_template(&self, quotas: &[u32], told_quota: u32) -> Template {
+        let empty = || HeaderValue::from_static("");
+        let constant = [
+            (Field::RateLimitPolicy, self.policy_list(quotas).header_value()),
+            (Field::XRateLimitLimit, self.policy.quotas[told_quota as usize].limit_text.header_value()),
+        ];
+        let own = CHANGING.map(|field| (field, empty())).into_iter().chain(constant);
+        let own = own.map(|(field, value)| (field.header_name(), value));
+        let map = PLACES.map(|name| (name, empty())).into_iter().chain(own).collect();
+        Template { number: self.policy.policy_lists.number, quotas: quotas.into(), told_quota, map }
     }
 }
 
 impl HeaderFields {
-    /// Each field with its value.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Field, HeaderValue)> {
-        self.written.iter().map(|written| (written.field, self.value(*written)))
-    }
-
-    #[allow(unsafe_code, reason = "checking every byte of every response would take as long as writing it")]
-    #[inline]
-    fn value(&self, written: WrittenField) -> HeaderValue {
-        let value = self.text.slice(written.range());
-        // SAFETY: the buffer has nothing but what a `FieldWriter` wrote: `FieldText`, which is visible ASCII and
-        // spaces by construction, digits, and the separators in its code. All of these may stand in a header value.
-        unsafe { HeaderValue::from_maybe_shared_unchecked(value) }
+    /// The fields and nothing else.
+    pub(crate) fn into_map(mut self) -> HeaderMap {
+        if self.has_places {
+            PLACES.into_iter().for_each(|name| drop(self.map.remove(name)));
+        }
+        self.map
     }
 
     /// Puts the fields into the header of a response, in the place of fields of the same names.
-    pub(crate) fn put_into(&self, headers: &mut HeaderMap) {
-        let is_usual = self.written.iter().map(|written| written.field).eq(USUAL);
-        if is_usual && self.put_usual_into(headers) {
-            return;
-        }
-        headers.reserve(self.written.len());
-        for (field, value) in self.iter() {
-            headers.insert(field.header_name(), value);
+    pub(crate) fn put_into(mut self, headers: &mut HeaderMap) {
+        if self.has_places && self.take_from(headers).is_some() {
+            *headers = self.map;
+        } else {
+            headers.extend(self.into_map());
         }
     }
 
-    /// The same for the usual fields and a response that has at most the names of the template. False if it has others.
-    fn put_usual_into(&self, headers: &mut HeaderMap) -> bool {
-        let is_known = |name: &HeaderName| *name == header::CONTENT_TYPE || *name == header::CONTENT_LENGTH;
-        if headers.len() != headers.keys_len() || !headers.keys().all(is_known) {
-            return false;
-        }
-        let mut all = TEMPLATE.clone();
-        let mut places = all.values_mut();
-        let (Some(content_type), Some(content_length)) = (places.next(), places.next()) else { return false };
-        let (mut has_type, mut has_length) = (false, false);
-        for (name, value) in headers.iter_mut() {
-            if *name == header::CONTENT_TYPE {
-                std::mem::swap(content_type, value);
-                has_type = true;
-            } else {
-                std::mem::swap(content_length, value);
-                has_length = true;
+    /// Takes the fields of a response, if it has no others than [`PLACES`], each at most once. `None`, and nothing is
+    /// changed, if it has.
+    #[inline]
+    fn take_from(&mut self, headers: &mut HeaderMap) -> Option<()> {
+        let (mut content_type, mut content_length) = (None, None);
+        for (name, value) in headers {
+            let known = match *name {
+                header::CONTENT_TYPE => &mut content_type,
+                header::CONTENT_LENGTH => &mut content_length,
+                _ => return None,
+            };
+            if known.replace(value).is_some() {
+                return None;
             }
         }
-        for (place, written) in places.zip(&self.written) {
-            *place = self.value(*written);
+        let lacks = [content_type.is_none(), content_length.is_none()];
+        for (place, known) in self.map.values_mut().zip([content_type, content_length]) {
+            if let Some(known) = known {
+                std::mem::swap(place, known);
+            }
         }
-        if !has_type {
-            all.remove(header::CONTENT_TYPE);
+        for (name, _) in PLACES.into_iter().zip(lacks).filter(|(_, lacks)| *lacks) {
+            self.map.remove(name);
         }
-        if !has_length {
-            all.remove(header::CONTENT_LENGTH);
-        }
-        *headers = all;
-        true
+        Some(())
     }
+}
+
+#[allow(unsafe_code, reason = "checking every byte of every response would take as long as writing it")]
+#[inline]
+fn value(value: Bytes) -> HeaderValue {
+    // SAFETY: all callers pass what a `FieldWriter` wrote, and nothing else: `FieldText`, which is visible ASCII and
+    // spaces by construction, digits, and the separators in its code. All of these may stand in a header value.
+    unsafe { HeaderValue::from_maybe_shared_unchecked(value) }
 }
 
 impl Field {
     /// Its name, as header maps take it.
     pub(crate) fn header_name(self) -> HeaderName {
-        const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(Field::RateLimitPolicy.name());
-        const RATELIMIT: HeaderName = HeaderName::from_static(Field::RateLimit.name());
-        const LIMIT: HeaderName = HeaderName::from_static(Field::XRateLimitLimit.name());
-        const REMAINING: HeaderName = HeaderName::from_static(Field::XRateLimitRemaining.name());
-        const RESET: HeaderName = HeaderName::from_static(Field::XRateLimitReset.name());
-        const WARNING: HeaderName = HeaderName::from_static(Field::XRateLimitWarning.name());
-        match self {
-            Field::RateLimitPolicy => RATELIMIT_POLICY,
-            Field::RateLimit => RATELIMIT,
-            Field::XRateLimitLimit => LIMIT,
-            Field::XRateLimitRemaining => REMAINING,
-            Field::XRateLimitReset => RESET,
-            Field::XRateLimitWarning => WARNING,
-            Field::RetryAfter => header::RETRY_AFTER,
-        }
+        HeaderName::from_static(self.name())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::fields::writer::{FieldText, FieldWriter};
+    #![allow(clippy::unwrap_used)]
 
-    fn written(fields: &[Field]) -> HeaderFields {
-        let mut buffer = BytesMut::new();
-        let mut writer = FieldWriter::new(&mut buffer);
-        for field in fields {
-            writer.push(&FieldText::new(format!("value of {}", field.name())));
-            writer.end(*field);
-        }
-        let written = writer.finish();
-        HeaderFields { text: buffer.freeze(), written }
-    }
+    use tollgate_policy::{Request, rule};
+
+    use super::*;
+    use crate::limiter::Limiter;
 
     fn sorted(headers: &HeaderMap) -> Vec<(String, String)> {
         let lines = headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap_or("?").to_owned()));
@@ -155,10 +217,16 @@ mod tests {
         lines
     }
 
+    fn lines(verdict: &Verdict) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        verdict.fields(|field, value| lines.push((field.name().to_owned(), value.to_owned())));
+        lines.sort();
+        lines
+    }
+
     #[test]
     fn fields_replace_those_of_their_names_and_leave_all_others() {
-        let few = [Field::RateLimit, Field::RetryAfter];
-        let with_warning = [USUAL.as_slice(), &[Field::XRateLimitWarning]].concat();
+        let limiter = Limiter::builder().rule(rule("r").limit("1/min")).build().unwrap();
         let known = [
             ("content-type", "text/plain"),
             ("content-length", "12"),
@@ -167,7 +235,10 @@ mod tests {
             ("content-type", "text/html"),
             ("x-ratelimit-limit", "of the handler"),
         ];
-        for fields in [&USUAL[..], &few, &with_warning, &[]] {
+        let request = Request::from_peer(None);
+        let (passed, refused) = (limiter.check(&request), limiter.check(&request));
+        assert!(passed.is_allowed() && !refused.is_allowed());
+        for verdict in [passed, refused] {
             // Every subset of what a response may have.
             for chosen in 0..1 << known.len() {
                 let chosen = known.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1).map(|(_, line)| *line);
@@ -176,13 +247,35 @@ mod tests {
                     headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
                 }
                 let mut expected = headers.clone();
-                for field in fields {
-                    let value = HeaderValue::from_str(&format!("value of {}", field.name()));
-                    expected.insert(field.name(), value.unwrap_or_else(|error| panic!("{error}")));
-                }
-                written(fields).put_into(&mut headers);
+                verdict.fields(|field, value| {
+                    expected.insert(field.name(), HeaderValue::from_str(value).unwrap());
+                });
+                verdict.header_fields().put_into(&mut headers);
                 assert_eq!(sorted(&headers), sorted(&expected));
             }
         }
+    }
+
+    #[test]
+    fn both_ways_of_writing_say_the_same() {
+        // More sets of limits than there are templates, of two policies in turn: one path for each set.
+        let policy = |limit: &str| {
+            let has = |set: u32, at: u32| set >> at & 1 == 1;
+            let of_rule = |at| (1..1 << 7).filter(move |set| has(*set, at)).map(|set| format!("/{set}"));
+            let rule = |at| of_rule(at).fold(rule(&format!("r{at}")).limit(limit), |rule, path| rule.path(&path));
+            (0..7).fold(Limiter::builder(), |builder, at| builder.rule(rule(at))).build().unwrap()
+        };
+        let limiters = [policy("1000000/min"), policy("500/day")];
+        let mut templates = 0;
+        for set in (1..1 << 7).chain(1..1 << 7) {
+            let path = format!("/{set}");
+            for limiter in &limiters {
+                let verdict = limiter.check(&Request { target: &path, ..Request::from_peer(None) });
+                let fields = verdict.header_fields();
+                templates += usize::from(fields.has_places);
+                assert_eq!(sorted(&fields.into_map()), lines(&verdict), "{path}");
+            }
+        }
+        assert_eq!(templates, 2 * 2 * 127);
     }
 }

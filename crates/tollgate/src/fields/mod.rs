@@ -1,10 +1,7 @@
 //! A verdict as HTTP says it.
 
-mod date;
-mod estimate;
 #[cfg(feature = "tower")]
 mod header_fields;
-mod json;
 mod policy_lists;
 mod problem;
 mod response;

@@ -1,8 +1,8 @@
 //! `RateLimit-Policy` says the same to all clients that meet the same limits, so it is written once for each such set.
 
 use std::sync::OnceLock;
-
-use smallvec::SmallVec;
+#[cfg(feature = "tower")]
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::writer::FieldText;
 
@@ -13,33 +13,36 @@ const PLACES: usize = 64;
 /// The lists that were written so far.
 #[derive(Debug)]
 pub(crate) struct PolicyLists {
+    /// Those of no other policy in this process have it.
+    #[cfg(feature = "tower")]
+    pub(super) number: u64,
     places: Box<[OnceLock<PolicyList>]>,
 }
 
-/// The value of `RateLimit-Policy` for some limits.
+/// The value of `RateLimit-Policy`, and the limits that it is about.
 #[derive(Debug)]
-pub(crate) struct PolicyList {
-    quotas: SmallVec<[u32; 6]>,
+struct PolicyList {
+    quotas: Box<[u32]>,
     text: FieldText,
 }
 
 impl PolicyLists {
     pub(crate) fn new() -> PolicyLists {
-        PolicyLists { places: (0..PLACES).map(|_| OnceLock::new()).collect() }
+        #[cfg(feature = "tower")]
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        PolicyLists {
+            #[cfg(feature = "tower")]
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            places: (0..PLACES).map(|_| OnceLock::new()).collect(),
+        }
     }
 
-    /// The list of these limits, of which there is at least one. `write` makes it the first time; `None` if other limits
-    /// have its place.
+    /// The list of these limits. `write` makes it the first time; `None` if other limits have its place.
     #[inline]
-    pub(crate) fn get(
-        &self,
-        quotas: impl Iterator<Item = u32> + Clone,
-        write: impl FnOnce() -> FieldText,
-    ) -> Option<&FieldText> {
-        let place = quotas.clone().fold(1_usize, |place, quota| place.wrapping_mul(31).wrapping_add(quota as usize));
-        let make = || PolicyList { quotas: quotas.clone().collect(), text: write() };
-        let list = self.places[place % PLACES].get_or_init(make);
-        quotas.eq(list.quotas.iter().copied()).then_some(&list.text)
+    pub(super) fn get(&self, quotas: &[u32], write: impl FnOnce() -> FieldText) -> Option<&FieldText> {
+        let place = quotas.iter().fold(1_usize, |place, quota| place.wrapping_mul(31).wrapping_add(*quota as usize));
+        let list = self.places[place % PLACES].get_or_init(|| PolicyList { quotas: quotas.into(), text: write() });
+        (*list.quotas == *quotas).then_some(&list.text)
     }
 }
 
@@ -55,12 +58,12 @@ mod tests {
         let sets: [&[u32]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
         for _ in 0..2 {
             for set in sets {
-                let written = lists.get(set.iter().copied(), || FieldText::new(format!("{set:?}")));
+                let written = lists.get(set, || FieldText::new(format!("{set:?}")));
                 assert_eq!(format!("{:?}", written.unwrap()), format!("{:?}", FieldText::new(format!("{set:?}"))));
             }
         }
         for set in sets {
-            assert!(lists.get(set.iter().copied(), || panic!("{set:?} is written already")).is_some());
+            assert!(lists.get(set, || panic!("{set:?} is written already")).is_some());
         }
     }
 }

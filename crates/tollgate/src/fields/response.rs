@@ -1,14 +1,17 @@
 //! The response fields.
 
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::sync::LazyLock;
 
+use smallvec::SmallVec;
+use tollgate_core::Verdict as CoreVerdict;
 use tollgate_policy::MAX_FIELD_INTEGER;
 use tollgate_policy::model::{FieldSet, Reset};
 use tollgate_store::Source;
 
-use super::writer::{FieldText, FieldWriter, TextBuffer, WrittenFields};
-use crate::verdict::{RuleState, Verdict, tightest};
+use super::writer::{FieldText, FieldWriter, TextBuffer};
+use crate::verdict::{Action, RuleState, Verdict, tightest};
 
 const S_NS: u64 = 1_000_000_000;
 
@@ -17,6 +20,12 @@ const SHARE: u32 = 1 << 31;
 
 /// What the fields of a response under a few rules take.
 pub(super) const USUAL_BYTES: usize = 320;
+
+/// Fields, and where the value of each stands in the text.
+pub(super) type WrittenFields = SmallVec<[(Field, Range<usize>); 6]>;
+
+/// The limits that clients are told of, by the positions of their quotas.
+pub(super) type ToldQuotas = SmallVec<[u32; 6]>;
 
 /// A response field that tells a client where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,71 +61,133 @@ impl Verdict {
     /// Gives the response fields to `take`, each with its value. Rules that are
     /// shadows, or that the policy does not publish, do not appear.
     pub fn fields(&self, mut take: impl FnMut(Field, &str)) {
-        let mut text = Vec::with_capacity(USUAL_BYTES);
-        for written in self.write_fields(&mut text) {
+        let (text, written) = self.write_fields();
+        for (field, range) in written {
             // Names and numbers are plain text.
-            take(written.field, str::from_utf8(&text[written.range()]).unwrap_or_default());
+            take(field, str::from_utf8(&text[range]).unwrap_or_default());
         }
     }
 
-    /// Writes the fields into an empty buffer.
-    #[inline]
-    pub(super) fn write_fields<B: TextBuffer>(&self, buffer: &mut B) -> WrittenFields {
+    /// The text of all fields, and where the value of each stands in it.
+    pub(super) fn write_fields(&self) -> (Vec<u8>, WrittenFields) {
+        let mut text = Vec::with_capacity(USUAL_BYTES);
+        let mut written = WrittenFields::new();
+        let mut writer = FieldWriter::new(&mut text);
+        // What was written since the last field is the value of this one; without a value there is no field.
+        let mut end = |field, writer: &mut FieldWriter<'_, _>| {
+            let range = writer.end_value();
+            if !range.is_empty() {
+                written.push((field, range));
+            }
+        };
         let settings = self.policy().fields();
         let jitter_ns = self.jitter_ns();
-        let mut writer = FieldWriter::new(buffer);
         for set in &settings.sets {
             match set {
                 FieldSet::Ietf => {
                     self.write_policy_list(&mut writer);
-                    self.write_ratelimit(jitter_ns, &mut writer);
+                    end(Field::RateLimitPolicy, &mut writer);
+                    for state in self.published() {
+                        self.write_state(state, jitter_ns, &mut writer);
+                    }
+                    end(Field::RateLimit, &mut writer);
                 }
-                FieldSet::XRateLimit => self.write_x_ratelimit(settings.reset, &mut writer),
+                FieldSet::XRateLimit => {
+                    let Some(state) = self.told_state() else { continue };
+                    let known = &self.policy.quotas[state.quota as usize];
+                    if state.decision.limit == known.limit {
+                        writer.push(&known.limit_text);
+                    } else {
+                        writer.push_number(state.decision.limit);
+                    }
+                    end(Field::XRateLimitLimit, &mut writer);
+                    writer.push_number(state.decision.remaining);
+                    end(Field::XRateLimitRemaining, &mut writer);
+                    if let Some(reset_s) = self.reset_s(state) {
+                        writer.push_number(reset_s);
+                    }
+                    end(Field::XRateLimitReset, &mut writer);
+                }
             }
         }
         for rule in self.warned().iter().filter(|rule| self.policy.rules[**rule as usize].publish) {
             writer.push_comma_if_begun();
             writer.push(&self.policy.rules[*rule as usize].field_name);
         }
-        writer.end(Field::XRateLimitWarning);
+        end(Field::XRateLimitWarning, &mut writer);
         if let Some(seconds) = self.retry_after_s(jitter_ns) {
             writer.push_number(seconds);
-            writer.end(Field::RetryAfter);
         }
-        writer.finish()
+        end(Field::RetryAfter, &mut writer);
+        (text, written)
     }
 
-    /// The policies that apply to it, if clients are told of any.
-    #[inline]
-    fn write_policy_list<B: TextBuffer>(&self, writer: &mut FieldWriter<'_, B>) {
-        let quotas = self.published().map(|state| self.told_quota(state));
-        if quotas.clone().next().is_none() {
+    /// Writes the policies that apply to it, if clients are told of any.
+    fn write_policy_list(&self, writer: &mut FieldWriter<'_, Vec<u8>>) {
+        let quotas: ToldQuotas = self.published().map(|state| self.told_quota(state)).collect();
+        if quotas.is_empty() {
             return;
         }
-        match self.policy.policy_lists.get(quotas.clone(), || self.policy_list(quotas.clone())) {
+        match self.policy.policy_lists.get(&quotas, || self.policy_list(&quotas)) {
             Some(list) => writer.push(list),
-            None => writer.push(&self.policy_list(quotas)),
+            None => writer.push(&self.policy_list(&quotas)),
         }
-        writer.end(Field::RateLimitPolicy);
     }
 
+    /// The value of `RateLimit-Policy`.
     #[cold]
-    fn policy_list(&self, quotas: impl Iterator<Item = u32>) -> FieldText {
-        let item = |quota: u32| match quota & SHARE {
-            0 => &*self.policy.quotas[quota as usize].policy_item,
+    pub(super) fn policy_list(&self, quotas: &[u32]) -> FieldText {
+        let item = |quota: &u32| match quota & SHARE {
+            0 => &*self.policy.quotas[*quota as usize].policy_item,
             _ => &*self.policy.quotas[(quota & !SHARE) as usize].share_item,
         };
-        FieldText::new(quotas.map(item).collect::<Vec<_>>().join(", "))
+        FieldText::new(quotas.iter().map(item).collect::<Vec<_>>().join(", "))
     }
 
     /// The position of a state's quota, and whether only a share of it was granted.
-    fn told_quota(&self, state: &RuleState) -> u32 {
+    #[inline]
+    pub(super) fn told_quota(&self, state: &RuleState) -> u32 {
         let is_share =
             self.source == Source::Fallback && state.decision.limit < self.policy.quotas[state.quota as usize].limit;
         state.quota | if is_share { SHARE } else { 0 }
     }
 
-    fn published(&self) -> impl Iterator<Item = &RuleState> + Clone {
+    /// Writes an item of `RateLimit`. Returns where it says what remains.
+    #[inline]
+    pub(super) fn write_state<B: TextBuffer>(
+        &self,
+        state: &RuleState,
+        jitter_ns: u64,
+        writer: &mut FieldWriter<'_, B>,
+    ) -> Range<usize> {
+        writer.push_comma_if_begun();
+        writer.push(&self.policy.quotas[state.quota as usize].state_item);
+        let remaining = writer.push_number(state.decision.remaining.min(MAX_FIELD_INTEGER));
+        let more_ns = state.decision.next_after;
+        if more_ns > 0 {
+            let later_ns = if state.decision.is_allowed() { 0 } else { jitter_ns };
+            writer.push_t();
+            writer.push_number(ceil_s(more_ns.saturating_add(later_ns)));
+        }
+        remaining
+    }
+
+    /// When all of a limit is there again, as the policy wants it told. It is not known when a permit without a lease
+    /// comes back.
+    #[inline]
+    pub(super) fn reset_s(&self, state: &RuleState) -> Option<u64> {
+        let after_ns = state.decision.reset_after;
+        if after_ns == u64::MAX {
+            return None;
+        }
+        Some(ceil_s(match self.policy().fields().reset {
+            Reset::Epoch => self.now_ns.saturating_add(after_ns),
+            Reset::Delta => after_ns,
+        }))
+    }
+
+    #[inline]
+    pub(super) fn published(&self) -> impl Iterator<Item = &RuleState> {
         self.states.iter().filter(|state| self.policy.rules[state.rule as usize].publish)
     }
 
@@ -131,58 +202,41 @@ impl Verdict {
         }
     }
 
+    /// Whole seconds, rounded up, at least 1, and never before `t`; an estimate where a permit is missing. `None` for a
+    /// request that passes.
     #[inline]
-    fn write_ratelimit<B: TextBuffer>(&self, jitter_ns: u64, writer: &mut FieldWriter<'_, B>) {
-        for state in self.published() {
-            writer.push_comma_if_begun();
-            writer.push(&self.policy.quotas[state.quota as usize].state_item);
-            writer.push_number(state.decision.remaining.min(MAX_FIELD_INTEGER));
-            let more_ns = state.decision.next_after;
-            if more_ns > 0 {
-                let later_ns = if state.decision.is_allowed() { 0 } else { jitter_ns };
-                writer.push_t();
-                writer.push_number(ceil_s(more_ns.saturating_add(later_ns)));
-            }
-        }
-        writer.end(Field::RateLimit);
-    }
-
-    #[inline]
-    fn write_x_ratelimit<B: TextBuffer>(&self, reset: Reset, writer: &mut FieldWriter<'_, B>) {
-        let Some(state) = self.told_state() else { return };
-        let known = &self.policy.quotas[state.quota as usize];
-        if state.decision.limit == known.limit {
-            writer.push(&known.limit_text);
-        } else {
-            writer.push_number(state.decision.limit);
-        }
-        writer.end(Field::XRateLimitLimit);
-        writer.push_number(state.decision.remaining);
-        writer.end(Field::XRateLimitRemaining);
-        let after_ns = state.decision.reset_after;
-        // It is not known when a permit without a lease comes back.
-        if after_ns < u64::MAX {
-            let reset_ns = match reset {
-                Reset::Epoch => self.now_ns.saturating_add(after_ns),
-                Reset::Delta => after_ns,
-            };
-            writer.push_number(ceil_s(reset_ns));
-            writer.end(Field::XRateLimitReset);
-        }
-    }
-
-    /// Whole seconds, rounded up, at least 1, and never before `t`; an estimate where a permit is missing.
     pub(super) fn retry_after_s(&self, jitter_ns: u64) -> Option<u64> {
-        let retry_ns = if self.is_allowed() { None } else { self.retry_after_ns() };
-        let retry_ns = retry_ns.or_else(|| self.estimated_retry_ns());
+        if self.is_allowed() {
+            return None;
+        }
+        let retry_ns = self.retry_after_ns().or_else(|| self.estimated_retry_ns());
         if retry_ns.is_none() && self.is_trouble() {
             return Some(1);
         }
         Some(ceil_s(retry_ns?.saturating_add(jitter_ns)).max(1))
     }
 
+    /// For a refusal that lasts until a permit comes back: as long as permits
+    /// of that rule were held lately, or longer where another limit says so.
+    /// `None` where the time is known, or where the request will never pass.
+    pub(super) fn estimated_retry_ns(&self) -> Option<u64> {
+        if self.action != Action::Reject || self.retry_after_ns().is_some() {
+            return None;
+        }
+        let expected_ns = |state: &RuleState| match state.decision.verdict {
+            CoreVerdict::Refused { retry_after: None } => {
+                let lease_ns = self.policy.quotas[state.quota as usize].lease_ns;
+                Some(self.policy.rules[state.rule as usize].holding.estimate_ns(lease_ns))
+            }
+            _ => state.retry_after_ns(),
+        };
+        let refusing = self.states.iter().filter(|state| !state.shadow && !state.decision.is_allowed());
+        refusing.map(expected_ns).reduce(|one, other| Some(one?.max(other?))).flatten()
+    }
+
     /// Up to as much as the policy says, at random, so that those who were
     /// refused together do not come back together.
+    #[inline]
     pub(super) fn jitter_ns(&self) -> u64 {
         static DICE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let most_ns = self.policy().fields().jitter_ns;

@@ -1,9 +1,7 @@
-//! All fields of a response in one buffer: each is a range of it. Every response has several fields that change, so
-//! writing them must cost next to nothing.
+//! The values of all fields of a response in one buffer: each is a range of it. Every response has several fields that
+//! change, so writing them must cost next to nothing.
 
-use smallvec::SmallVec;
-
-use super::response::Field;
+use std::ops::Range;
 
 /// Text that may stand in a header field: visible ASCII and spaces, checked when it is made.
 #[derive(Clone, Debug)]
@@ -17,8 +15,15 @@ impl FieldText {
     }
 }
 
+#[cfg(feature = "tower")]
+impl FieldText {
+    pub(super) fn header_value(&self) -> http::HeaderValue {
+        http::HeaderValue::from_bytes(&self.0).unwrap_or_else(|_| unreachable!("it is checked when it is made"))
+    }
+}
+
 /// Where text is put.
-pub(crate) trait TextBuffer {
+pub(super) trait TextBuffer {
     fn text_len(&self) -> usize;
     fn push(&mut self, text: &[u8]);
 }
@@ -46,47 +51,28 @@ impl TextBuffer for bytes::BytesMut {
     }
 }
 
-/// Writes fields one after the other into an empty buffer: nothing but [`FieldText`], numbers and separators.
-pub(crate) struct FieldWriter<'b, B> {
+/// Writes values one after the other into an empty buffer: nothing but [`FieldText`], numbers and separators.
+pub(super) struct FieldWriter<'b, B> {
     buffer: &'b mut B,
-    /// Where the field that is being written begins.
+    /// Where the value that is being written begins.
     start: usize,
-    written: WrittenFields,
-}
-
-/// Fields, and where the value of each stands in the buffer.
-pub(crate) type WrittenFields = SmallVec<[WrittenField; 6]>;
-
-/// A field, and where its value stands in the buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WrittenField {
-    pub(crate) field: Field,
-    start: u32,
-    end: u32,
-}
-
-impl WrittenField {
-    #[inline]
-    pub(crate) fn range(self) -> std::ops::Range<usize> {
-        self.start as usize..self.end as usize
-    }
 }
 
 impl<'b, B: TextBuffer> FieldWriter<'b, B> {
     #[inline]
-    pub(crate) fn new(buffer: &'b mut B) -> FieldWriter<'b, B> {
+    pub(super) fn new(buffer: &'b mut B) -> FieldWriter<'b, B> {
         debug_assert!(buffer.text_len() == 0, "positions are those in the whole buffer");
-        FieldWriter { buffer, start: 0, written: SmallVec::new() }
+        FieldWriter { buffer, start: 0 }
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, text: &FieldText) {
+    pub(super) fn push(&mut self, text: &FieldText) {
         self.buffer.push(&text.0);
     }
 
     /// Separates the items of a list.
     #[inline]
-    pub(crate) fn push_comma_if_begun(&mut self) {
+    pub(super) fn push_comma_if_begun(&mut self) {
         if self.buffer.text_len() > self.start {
             self.buffer.push(b", ");
         }
@@ -94,29 +80,23 @@ impl<'b, B: TextBuffer> FieldWriter<'b, B> {
 
     /// Begins the parameter `t`.
     #[inline]
-    pub(crate) fn push_t(&mut self) {
+    pub(super) fn push_t(&mut self) {
         self.buffer.push(b";t=");
     }
 
+    /// Returns where the digits stand.
     #[inline]
-    pub(crate) fn push_number(&mut self, number: u64) {
+    pub(super) fn push_number(&mut self, number: u64) -> Range<usize> {
+        let start = self.buffer.text_len();
         self.buffer.push(itoa::Buffer::new().format(number).as_bytes());
+        start..self.buffer.text_len()
     }
 
-    /// What was written since the last field is the value of this one; without a value there is no field.
+    /// Returns where that stands which was written since the last value.
     #[inline]
-    pub(crate) fn end(&mut self, field: Field) {
+    pub(super) fn end_value(&mut self) -> Range<usize> {
         let end = self.buffer.text_len();
-        if end > self.start {
-            let position = |at| u32::try_from(at).unwrap_or(u32::MAX);
-            self.written.push(WrittenField { field, start: position(self.start), end: position(end) });
-            self.start = end;
-        }
-    }
-
-    #[inline]
-    pub(crate) fn finish(self) -> WrittenFields {
-        self.written
+        std::mem::replace(&mut self.start, end)..end
     }
 }
 
@@ -134,20 +114,19 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_ranges_of_the_buffer_and_empty_ones_are_left_out() {
+    fn values_are_ranges_of_the_buffer() {
         let mut text = Vec::new();
         let mut writer = FieldWriter::new(&mut text);
         writer.push_comma_if_begun();
         writer.push(&FieldText::new("a".to_owned()));
         writer.push_comma_if_begun();
-        writer.push_number(12);
-        writer.end(Field::RateLimit);
-        writer.end(Field::XRateLimitWarning);
-        writer.push_number(3);
-        writer.end(Field::RetryAfter);
-        let written = writer.finish();
-        let values: Vec<_> = written.iter().map(|written| (written.field, &text[written.range()])).collect();
-        assert_eq!(values, [(Field::RateLimit, &b"a, 12"[..]), (Field::RetryAfter, b"3")]);
+        let digits = writer.push_number(12);
+        let values = [writer.end_value(), digits, writer.end_value(), {
+            writer.push_comma_if_begun();
+            writer.push_number(3);
+            writer.end_value()
+        }];
+        assert_eq!(values.map(|range| &text[range]), [&b"a, 12"[..], b"12", b"", b"3"]);
     }
 
     #[test]

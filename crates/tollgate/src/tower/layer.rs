@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Extensions, Response};
 
-use super::peer::known_peer_address;
+use super::request::known_peer_address;
 use super::service::Tollgate;
 use crate::limiter::AsyncLimiter;
 use crate::verdict::Verdict;
@@ -15,10 +15,12 @@ use crate::verdict::Verdict;
 /// All services that one layer makes, and all clones of them, share the
 /// limiter's counters: it does not matter whether a server makes one for each
 /// connection.
+#[derive(Clone)]
 pub struct TollgateLayer {
     options: Arc<Options>,
 }
 
+#[derive(Clone)]
 pub(super) struct Options {
     pub(super) limiter: AsyncLimiter,
     pub(super) peer_address: Arc<FindPeer>,
@@ -59,27 +61,11 @@ impl TollgateLayer {
     }
 }
 
-impl Clone for Options {
-    fn clone(&self) -> Options {
-        Options {
-            limiter: self.limiter.clone(),
-            peer_address: Arc::clone(&self.peer_address),
-            on_refused: self.on_refused.clone(),
-        }
-    }
-}
-
 impl<Inner> tower_layer::Layer<Inner> for TollgateLayer {
     type Service = Tollgate<Inner>;
 
     fn layer(&self, inner: Inner) -> Tollgate<Inner> {
         Tollgate { inner, options: Arc::clone(&self.options) }
-    }
-}
-
-impl Clone for TollgateLayer {
-    fn clone(&self) -> TollgateLayer {
-        TollgateLayer { options: Arc::clone(&self.options) }
     }
 }
 

@@ -7,18 +7,15 @@
 //! Other servers insert a [`PeerAddress`], or the layer is told where to look:
 //! [`TollgateLayer::peer_address`].
 
-mod body;
-mod future;
 mod guard;
 mod layer;
-mod peer;
+mod refusal;
 mod request;
 mod response;
 mod service;
 
-pub use body::TollgateBody;
-pub use future::ResponseFuture;
 pub use guard::TrueCost;
 pub use layer::TollgateLayer;
-pub use peer::PeerAddress;
+pub use request::PeerAddress;
+pub use response::{ResponseFuture, TollgateBody};
 pub use service::Tollgate;

@@ -8,17 +8,17 @@ use http::{Extensions, Request, Response};
 use tollgate_store::{Timer, TokioTimer};
 use tower_service::Service;
 
-use super::body::TollgateBody;
-use super::future::{ResponseFuture, Under};
 use super::guard::{Guard, TrueCost};
 use super::layer::Options;
+use super::refusal::{no_peer_address, refusal};
 use super::request::{HeaderLines, described, is_grpc};
-use super::response::{no_peer_address, put_fields, refusal};
+use super::response::{ResponseFuture, TollgateBody, Under, put_fields};
 use crate::limiter::Ask;
 use crate::permit::{Permit, Waiting};
-use crate::verdict::Verdict;
+use crate::verdict::{Action, Verdict};
 
 /// A service behind a limiter.
+#[derive(Clone)]
 pub struct Tollgate<Inner> {
     pub(super) inner: Inner,
     pub(super) options: Arc<Options>,
@@ -49,11 +49,14 @@ where
         let Some((verdict, permit)) = options.ask_now(&request, peer) else {
             return self.call_later(request, peer, None);
         };
-        if !verdict.is_allowed() {
-            return ResponseFuture::ready(options.refuse(&verdict, &request));
-        }
-        if verdict.delay_ns() > 0 {
-            return self.call_later(request, peer, Some((verdict, permit)));
+        if verdict.action() != Action::Allow {
+            if !verdict.is_allowed() {
+                return ResponseFuture::ready(options.refuse(&verdict, &request));
+            }
+            // One that passes with a warning may have to wait too.
+            if verdict.delay_ns() > 0 {
+                return self.call_later(request, peer, Some((verdict, permit)));
+            }
         }
         let under = let_pass(verdict, permit, request.extensions_mut());
         ResponseFuture::calling(self.inner.call(request), under)
@@ -156,14 +159,8 @@ impl Options {
         };
         // A layer further out has let the request pass, and left its verdict there.
         let is_inner = request.extensions().get::<Verdict>().is_some();
-        put_fields(&verdict.header_fields(), is_inner, &mut response);
+        put_fields(verdict.header_fields(), is_inner, &mut response);
         response
-    }
-}
-
-impl<Inner: Clone> Clone for Tollgate<Inner> {
-    fn clone(&self) -> Tollgate<Inner> {
-        Tollgate { inner: self.inner.clone(), options: Arc::clone(&self.options) }
     }
 }
 

@@ -83,7 +83,7 @@ impl MemoryStore {
 
     /// The same for a caller that has read the store's clock a moment ago: for a known key an older time only charges
     /// more, and every other case reads its own.
-    #[inline]
+    #[inline(always)]
     pub fn decide_charges_at(
         &self,
         now_ns: u64,

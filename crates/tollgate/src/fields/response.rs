@@ -197,7 +197,7 @@ impl Verdict {
         let publish = |state: &RuleState| self.policy.rules[state.rule as usize].publish;
         match self.deciding() {
             Some(deciding) if publish(deciding) => Some(deciding),
-            Some(_) if self.is_allowed() => tightest(self.published().enumerate()).map(|(_, state)| state),
+            Some(_) if self.is_allowed() => tightest(self.published()),
             _ => None,
         }
     }

@@ -159,18 +159,31 @@ impl AsyncLimiter {
         ask: Ask,
         matched: &mut Option<Matched<'r>>,
     ) -> Option<(Verdict, Option<Permit>)> {
-        let (verdict, receipt) = self.decide_in_memory(self.memory_store()?, request, ask, matched);
-        let permit = self.held(&verdict, receipt, ask);
-        Some((verdict, permit))
+        let store = self.memory_store()?;
+        let mut verdict = self.undecided(Store::now_ns(store));
+        let ask = ask.under(&verdict.policy);
+        if ask == Ask::Check && decide_common_apart(store, request, &mut verdict) {
+            return Some((verdict, None));
+        }
+        Some(self.ask_uncommon(store, request, ask, matched, verdict))
     }
 
-    #[inline]
+    #[inline(never)]
+    fn ask_uncommon<'r>(
+        &self,
+        store: &MemoryStore,
+        request: &Request<'r>,
+        ask: Ask,
+        matched: &mut Option<Matched<'r>>,
+        undecided: Verdict,
+    ) -> (Verdict, Option<Permit>) {
+        let (verdict, receipt) = decide_uncommon(store, request, ask, matched, undecided);
+        let permit = self.held(&verdict, receipt, ask);
+        (verdict, permit)
+    }
+
     fn held(&self, verdict: &Verdict, receipt: Receipt, ask: Ask) -> Option<Permit> {
-        let holds = match ask {
-            Ask::Admit | Ask::AdmitRates => verdict.is_allowed(),
-            Ask::AdmitWhereNeeded => verdict.is_allowed() && verdict.policy.needs_receipts,
-            Ask::Check | Ask::Peek => false,
-        };
+        let holds = ask.under(&verdict.policy).wants_receipts() && verdict.is_allowed();
         holds.then(|| Permit::new(self.clone(), receipt))
     }
 

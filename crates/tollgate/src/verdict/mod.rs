@@ -143,7 +143,7 @@ impl Verdict {
     pub fn deciding(&self) -> Option<&RuleState> {
         match self.deciding {
             Deciding::None => None,
-            Deciding::Tightest => tightest(self.enforced()).map(|(_, state)| state),
+            Deciding::Tightest => tightest(self.states.iter().filter(|state| !state.shadow)),
             Deciding::At(at) => self.states.get(at as usize),
         }
     }

@@ -66,15 +66,14 @@ impl RuleState {
     }
 }
 
-/// The state that is closest to its limit.
-pub(crate) fn tightest<'a>(states: impl Iterator<Item = (usize, &'a RuleState)>) -> Option<(usize, &'a RuleState)> {
-    states.min_by(|(_, one), (_, other)| by_share_left(&one.decision, &other.decision))
-}
-
-/// Whose remaining share of its limit is smaller.
-pub(super) fn by_share_left(one: &Decision, other: &Decision) -> std::cmp::Ordering {
-    let left = u128::from(one.remaining) * u128::from(other.limit);
-    left.cmp(&(u128::from(other.remaining) * u128::from(one.limit)))
+/// The state that is closest to its limit: whose remaining share of it is smallest. The first of equals.
+#[inline]
+pub(crate) fn tightest<'a>(states: impl Iterator<Item = &'a RuleState>) -> Option<&'a RuleState> {
+    let product = |one: u64, other: u64| u128::from(one) * u128::from(other);
+    states.reduce(|known, state| {
+        let (one, other) = (&known.decision, &state.decision);
+        if product(other.remaining, one.limit) < product(one.remaining, other.limit) { state } else { known }
+    })
 }
 
 /// The state at a position, to be written: one that is there already, or one more.

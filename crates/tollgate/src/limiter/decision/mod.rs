@@ -48,7 +48,7 @@ impl Ask {
         }
     }
 
-    fn wants_receipts(self) -> bool {
+    pub(in crate::limiter) fn wants_receipts(self) -> bool {
         matches!(self, Ask::Admit | Ask::AdmitRates)
     }
 }

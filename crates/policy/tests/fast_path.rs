@@ -238,7 +238,8 @@ fn charged(matched: &Matched<'_>, charge: &MatchedCharge) -> Charged {
 fn match_common(compiled: &CompiledPolicy, request: &Request<'_>) -> Option<(Option<u32>, Vec<Charged>)> {
     let mut found = compiled.common_charges(request)?;
     let mut charges = Vec::new();
-    while let Some(charge) = found.next().ok()? {
+    for charge in found.by_ref() {
+        let charge = charge.ok()?;
         let key = match charge.key {
             CommonKey::Text(text) => text.to_vec(),
             CommonKey::Address(text, length) => text.to_le_bytes()[..length].to_vec(),

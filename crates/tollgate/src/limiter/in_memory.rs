@@ -79,7 +79,8 @@ fn decide_several(
 ) -> Option<bool> {
     let mut charges = FewCharges::new();
     let mut positions = [(0, 0); FEW];
-    while let Some(charge) = found.next().ok()? {
+    for charge in found {
+        let charge = charge.ok()?;
         *positions.get_mut(charges.len())? = (charge.rule, charge.quota);
         charges.try_push(policy.common_charge(store, &charge)).ok()?;
         state_at(states, charges.len() - 1);

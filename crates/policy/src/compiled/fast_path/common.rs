@@ -79,17 +79,6 @@ impl<'r> CommonCharges<'_, 'r> {
         if steps.next().is_some() { None } else { Some(self.charge(first)) }
     }
 
-    /// The next charge; `None` after the last.
-    #[inline(always)]
-    pub fn next(&mut self) -> Result<Option<CommonCharge<'r>>, Uncommon> {
-        while let Some(step) = self.steps.next() {
-            if self.is_for(step) {
-                return self.charge(step).map(Some);
-            }
-        }
-        Ok(None)
-    }
-
     #[inline(always)]
     fn is_for(&self, step: &CommonStep) -> bool {
         step.methods & self.method != 0 && (step.patterns == 0 || step.patterns & self.patterns != 0)
@@ -110,6 +99,20 @@ impl<'r> CommonCharges<'_, 'r> {
     #[must_use]
     pub fn endpoint(&self) -> Option<u32> {
         super::endpoint(self.patterns)
+    }
+}
+
+impl<'r> Iterator for CommonCharges<'_, 'r> {
+    type Item = Result<CommonCharge<'r>, Uncommon>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Result<CommonCharge<'r>, Uncommon>> {
+        while let Some(step) = self.steps.next() {
+            if self.is_for(step) {
+                return Some(self.charge(step));
+            }
+        }
+        None
     }
 }
 

@@ -24,7 +24,7 @@ use crate::observe::{LogKeyError, Observer, ObserverSettings};
 use crate::receipts::{ReceiptName, Receipts};
 use crate::snapshot::SnapshotKeeper;
 use crate::store::{self, OpenStore};
-use crate::throttle::{CallerQuota, CallerQuotas, NotThrottled};
+use crate::throttle::{CallerQuota, CallerQuotas, NotThrottled, Throttled};
 use reload::{InForce, has_permits};
 pub use reload::{Reload, ReloadError};
 
@@ -265,15 +265,13 @@ impl Engine {
         self.metrics.connections.of_shares()
     }
 
-    /// Decides and counts a charge under a quota that the caller brings along. Such
-    /// keys share no counter with those of any rule; under another quota, what
-    /// a key has used stays used. A cost of 0 only looks.
+    /// Decides a charge under a quota that the caller brings along. Such keys share no
+    /// counter with those of any rule; under another quota, what a key has used stays
+    /// used. A cost of 0 only looks. [`note_throttled`](Engine::note_throttled) counts it.
     /// `None` where the store is shared, which has to be waited for: see [`throttle`](Engine::throttle).
     #[inline]
     pub(crate) fn throttle_now(&self, key: &[u8], quota: &mut CallerQuota, cost: u64) -> Option<Decision> {
-        let decision = self.caller_quotas.check_now(&self.limiter, key, quota, cost)?;
-        self.metrics.rules.count_throttled(cost, &decision);
-        Some(decision)
+        self.caller_quotas.check_now(&self.limiter, key, quota, cost)
     }
 
     /// The same where the store is shared.
@@ -285,16 +283,18 @@ impl Engine {
     ) -> Result<Decision, NotThrottled> {
         let begun_ns = self.now_ns();
         let decision = self.caller_quotas.check(&self.limiter, key, quota, cost).await?;
-        self.metrics.rules.count_throttled(cost, &decision);
-        self.metrics.rules.time_throttled(1, self.now_ns().saturating_sub(begun_ns));
+        let mut throttled = Throttled::default();
+        throttled.add(cost, &decision);
+        self.note_throttled(&throttled, begun_ns);
         Ok(decision)
     }
 
-    /// Notes that so many throttled charges took from `begun_ns` until now. They
-    /// are timed together, because to time each would take as long as to decide it.
-    pub(crate) fn note_throttled(&self, count: u64, begun_ns: u64) {
+    /// Counts throttled charges, which took from `begun_ns` until now. They are counted
+    /// and timed together, because to time each would take as long as to decide it.
+    pub(crate) fn note_throttled(&self, throttled: &Throttled, begun_ns: u64) {
         let taken_ns = self.now_ns().saturating_sub(begun_ns);
-        self.metrics.rules.time_throttled(count, taken_ns);
+        self.metrics.rules.count_throttled(throttled);
+        self.metrics.rules.time_throttled(throttled.count(), taken_ns);
     }
 
     /// Decides several requests together, all or none, and counts them as one.

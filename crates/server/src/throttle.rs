@@ -119,6 +119,33 @@ fn no_room(quota: &Quota) -> Decision {
     Decision { verdict: ChargeVerdict::NoRoom, limit: quota.burst(), remaining: 0, next_after: 0, reset_after: 0 }
 }
 
+/// What was decided under limits that callers brought, and not counted yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Throttled {
+    pub(crate) allowed: u64,
+    pub(crate) refused: u64,
+    /// Those that cost nothing.
+    pub(crate) peeks: u64,
+    /// Those for which the store had no room.
+    pub(crate) uncounted: u64,
+}
+
+impl Throttled {
+    #[inline]
+    pub(crate) fn add(&mut self, cost: u64, decision: &Decision) {
+        match decision.is_allowed() {
+            _ if cost == 0 => self.peeks += 1,
+            true => self.allowed += 1,
+            false => self.refused += 1,
+        }
+        self.uncounted += u64::from(decision.verdict == ChargeVerdict::NoRoom);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.allowed + self.refused + self.peeks
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -207,8 +207,8 @@ impl BegunCommand {
 
 /// Notes how long the decisions since `begun_ns` took, if there were any.
 fn note_throttled(engine: &Engine, session: &mut Session, begun_ns: u64) {
-    if session.throttled > 0 {
-        engine.note_throttled(std::mem::take(&mut session.throttled), begun_ns);
+    if session.throttled.count() > 0 {
+        engine.note_throttled(&std::mem::take(&mut session.throttled), begun_ns);
     }
 }
 

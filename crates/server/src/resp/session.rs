@@ -8,6 +8,7 @@ use crate::access::AccessToken;
 use crate::engine::Engine;
 use crate::observe::WhyRefused;
 use crate::server::Listener;
+use crate::throttle::Throttled;
 
 /// What a connection has said about itself.
 pub(super) struct Session {
@@ -23,8 +24,8 @@ pub(super) struct Session {
     pub(super) gate: Option<RespGate>,
     /// Whether this one has shown that it does.
     pub(super) is_admitted: bool,
-    /// How many `CL.THROTTLE` were decided and not timed yet.
-    pub(super) throttled: u64,
+    /// The `CL.THROTTLE` that were decided and not counted yet.
+    pub(super) throttled: Throttled,
     /// The quota of its last `CL.THROTTLE`, which is nearly always that of the next.
     pub(super) last_quota: Option<QuotaMemo>,
 }
@@ -40,7 +41,7 @@ impl Session {
             limits,
             is_admitted: gate.is_none(),
             gate,
-            throttled: 0,
+            throttled: Throttled::default(),
             last_quota: None,
         }
     }

@@ -16,14 +16,14 @@ mod totals;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tollgate::Action;
 use tollgate::policy::CompiledPolicy;
-use tollgate::{Action, ChargeVerdict, Decision};
 
 use crate::decided::{Decided, RefusedBy};
 use crate::front_end::FrontEnd;
 use crate::metrics::counter::Counter;
 use crate::metrics::sharded_counters::{ShardedCounters, add};
-use crate::throttle::THROTTLE_SCOPE;
+use crate::throttle::{THROTTLE_SCOPE, Throttled};
 use histograms::{DURATION_ROW, DURATION_SUM, duration_bucket};
 use policy_counters::{Outcome, PolicyCounters, decisions_of};
 use totals::Totals;
@@ -89,16 +89,14 @@ impl RuleMetrics {
         counters
     }
 
-    /// Counts what was decided under a limit that the caller brought.
-    pub(crate) fn count_throttled(&self, cost: u64, decision: &Decision) {
-        let outcome = match decision.is_allowed() {
-            _ if cost == 0 => Outcome::Peek,
-            true => Outcome::Decided(Action::Allow),
-            false => Outcome::Decided(Action::Reject),
-        };
-        add(&self.throttled.own(), outcome.position(), 1);
-        if decision.verdict == ChargeVerdict::NoRoom {
-            self.uncounted.inc();
+    /// Counts what was decided under limits that callers brought.
+    pub(crate) fn count_throttled(&self, throttled: &Throttled) {
+        let own = self.throttled.own();
+        add(&own, Outcome::Decided(Action::Allow).position(), throttled.allowed);
+        add(&own, Outcome::Decided(Action::Reject).position(), throttled.refused);
+        add(&own, Outcome::Peek.position(), throttled.peeks);
+        if throttled.uncounted > 0 {
+            self.uncounted.inc_by(throttled.uncounted);
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) fn throttle(
     match parse(session, arguments) {
         Ok((key, asked, quantity)) => {
             let Some(decision) = engine.throttle_now(key, asked, quantity) else { return Left::Throttle };
-            session.throttled += 1;
+            session.throttled.add(quantity, &decision);
             tell(&decision, reply);
         }
         Err(error) => reply.error(error),
@@ -73,7 +73,7 @@ pub(in crate::resp) fn throttle_again(
             break;
         }
         let Some(decision) = engine.throttle_now(key, asked, 1) else { break };
-        *throttled += 1;
+        throttled.add(1, &decision);
         tell(&decision, &mut Reply::new(out, *protocol));
         answered += length;
     }

@@ -8,13 +8,13 @@ use tollgate_store::{Charge, Limit, Mode, Outcome, Receipt, Refusals, Source, St
 use super::plan::{Plan, key_bytes};
 use super::rule::Rule;
 use super::seen::Seen;
-use super::world::{Link, SharedWorld, locked};
-use crate::store::{SeenReceipt, SharedStore, key_name, seen_receipt};
+use super::world::{SharedWorld, locked};
+use crate::store::{RedisStore, SeenReceipt, key_name, seen_receipt};
 
 /// Somebody who makes requests and checks what comes of them.
 pub(super) struct Caller {
     pub(super) world: SharedWorld,
-    pub(super) stores: Arc<Vec<SharedStore<Link>>>,
+    pub(super) stores: Arc<Vec<RedisStore>>,
     pub(super) limits: Arc<Vec<Vec<Limit>>>,
     pub(super) rules: Arc<Vec<Rule>>,
     pub(super) deadline: Duration,
@@ -39,7 +39,7 @@ impl Caller {
             })
             .collect();
         for asked in &charges {
-            let (_, target) = self.stores[plan.instance].target(asked.limit, asked.key);
+            let (_, target) = self.stores[plan.instance].inner.target(asked.limit, asked.key);
             locked(&self.world).books.know(&target.key);
         }
         let began = Instant::now();
@@ -109,7 +109,7 @@ impl Caller {
     /// A remembered refusal says of each charge what the server would say, and no time that is too short.
     fn check_remembered(&self, plan: &Plan, charges: &[Charge<'_>], outcome: &Outcome) {
         for (at, asked) in charges.iter().enumerate() {
-            let (slot, target) = self.stores[plan.instance].target(asked.limit, asked.key);
+            let (slot, target) = self.stores[plan.instance].inner.target(asked.limit, asked.key);
             let within = match self.rules[plan.charges[at].0].options.refusals {
                 Refusals::Counted | Refusals::Guarded | Refusals::Brief => Duration::from_millis(1_020),
                 Refusals::Final => Duration::from_secs(3_600),

@@ -14,7 +14,7 @@ use super::seen::Seen;
 use super::world::{BEGAN_US, Link, SharedWorld, World, locked};
 use super::{InjectedFault, faulty};
 use crate::store::random::Random;
-use crate::store::{BreakerSettings, BreakerState, SharedStore, StoreSettings};
+use crate::store::{BreakerSettings, BreakerState, RedisStore, StoreSettings};
 
 /// Runs one seed. The error says what must not have happened.
 pub(super) fn run(seed: u64, fault: Option<InjectedFault>) -> Result<Met, String> {
@@ -25,7 +25,7 @@ pub(super) fn run(seed: u64, fault: Option<InjectedFault>) -> Result<Met, String
 struct Scenario {
     world: SharedWorld,
     random: Random,
-    stores: Arc<Vec<SharedStore<Link>>>,
+    stores: Arc<Vec<RedisStore>>,
     /// The same limits for each instance.
     limits: Arc<Vec<Vec<Limit>>>,
     rules: Arc<Vec<Rule>>,
@@ -68,10 +68,10 @@ impl Scenario {
             .map(|instance| {
                 let link = Link { world: Arc::clone(&world), instance };
                 let settings = StoreSettings { seed: random.next(), ..faulty::settings(fault, settings.clone()) };
-                SharedStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, fault)
+                RedisStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, fault)
             })
             .collect();
-        let limit = |store: &SharedStore<Link>, rule: &Rule| {
+        let limit = |store: &RedisStore, rule: &Rule| {
             store.limit(&rule.scope, rule.quota, faulty::options(fault, rule.options)).unwrap()
         };
         let limits: Vec<Vec<Limit>> =

@@ -12,16 +12,15 @@ use crate::store::batch::{Charges, SlotPart, SlotParts, SlotRequest, Waiter, Wai
 use crate::store::limit::SharedLimit;
 use crate::store::refund::receipt::{MadeWhere, SharedReceipt};
 use crate::store::seam::Seam;
-use crate::transport::Transport;
 
-impl<T: Transport> Inner<T> {
+impl Inner {
     pub(super) async fn decide(self: &Arc<Self>, charges: &Charges<'_>) -> Outcome {
         let now = Instant::now();
         self.counters.decisions.add(1);
         if let Some(refused) = self.known_refusal(charges, now) {
             return refused;
         }
-        let parts = SlotParts::of(&self.transport, charges);
+        let parts = SlotParts::of(&*self.transport, charges);
         if let Some(refused) = self.refused_by_open_breaker(charges, parts.as_slice()) {
             return refused;
         }
@@ -37,7 +36,7 @@ impl<T: Transport> Inner<T> {
             }
             SlotParts::Several(parts) => {
                 let ask = |part| self.ask(charges, part, now, deadline);
-                let mut waiters: Waiters<'_, T> = parts.into_iter().map(ask).collect();
+                let mut waiters: Waiters<'_> = parts.into_iter().map(ask).collect();
                 for waiter in &mut waiters {
                     waiter.wait().await;
                 }
@@ -111,11 +110,7 @@ impl<T: Transport> Inner<T> {
 }
 
 /// The outcome where no slot failed, or where one refused; else the waiters.
-fn conclude<'a, T: Transport>(
-    charges: &Charges<'_>,
-    waiters: Waiters<'a, T>,
-    seam: &Seam,
-) -> Result<Outcome, Waiters<'a, T>> {
+fn conclude<'a>(charges: &Charges<'_>, waiters: Waiters<'a>, seam: &Seam) -> Result<Outcome, Waiters<'a>> {
     let is_answered = |answer: bool| waiters.iter().any(|waiter| waiter.passed() == Some(answer));
     if seam.is_refused(is_answered(false), is_answered(true)) {
         return Ok(refuse(charges, waiters, Source::Exact));
@@ -129,7 +124,7 @@ fn conclude<'a, T: Transport>(
 }
 
 /// All charges are of one slot, which let them pass.
-fn passed_in_one_slot<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>) -> Outcome {
+fn passed_in_one_slot(charges: &Charges<'_>, waiter: Waiter<'_>) -> Outcome {
     let mut outcome = Outcome {
         passed: true,
         decisions: SmallVec::from_slice(waiter.decisions()),
@@ -146,7 +141,7 @@ fn passed_in_one_slot<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>
 }
 
 /// The whole is refused: each slot that answered says how it stands without it, and gets back what it charged.
-pub(super) fn refuse<T: Transport>(charges: &Charges<'_>, waiters: Waiters<'_, T>, source: Source) -> Outcome {
+pub(super) fn refuse(charges: &Charges<'_>, waiters: Waiters<'_>, source: Source) -> Outcome {
     let mut outcome = refused(charges, source);
     let mut asked: SmallVec<[usize; 4]> = SmallVec::new();
     for waiter in waiters.into_iter().filter(|waiter| waiter.passed().is_some()) {
@@ -159,7 +154,7 @@ pub(super) fn refuse<T: Transport>(charges: &Charges<'_>, waiters: Waiters<'_, T
 }
 
 /// The whole passed: what was charged is kept.
-pub(super) fn keep<T: Transport>(charges: &Charges<'_>, waiters: Waiters<'_, T>, outcome: &mut Outcome) {
+pub(super) fn keep(charges: &Charges<'_>, waiters: Waiters<'_>, outcome: &mut Outcome) {
     for waiter in waiters {
         place(&waiter.part, waiter.decisions(), outcome);
         keep_charges(charges, waiter, outcome);
@@ -167,7 +162,7 @@ pub(super) fn keep<T: Transport>(charges: &Charges<'_>, waiters: Waiters<'_, T>,
     outcome.receipts.sort_unstable_by_key(|(at, _)| *at);
 }
 
-fn keep_charges<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>, outcome: &mut Outcome) {
+fn keep_charges(charges: &Charges<'_>, waiter: Waiter<'_>, outcome: &mut Outcome) {
     waiter.keep(|waiter, at, charged| {
         let position = waiter.part.positions[at];
         if charges[position].receipt {

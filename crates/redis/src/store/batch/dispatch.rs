@@ -17,7 +17,7 @@ use crate::store::breaker::shards::Watch;
 use crate::store::fallback::debts::Debt;
 use crate::store::limit::SharedLimit;
 use crate::store::report::stats::StoreEvent;
-use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
+use crate::transport::{Answered, Cause, Done, Executed, Trouble};
 
 /// Debts of a request's keys, by their names.
 type OwnDebts = SmallVec<[(Arc<[u8]>, Debt); 1]>;
@@ -32,7 +32,7 @@ struct Flight {
     debts: OwnDebts,
 }
 
-impl<T: Transport> Inner<T> {
+impl Inner {
     /// Asks a slot for its part of a request.
     pub(in crate::store) fn ask<'a>(
         self: &'a Arc<Self>,
@@ -40,7 +40,7 @@ impl<T: Transport> Inner<T> {
         part: SlotPart,
         now: Instant,
         deadline: Instant,
-    ) -> Waiter<'a, T> {
+    ) -> Waiter<'a> {
         let joined = if self.settings.joins {
             self.coalescer.join(charges, &part, now, deadline)
         } else {

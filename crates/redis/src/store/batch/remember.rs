@@ -11,9 +11,8 @@ use crate::script::{Standing, standings};
 use crate::store::Inner;
 use crate::store::breaker::shards::Watch;
 use crate::store::refusals::Full;
-use crate::transport::Transport;
 
-impl<T: Transport> Inner<T> {
+impl Inner {
     /// Remembers what the answer tells of its keys. After a refusal, keys that nothing can be charged to stay as they
     /// are.
     pub(super) fn remember(

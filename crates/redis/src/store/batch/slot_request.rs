@@ -29,7 +29,7 @@ pub(in crate::store) enum SlotParts {
 }
 
 impl SlotParts {
-    pub(in crate::store) fn of<T: Transport>(transport: &T, charges: &Charges<'_>) -> SlotParts {
+    pub(in crate::store) fn of(transport: &dyn Transport, charges: &Charges<'_>) -> SlotParts {
         let has_one_slot = transport.has_one_slot();
         let slot_of = |asked: &Charge<'_>| match has_one_slot {
             true => Slot(0),

@@ -11,12 +11,11 @@ use super::answer::BatchAnswer;
 use super::shared::Batch;
 use super::slot_request::{SlotPart, SlotRequest};
 use crate::store::Inner;
-use crate::transport::Transport;
 
 /// One caller of a batch. Dropped before it has [kept](Waiter::keep) what was charged for it, it gives that back: its
 /// caller has given up, or another slot has refused the request.
-pub(in crate::store) struct Waiter<'a, T: Transport> {
-    store: &'a Arc<Inner<T>>,
+pub(in crate::store) struct Waiter<'a> {
+    store: &'a Arc<Inner>,
     batch: Arc<Batch>,
     index: u32,
     pub(in crate::store) part: SlotPart,
@@ -24,7 +23,7 @@ pub(in crate::store) struct Waiter<'a, T: Transport> {
 }
 
 /// The waiters of a request, one for each slot.
-pub(in crate::store) type Waiters<'a, T> = SmallVec<[Waiter<'a, T>; 1]>;
+pub(in crate::store) type Waiters<'a> = SmallVec<[Waiter<'a>; 1]>;
 
 #[derive(Clone, Copy, Debug)]
 enum Progress {
@@ -37,8 +36,8 @@ enum Progress {
     Over,
 }
 
-impl<'a, T: Transport> Waiter<'a, T> {
-    pub(super) fn new(store: &'a Arc<Inner<T>>, batch: Arc<Batch>, index: u32, part: SlotPart) -> Waiter<'a, T> {
+impl<'a> Waiter<'a> {
+    pub(super) fn new(store: &'a Arc<Inner>, batch: Arc<Batch>, index: u32, part: SlotPart) -> Waiter<'a> {
         Waiter { store, batch, index, part, progress: Progress::Waiting }
     }
 
@@ -75,7 +74,7 @@ impl<'a, T: Transport> Waiter<'a, T> {
     }
 
     /// The request passed: what was charged stays. `made` hears of each charge, with its place among the slot's.
-    pub(in crate::store) fn keep(mut self, mut made: impl FnMut(&Waiter<'a, T>, usize, Charged)) {
+    pub(in crate::store) fn keep(mut self, mut made: impl FnMut(&Waiter<'a>, usize, Charged)) {
         if let Some((answer, number)) = self.answered() {
             answer.made(number).for_each(|(at, charged)| made(&self, at, charged));
         }
@@ -98,7 +97,7 @@ impl<'a, T: Transport> Waiter<'a, T> {
     }
 }
 
-impl<T: Transport> Drop for Waiter<'_, T> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let number = match self.progress {
             Progress::Waiting => self.batch.leave(self.index),

@@ -13,7 +13,7 @@ use crate::store::Inner;
 use crate::store::breaker::failure::Failure;
 use crate::store::breaker::state::{Breaker, BreakerSettings, BreakerState, Change, Ticket};
 use crate::store::report::stats::StoreEvent;
-use crate::transport::{Cause, Done, ShardId, Slot, Transport};
+use crate::transport::{Cause, Done, ShardId, Slot};
 
 pub(in crate::store) struct Breakers {
     by_shard: Mutex<BTreeMap<ShardId, Shard>>,
@@ -107,7 +107,7 @@ impl Breakers {
     }
 }
 
-impl<T: Transport> Inner<T> {
+impl Inner {
     /// Lets a call to a slot through, to be answered by `deadline`.
     pub(in crate::store) fn admit(&self, slot: Slot, now: Instant, deadline: Instant) -> Option<Arc<Watch>> {
         self.admit_to(self.transport.shard(slot), slot, now, deadline)
@@ -216,7 +216,7 @@ struct Probes {
 
 impl Probes {
     /// Runs while a breaker is open, and ends with the store.
-    async fn until_answered<T: Transport>(mut self, store: Weak<Inner<T>>) {
+    async fn until_answered(mut self, store: Weak<Inner>) {
         loop {
             let probe_at = match store.upgrade() {
                 Some(store) => store.breakers.with_known(self.shard, |breaker| breaker.probe_at()),
@@ -236,13 +236,13 @@ impl Probes {
     }
 
     /// A slot that the shard owns now: the one that failed may have moved to another shard.
-    fn slot<T: Transport>(&self, store: &Inner<T>) -> Slot {
+    fn slot(&self, store: &Inner) -> Slot {
         let own = store.transport.shards().into_iter().find(|(shard, _)| *shard == self.shard);
         own.map_or(self.slot, |(_, slot)| slot)
     }
 
     /// Tells of another cause once it has come twice: a server that is going away fails in several ways at first.
-    fn failed<T: Transport>(&mut self, store: &Inner<T>, failure: Failure) {
+    fn failed(&mut self, store: &Inner, failure: Failure) {
         let is_steady = std::mem::replace(&mut self.last, failure) == failure;
         if is_steady && failure != self.told {
             self.told = failure;

@@ -1,7 +1,5 @@
 //! How calls reach the servers.
 
-pub(crate) mod redis;
-
 use tokio::time::Instant;
 
 use crate::call::{Call, Reply};

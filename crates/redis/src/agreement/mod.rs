@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use smallvec::smallvec;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -118,7 +119,7 @@ impl Comparing {
 
     /// What is written down; `None` if no server says so.
     async fn ask(&self, ours: &str) -> Option<String> {
-        let arguments = vec![ours.as_bytes().to_vec(), KEPT.as_millis().to_string().into_bytes()];
+        let arguments = smallvec![ours.as_bytes().to_vec(), KEPT.as_millis().to_string().into_bytes()];
         match self.client.run(&self.script, &self.name, arguments).await? {
             Value::Bulk(Some(theirs)) => Some(String::from_utf8_lossy(&theirs).into_owned()),
             _ => None,

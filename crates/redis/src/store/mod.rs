@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use smallvec::smallvec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -232,7 +233,7 @@ impl Store for RedisStore {
             MadeWhere::Server { slot, .. } => {
                 self.inner.counters.refunds.add(1);
                 let line = Line::GiveBack { target, charged, amount: charged.cost };
-                self.inner.send_refund(slot, vec![line], vec![shared.key], |_, _| {});
+                self.inner.send_refund(slot, smallvec![line], vec![shared.key], |_, _| {});
             }
             MadeWhere::Here { receipt } => {
                 let _ = self.inner.debts.reduce(&target.key, charged.cost);
@@ -257,7 +258,7 @@ impl Store for RedisStore {
         if cost > owed {
             self.inner.counters.refunds.add(1);
             let line = Line::Credit { target, cost: cost - owed };
-            self.inner.send_refund(slot, vec![line], vec![key.into()], |_, _| {});
+            self.inner.send_refund(slot, smallvec![line], vec![key.into()], |_, _| {});
         }
     }
 
@@ -294,7 +295,7 @@ impl Store for RedisStore {
                 let lost = Arc::clone(lease_lost);
                 let line = Line::Renew { target: shared.target(receipt.limit()), charged: *receipt.charged() };
                 let heard = move |_: &Arc<Inner>, answered: crate::transport::Answered| {
-                    let held = answered.map_or(true, |reply| reply.answers != [Answer::Renewed { held: false }]);
+                    let held = answered.map_or(true, |reply| reply.answers[..] != [Answer::Renewed { held: false }]);
                     if !held {
                         lost.store(true, Ordering::Relaxed);
                     }
@@ -302,7 +303,7 @@ impl Store for RedisStore {
                 if lease_lost.load(Ordering::Relaxed) {
                     return false;
                 }
-                self.inner.send_in_background(*slot, vec![line], 0, Box::new(heard));
+                self.inner.send_in_background(*slot, smallvec![line], 0, Box::new(heard));
                 true
             }
         }
@@ -329,7 +330,7 @@ impl Inner {
     async fn settle_there(self: &Arc<Self>, slot: Slot, line: Line, key: Box<[u8]>) -> Settled {
         let deadline = Instant::now() + self.settings.deadline;
         let (heard, answer) = oneshot::channel();
-        self.send_refund(slot, vec![line], vec![key], move |_, answered| {
+        self.send_refund(slot, smallvec![line], vec![key], move |_, answered| {
             // Who does not wait any more does not want to know.
             let _ = heard.send(answered.map_or(0, |reply| overrun(&reply)));
         });

@@ -94,12 +94,14 @@ impl KnownRefusals {
         nanoseconds(now.saturating_duration_since(self.began)) < self.hears_until_ns.load(Ordering::Relaxed)
     }
 
+    /// Whether nothing is known, as is usual.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.load(Ordering::Relaxed) == 0
+    }
+
     /// The answer to a charge, if its key is known to be full. Its times are never too short, and too long by no more
     /// than the answer took that told of the key.
     pub(crate) fn find(&self, limit: &Limit, key: &[u8], cost: u64, now: Instant) -> Option<Decision> {
-        if self.keys.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
         let part = self.part(key);
         let is_believed = |known: &Known| now < known.until && (now < known.seen.sent_at + BRIEF || self.hears(now));
         let is_known = |known: &&Known| known.limit == *limit && is_believed(known);

@@ -401,7 +401,7 @@ async fn a_shard_that_fails_is_left_alone_and_probed_until_it_answers() {
     sleep(Duration::from_millis(130)).await;
     let (probe, done) = fixture.desk.take();
     assert!(probe.lines.is_empty());
-    done.hear(Ok(crate::call::Reply { now: NOW_US, answers: Vec::new() }));
+    done.hear(Ok(crate::call::Reply { now: NOW_US, answers: smallvec::SmallVec::new() }));
     yield_now().await;
     for _ in 0..3 {
         let asking = fixture.ask(&[(&limit, "bob", 1)]).await;

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::smallvec;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -20,7 +21,7 @@ use crate::wire::connection::link::LinkTerms;
 use crate::wire::connection::stream::Connector;
 use crate::wire::connection::subscription::Subscription;
 use crate::wire::options::{OptionsError, RedisMode, RedisOptions};
-use crate::wire::protocol::script_call::{Script, ScriptCall, Timing};
+use crate::wire::protocol::script_call::{Args, Script, ScriptCall, Timing};
 
 /// How long the answer to a script that decides nothing is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -119,10 +120,11 @@ impl Client {
     }
 
     /// Runs a script that decides nothing on the key of this name; `None` without an answer in time.
-    pub(crate) async fn run(&self, script: &Arc<Script>, name: &Arc<[u8]>, args: Vec<Vec<u8>>) -> Option<Value> {
+    pub(crate) async fn run(&self, script: &Arc<Script>, name: &Arc<[u8]>, args: Args) -> Option<Value> {
         let deadline = Instant::now() + PATIENCE;
         let (heard, answer) = oneshot::channel();
-        let call = ScriptCall { script: Arc::clone(script), keys: vec![Arc::clone(name)], args, timing: Timing::None };
+        let call =
+            ScriptCall { script: Arc::clone(script), keys: smallvec![Arc::clone(name)], args, timing: Timing::None };
         // It has no braces, so all of the name says where it lives.
         self.call(self.slot(name), call, deadline, move |answer| {
             // A caller that does not wait any more does not want to know.

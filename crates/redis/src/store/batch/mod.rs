@@ -5,13 +5,13 @@ mod answer;
 mod coalescer;
 mod deadlines;
 mod dispatch;
+mod entries;
 mod remember;
-mod shared;
-mod slot_request;
+mod request;
 mod waiter;
 
 pub(super) use coalescer::Coalescer;
 pub(super) use deadlines::Deadlines;
-pub(super) use shared::Batch;
-pub(super) use slot_request::{Charges, SlotPart, SlotParts, SlotRequest};
-pub(super) use waiter::{Waiter, Waiters};
+pub(super) use entries::Batch;
+pub(super) use request::{Charges, Positions, SlotPart, SlotRequest};
+pub(super) use waiter::Waiter;

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tollgate_store::{Mode, Refusals};
 
 use super::answer::BatchAnswer;
-use super::slot_request::SlotRequest;
+use super::request::SlotRequest;
 use crate::script::{Standing, standings};
 use crate::store::Inner;
 use crate::store::breaker::shards::Watch;

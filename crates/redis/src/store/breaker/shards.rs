@@ -1,7 +1,7 @@
 //! The breakers of all shards, and the probes that close them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use crate::transport::{Cause, Done, ShardId, Slot};
 
 pub(in crate::store) struct Breakers {
     by_shard: Mutex<BTreeMap<ShardId, Shard>>,
+    /// How many of them are open, for the usual case that none is.
+    open: AtomicUsize,
     settings: BreakerSettings,
     seed: u64,
 }
@@ -31,6 +33,12 @@ struct Shard {
     overdue: i32,
     /// The name under which its failure was reported, while it fails.
     failing_as: Option<String>,
+}
+
+impl Shard {
+    fn is_open(&self) -> bool {
+        self.breaker.state() == BreakerState::Open
+    }
 }
 
 /// A call under way, as its shard's breaker sees it: it counts once, whoever notices first how it ended.
@@ -53,12 +61,17 @@ const DONE: u8 = 2;
 
 impl Breakers {
     pub(in crate::store) fn new(settings: BreakerSettings, seed: u64) -> Breakers {
-        Breakers { by_shard: Mutex::default(), settings, seed }
+        Breakers { by_shard: Mutex::default(), open: AtomicUsize::new(0), settings, seed }
+    }
+
+    /// Whether there is a shard that would not be asked.
+    pub(in crate::store) fn is_any_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
     }
 
     /// Whether a shard would not be asked.
     pub(in crate::store) fn is_open(&self, shard: ShardId) -> bool {
-        self.by_shard().get(&shard).is_some_and(|shard| shard.breaker.state() == BreakerState::Open)
+        self.by_shard().get(&shard).is_some_and(Shard::is_open)
     }
 
     pub(in crate::store) fn states(&self) -> Vec<(u32, BreakerState)> {
@@ -77,6 +90,7 @@ impl Breakers {
         let mut left = Vec::new();
         self.by_shard().retain(|id, shard| {
             let stays = shards.iter().any(|(known, _)| known == id);
+            self.count_open(shard.is_open(), stays && shard.is_open());
             if let Some(name) = shard.failing_as.take_if(|_| !stays) {
                 left.push((*id, name));
             }
@@ -94,12 +108,28 @@ impl Breakers {
             overdue: 0,
             failing_as: None,
         };
-        work(by_shard.entry(shard).or_insert_with(new))
+        self.work_on(by_shard.entry(shard).or_insert_with(new), work)
     }
 
     /// The same, unless the shard was forgotten.
-    fn with_known<R>(&self, shard: ShardId, work: impl FnOnce(&mut Breaker) -> R) -> Option<R> {
-        self.by_shard().get_mut(&shard).map(|shard| work(&mut shard.breaker))
+    fn with_known<R>(&self, shard: ShardId, work: impl FnOnce(&mut Shard) -> R) -> Option<R> {
+        self.by_shard().get_mut(&shard).map(|shard| self.work_on(shard, work))
+    }
+
+    fn work_on<R>(&self, shard: &mut Shard, work: impl FnOnce(&mut Shard) -> R) -> R {
+        let was_open = shard.is_open();
+        let result = work(shard);
+        self.count_open(was_open, shard.is_open());
+        result
+    }
+
+    /// A breaker changed. The lock is held, so the count is exact.
+    fn count_open(&self, was_open: bool, is_open: bool) {
+        match (was_open, is_open) {
+            (false, true) => drop(self.open.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(self.open.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
     }
 
     fn by_shard(&self) -> MutexGuard<'_, BTreeMap<ShardId, Shard>> {
@@ -109,7 +139,7 @@ impl Breakers {
 
 impl Inner {
     /// Lets a call to a slot through, to be answered by `deadline`.
-    pub(in crate::store) fn admit(&self, slot: Slot, now: Instant, deadline: Instant) -> Option<Arc<Watch>> {
+    pub(in crate::store) fn admit(&self, slot: Slot, now: Instant, deadline: Instant) -> Option<Watch> {
         self.admit_to(self.transport.shard(slot), slot, now, deadline)
     }
 
@@ -120,11 +150,11 @@ impl Inner {
         slot: Slot,
         now: Instant,
         deadline: Instant,
-    ) -> Option<Arc<Watch>> {
+    ) -> Option<Watch> {
         let admitted = self.breakers.with(shard, now, |shard| Some((shard.breaker.admit(now)?, shard.overdue > 0)));
         let (ticket, has_overdue_calls) = admitted?;
         let (is_counted, progress) = (AtomicBool::new(false), AtomicU8::new(IN_FLIGHT));
-        Some(Arc::new(Watch { slot, shard, ticket, deadline, has_overdue_calls, is_counted, progress }))
+        Some(Watch { slot, shard, ticket, deadline, has_overdue_calls, is_counted, progress })
     }
 
     /// A call was answered, or its connection was lost.
@@ -190,7 +220,7 @@ impl Inner {
             // Nobody listens any more if it comes too late.
             let _ = heard.send(answered.map(|_| ()).map_err(|trouble| Failure::Trouble(trouble.cause)));
         });
-        self.transport.send(slot, Call { lines: Vec::new() }, deadline, done);
+        self.transport.send(slot, Call { lines: smallvec::SmallVec::new() }, deadline, done);
         match timeout_at(deadline, answer).await {
             Ok(Ok(answered)) => answered,
             Ok(Err(_)) => Err(Failure::Trouble(Cause::Connection)),
@@ -219,7 +249,7 @@ impl Probes {
     async fn until_answered(mut self, store: Weak<Inner>) {
         loop {
             let probe_at = match store.upgrade() {
-                Some(store) => store.breakers.with_known(self.shard, |breaker| breaker.probe_at()),
+                Some(store) => store.breakers.with_known(self.shard, |shard| shard.breaker.probe_at()),
                 None => return,
             };
             // The breaker is no longer open, or the shard was forgotten.
@@ -228,7 +258,7 @@ impl Probes {
             let Some(store) = store.upgrade() else { return };
             let answered = store.probe(self.slot(&store), store.settings.deadline).await;
             let now = Instant::now();
-            store.breakers.with_known(self.shard, |breaker| breaker.probed(answered.is_ok(), now));
+            store.breakers.with_known(self.shard, |shard| shard.breaker.probed(answered.is_ok(), now));
             if let Err(failure) = answered {
                 self.failed(&store, failure);
             }

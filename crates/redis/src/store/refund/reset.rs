@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use smallvec::smallvec;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tollgate_store::{ChangeError, Limit};
 
-use crate::call::{Line, Target};
+use crate::call::{Line, Lines, Target};
 use crate::overrides::ResetKey;
 use crate::store::Inner;
 use crate::store::key_names::KeyName;
@@ -18,7 +19,7 @@ impl Inner {
     /// Makes keys as if untouched on the servers and in this process. Returns what other instances must be told.
     pub(crate) async fn reset_here(self: &Arc<Self>, keys: &[(&Limit, &[u8])]) -> Result<Vec<ResetKey>, ChangeError> {
         let mut told: Vec<ResetKey> = Vec::new();
-        let mut slots: Vec<(Slot, Vec<Line>)> = Vec::new();
+        let mut slots: Vec<(Slot, Lines)> = Vec::new();
         for (limit, key) in keys {
             let reset =
                 ResetKey { prefix_and_scope: SharedLimit::of(limit).prefix_and_scope.clone(), key: (*key).into() };
@@ -30,7 +31,7 @@ impl Inner {
             let line = Line::Reset { target };
             match slots.iter_mut().find(|(known, _)| *known == slot) {
                 Some((_, lines)) => lines.push(line),
-                None => slots.push((slot, vec![line])),
+                None => slots.push((slot, smallvec![line])),
             }
             told.push(reset);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, sleep};
 
-use crate::call::{Call, Line};
+use crate::call::{Call, Lines};
 use crate::store::Inner;
 use crate::transport::{Answered, Done, Executed, Slot, Trouble};
 
@@ -18,7 +18,7 @@ impl Inner {
     pub(in crate::store) fn send_refund(
         self: &Arc<Self>,
         slot: Slot,
-        lines: Vec<Line>,
+        lines: Lines,
         keys: Vec<Box<[u8]>>,
         heard: impl FnOnce(&Arc<Inner>, Answered) + Send + 'static,
     ) {
@@ -39,13 +39,7 @@ impl Inner {
     }
 
     /// Sends a call, and again a few times where it is certain that it was not carried out.
-    pub(in crate::store) fn send_in_background(
-        self: &Arc<Self>,
-        slot: Slot,
-        lines: Vec<Line>,
-        sent: u32,
-        heard: Heard,
-    ) {
+    pub(in crate::store) fn send_in_background(self: &Arc<Self>, slot: Slot, lines: Lines, sent: u32, heard: Heard) {
         let (store, again) = (Arc::clone(self), lines.clone());
         let done = Done::new(move |answered| {
             if sent < store.settings.resends && may_send_again(&answered) {
@@ -57,7 +51,7 @@ impl Inner {
         self.transport.send(slot, Call { lines }, deadline, done);
     }
 
-    fn resend_later(self: &Arc<Self>, slot: Slot, lines: Vec<Line>, sent: u32, heard: Heard) {
+    fn resend_later(self: &Arc<Self>, slot: Slot, lines: Lines, sent: u32, heard: Heard) {
         let store = Arc::clone(self);
         let pause = self.settings.resend_pause.saturating_mul(1 << sent.min(16));
         self.runtime.spawn(async move {

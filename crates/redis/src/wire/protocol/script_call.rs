@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sha1::{Digest, Sha1};
+use smallvec::SmallVec;
 
 use super::command_writer::CommandWriter;
 
@@ -29,12 +30,16 @@ impl fmt::Debug for Script {
     }
 }
 
+/// Most calls have one key, and the script that decides has one argument.
+pub(crate) type Keys = SmallVec<[Arc<[u8]>; 1]>;
+pub(crate) type Args = SmallVec<[Vec<u8>; 1]>;
+
 /// A script with what it is to work on.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptCall {
     pub(crate) script: Arc<Script>,
-    pub(crate) keys: Vec<Arc<[u8]>>,
-    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) keys: Keys,
+    pub(crate) args: Args,
     pub(crate) timing: Timing,
 }
 

@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use super::answer::BatchAnswer;
-use super::slot_request::SlotRequest;
+use super::request::SlotRequest;
 use crate::store::breaker::failure::Failure;
 use crate::store::breaker::shards::Watch;
 use crate::transport::Cause;
@@ -18,11 +18,11 @@ use crate::transport::Cause;
 /// it is sent, in order; the answer says what became of each.
 #[derive(Debug)]
 pub(in crate::store) struct Batch {
-    pub(super) request: Arc<SlotRequest>,
+    pub(super) request: SlotRequest,
     /// The hash of the group that it belongs to, if requests join.
     pub(super) group: Option<u64>,
     /// The call in its shard's breaker, once it is sent.
-    pub(super) watch: OnceLock<Arc<Watch>>,
+    pub(super) watch: OnceLock<Watch>,
     answer: OnceLock<Result<BatchAnswer, Failure>>,
     entries: Mutex<Entries>,
 }
@@ -39,7 +39,9 @@ struct Entry {
 
 #[derive(Debug)]
 enum EntryState {
-    Waiting(Option<Waker>),
+    Waiting(Waker),
+    /// It counts for the answer, whether it has seen it or not.
+    Answered,
     /// Its deadline passed before there was an answer.
     TimedOut,
     /// Its future was dropped before there was an answer.
@@ -63,18 +65,27 @@ pub(super) struct Expired {
 }
 
 impl Batch {
-    /// A batch of one.
-    pub(super) fn new(request: Arc<SlotRequest>, group: Option<u64>, deadline: Instant) -> Batch {
-        let entries = smallvec![Entry { deadline, state: EntryState::Waiting(None), number: None }];
-        Batch { request, group, watch: OnceLock::new(), answer: OnceLock::new(), entries: Mutex::new(entries) }
+    /// A batch of one, which others may join before it is [boarded](Batch::board).
+    pub(super) fn new(request: SlotRequest, group: Option<u64>, deadline: Instant, waker: &Waker) -> Arc<Batch> {
+        Batch::with(request, group, Entry::new(deadline, waker, None))
+    }
+
+    /// A batch of one that is sent as it is.
+    pub(super) fn alone(request: SlotRequest, group: Option<u64>, deadline: Instant, waker: &Waker) -> Arc<Batch> {
+        Batch::with(request, group, Entry::new(deadline, waker, Some(0)))
+    }
+
+    fn with(request: SlotRequest, group: Option<u64>, entry: Entry) -> Arc<Batch> {
+        let entries = Mutex::new(smallvec![entry]);
+        Arc::new(Batch { request, group, watch: OnceLock::new(), answer: OnceLock::new(), entries })
     }
 
     /// Adds an entry, unless there are `most` already. Returns which it is.
-    pub(super) fn join(&self, deadline: Instant, most: usize) -> Option<u32> {
+    pub(super) fn join(&self, deadline: Instant, waker: &Waker, most: usize) -> Option<u32> {
         let mut entries = self.entries();
         let index = entries.len();
         (index < most).then(|| {
-            entries.push(Entry { deadline, state: EntryState::Waiting(None), number: None });
+            entries.push(Entry::new(deadline, waker, None));
             index as u32
         })
     }
@@ -101,9 +112,12 @@ impl Batch {
             let _ = self.answer.set(answer);
             wakers.reserve(entries.len());
             for entry in &mut *entries {
-                match &mut entry.state {
-                    EntryState::Waiting(waker) => wakers.extend(waker.take()),
-                    EntryState::TimedOut | EntryState::Dropped => late.extend(entry.number),
+                match std::mem::replace(&mut entry.state, EntryState::Answered) {
+                    EntryState::Waiting(waker) => wakers.push(waker),
+                    gone => {
+                        entry.state = gone;
+                        late.extend(entry.number);
+                    }
                 }
             }
         }
@@ -121,13 +135,16 @@ impl Batch {
         {
             let mut entries = self.entries();
             for entry in &mut *entries {
-                let EntryState::Waiting(waker) = &mut entry.state else { continue };
+                if !entry.is_waiting() {
+                    continue;
+                }
                 if entry.deadline > now {
                     expired.next = Some(expired.next.map_or(entry.deadline, |next| next.min(entry.deadline)));
                     continue;
                 }
-                wakers.extend(waker.take());
-                entry.state = EntryState::TimedOut;
+                if let EntryState::Waiting(waker) = std::mem::replace(&mut entry.state, EntryState::TimedOut) {
+                    wakers.push(waker);
+                }
                 expired.count += 1;
             }
         }
@@ -143,35 +160,28 @@ impl Batch {
     pub(super) fn poll(&self, index: u32, cx: &Context<'_>) -> Poll<Result<u32, Failure>> {
         let mut entries = self.entries();
         let entry = &mut entries[index as usize];
-        let EntryState::Waiting(waker) = &mut entry.state else {
-            return Poll::Ready(Err(Failure::Trouble(Cause::Timeout)));
-        };
-        match (self.answer.get(), entry.number) {
-            (Some(Ok(_)), Some(number)) => Poll::Ready(Ok(number)),
-            (Some(Err(failure)), _) => Poll::Ready(Err(*failure)),
-            _ => {
-                match waker {
-                    Some(known) => known.clone_from(cx.waker()),
-                    None => *waker = Some(cx.waker().clone()),
-                }
-                Poll::Pending
-            }
+        if let EntryState::Waiting(known) = &mut entry.state {
+            known.clone_from(cx.waker());
+            return Poll::Pending;
         }
+        Poll::Ready(match (&entry.state, self.answer.get(), entry.number) {
+            (EntryState::Answered, Some(Ok(_)), Some(number)) => Ok(number),
+            (EntryState::Answered, Some(Err(failure)), _) => Err(*failure),
+            _ => Err(Failure::Trouble(Cause::Timeout)),
+        })
     }
 
     /// A caller has given up. Returns its number if it was answered and has not seen it.
     pub(super) fn leave(&self, index: u32) -> Option<u32> {
         let mut entries = self.entries();
         let entry = &mut entries[index as usize];
-        if !entry.is_waiting() {
-            return None;
-        }
-        match self.answer() {
-            Some(_) => entry.number,
-            None => {
+        match entry.state {
+            EntryState::Answered => entry.number,
+            EntryState::Waiting(_) => {
                 entry.state = EntryState::Dropped;
                 None
             }
+            EntryState::TimedOut | EntryState::Dropped => None,
         }
     }
 
@@ -194,6 +204,10 @@ impl Batch {
 }
 
 impl Entry {
+    fn new(deadline: Instant, waker: &Waker, number: Option<u32>) -> Entry {
+        Entry { deadline, state: EntryState::Waiting(waker.clone()), number }
+    }
+
     fn is_waiting(&self) -> bool {
         matches!(self.state, EntryState::Waiting(_))
     }

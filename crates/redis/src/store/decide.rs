@@ -1,13 +1,14 @@
 //! A check, from the charges to the outcome.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker, ready};
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{Charged, Decision, Verdict};
-use tollgate_store::{Asked, Charge, OnFailure, Outcome, Receipt, Refusals, Source};
+use tollgate_store::{Asked, BoxFuture, Charge, OnFailure, Outcome, Receipt, Refusals, Source};
 
 use crate::store::Inner;
 use crate::store::batch::{Charges, Positions, SlotPart, SlotRequest, Waiter};
@@ -16,23 +17,66 @@ use crate::store::limit::SharedLimit;
 use crate::store::refund::receipt::{MadeWhere, SharedReceipt};
 use crate::transport::Slot;
 
+/// A check, from the first poll to the outcome.
+pub(super) struct Deciding<'a> {
+    store: &'a Arc<Inner>,
+    charges: &'a Charges<'a>,
+    stage: Stage<'a>,
+}
+
+enum Stage<'a> {
+    New,
+    /// As most checks are.
+    InOneSlot(Waiter<'a>),
+    InSlots(BoxFuture<'a, Outcome>),
+    Over,
+}
+
+impl<'a> Deciding<'a> {
+    pub(super) fn new(store: &'a Arc<Inner>, charges: &'a Charges<'a>) -> Deciding<'a> {
+        Deciding { store, charges, stage: Stage::New }
+    }
+}
+
+impl Future for Deciding<'_> {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let Deciding { store, charges, stage } = self.get_mut();
+        if let Stage::New = stage {
+            *stage = match store.begin(charges, cx.waker()) {
+                Ok(stage) => stage,
+                Err(refused) => return Poll::Ready(refused),
+            };
+        }
+        match stage {
+            Stage::InOneSlot(waiter) => {
+                ready!(waiter.poll(cx));
+                if waiter.passed() == Some(true) {
+                    return Poll::Ready(passed_in_one_slot(charges, waiter));
+                }
+            }
+            Stage::InSlots(deciding) => return deciding.as_mut().poll(cx),
+            Stage::New | Stage::Over => {}
+        }
+        let Stage::InOneSlot(waiter) = std::mem::replace(stage, Stage::Over) else { return Poll::Pending };
+        let positions = (0..charges.len()).collect();
+        Poll::Ready(store.conclude(charges, vec![SlotWaiter { positions, waiter }]))
+    }
+}
+
 impl Inner {
-    pub(super) async fn decide(self: &Arc<Self>, charges: &Charges<'_>) -> Outcome {
+    /// Begins to wait for the answer, unless it is known already.
+    fn begin<'a>(self: &'a Arc<Self>, charges: &'a Charges<'a>, waker: &Waker) -> Result<Stage<'a>, Outcome> {
         let now = Instant::now();
         self.counters.decisions.add(1);
         if let Some(refused) = self.refused_unasked(charges, now) {
-            return refused;
+            return Err(refused);
         }
-        let Some(slot) = self.only_slot(charges) else {
-            // Large, so it does not make every check's future larger.
-            return Box::pin(self.decide_in_slots(charges, now)).await;
-        };
-        let mut waiter = poll_fn(|cx| Poll::Ready(self.ask(slot, charges, now, cx.waker()))).await;
-        poll_fn(|cx| waiter.poll(cx)).await;
-        if waiter.passed() == Some(true) {
-            return passed_in_one_slot(charges, waiter);
-        }
-        self.conclude(charges, vec![SlotWaiter { positions: (0..charges.len()).collect(), waiter }])
+        Ok(match self.only_slot(charges) {
+            Some(slot) => Stage::InOneSlot(self.ask(slot, charges, now, waker)),
+            None => Stage::InSlots(Box::pin(self.decide_in_slots(charges, now))),
+        })
     }
 
     /// The same where charges live in several slots.
@@ -60,7 +104,7 @@ impl Inner {
     }
 
     fn slot_of(&self, asked: &Charge<'_>) -> Slot {
-        match self.transport.has_one_slot() {
+        match self.has_one_slot {
             true => Slot(0),
             false => self.transport.slot(&tag(&SharedLimit::of(asked.limit).prefix_and_scope, asked.key)),
         }
@@ -155,20 +199,15 @@ pub(super) struct SlotWaiter<'a> {
 pub(super) type Waiters<'a> = Vec<SlotWaiter<'a>>;
 
 /// All charges are of one slot, which let them pass.
-fn passed_in_one_slot(charges: &Charges<'_>, waiter: Waiter<'_>) -> Outcome {
-    let mut outcome = Outcome {
-        passed: true,
-        decisions: SmallVec::from_slice(waiter.decisions()),
-        receipts: Vec::new(),
-        source: Source::Exact,
-        asked: Asked::All,
-    };
+fn passed_in_one_slot(charges: &Charges<'_>, waiter: &mut Waiter<'_>) -> Outcome {
+    let mut receipts = Vec::new();
     waiter.keep(|request, at, charged| {
         if charges[at].receipt {
-            outcome.receipts.push((at, receipt(request, at, charged)));
+            receipts.push((at, receipt(request, at, charged)));
         }
     });
-    outcome
+    let decisions = SmallVec::from_slice(waiter.decisions());
+    Outcome { passed: true, decisions, receipts, source: Source::Exact, asked: Asked::All }
 }
 
 /// The whole is refused: each slot that answered says how it stands without it, and gets back what it charged.
@@ -186,7 +225,7 @@ pub(super) fn refuse(charges: &Charges<'_>, waiters: Waiters<'_>, source: Source
 
 /// The whole passed: what was charged is kept.
 pub(super) fn keep(charges: &Charges<'_>, waiters: Waiters<'_>, outcome: &mut Outcome) {
-    for SlotWaiter { positions, waiter } in waiters {
+    for SlotWaiter { positions, mut waiter } in waiters {
         place(&positions, waiter.decisions(), outcome);
         waiter.keep(|request, at, charged| {
             let position = positions[at];

@@ -38,6 +38,7 @@ use tollgate_store::{
 
 use self::batch::{Coalescer, Deadlines};
 use self::breaker::shards::Breakers;
+use self::decide::Deciding;
 use self::fallback::debts::Debts;
 use self::fallback::payments::Payments;
 use self::key_names::prefix_and_scope;
@@ -81,6 +82,8 @@ pub(crate) type OnChange = Box<dyn Fn(StoreEvent) + Send + Sync>;
 /// What all tasks of a store share.
 pub(crate) struct Inner {
     transport: Arc<dyn Transport>,
+    /// Whether all keys live in slot 0, as the transport says.
+    has_one_slot: bool,
     pub(crate) settings: StoreSettings,
     runtime: Handle,
     clock: ServerClock,
@@ -110,6 +113,7 @@ impl Inner {
         seam: Seam,
     ) -> Result<Arc<Inner>, Box<dyn Error + Send + Sync>> {
         Ok(Arc::new(Inner {
+            has_one_slot: transport.has_one_slot(),
             transport,
             runtime: Handle::current(),
             fallback: MemoryStore::with(settings.fallback, clock.own())?,
@@ -224,7 +228,7 @@ impl Store for RedisStore {
     }
 
     fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.inner.decide(charges))
+        Box::pin(Deciding::new(&self.inner, charges))
     }
 
     fn give_back(&self, receipt: Receipt) {

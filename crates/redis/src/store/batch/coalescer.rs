@@ -45,6 +45,8 @@ struct Group {
     in_flight: SmallVec<[InFlight; 2]>,
     /// When the last of them was sent.
     sent_at: Instant,
+    /// The number of requests in it: the next one may be as large.
+    last_size: u32,
     /// The batches that wait. Only the last has room.
     waiting: SmallVec<[Arc<Batch>; 1]>,
     /// Whether there is a timer for those that wait.
@@ -117,6 +119,7 @@ impl Coalescer {
                 first: Arc::clone(&batch),
                 in_flight: smallvec![InFlight { batch: Arc::clone(&batch), ends: deadline }],
                 sent_at: now,
+                last_size: 1,
                 waiting: SmallVec::new(),
                 is_timed: false,
             };
@@ -175,9 +178,10 @@ impl Group {
         {
             return (Arc::clone(batch), index);
         }
-        let batch = Batch::new(self.first.request.again(), Some(hash), deadline, waker);
+        let batch = Batch::with_capacity(self.first.request.again(), hash, self.last_size as usize);
+        let index = batch.join(deadline, waker, MAX_BATCH).unwrap_or(0);
         self.waiting.push(Arc::clone(&batch));
-        (batch, 0)
+        (batch, index)
     }
 
     /// All batches that wait are sent. Calls that are overdue do not count as in flight any more.
@@ -193,7 +197,7 @@ impl Group {
         for batch in self.waiting.drain(..) {
             let Some(boarded) = batch.board() else { continue };
             self.in_flight.push(InFlight { batch: Arc::clone(&batch), ends: boarded.deadline });
-            self.sent_at = now;
+            (self.sent_at, self.last_size) = (now, boarded.times);
             departure.batches.push((batch, boarded));
         }
         departure

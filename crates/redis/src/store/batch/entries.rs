@@ -65,18 +65,18 @@ pub(super) struct Expired {
 }
 
 impl Batch {
-    /// A batch of one, which others may join before it is [boarded](Batch::board).
-    pub(super) fn new(request: SlotRequest, group: Option<u64>, deadline: Instant, waker: &Waker) -> Arc<Batch> {
-        Batch::with(request, group, Entry::new(deadline, waker, None))
-    }
-
     /// A batch of one that is sent as it is.
     pub(super) fn alone(request: SlotRequest, group: Option<u64>, deadline: Instant, waker: &Waker) -> Arc<Batch> {
-        Batch::with(request, group, Entry::new(deadline, waker, Some(0)))
+        Batch::with(request, group, smallvec![Entry::new(deadline, waker, Some(0))])
     }
 
-    fn with(request: SlotRequest, group: Option<u64>, entry: Entry) -> Arc<Batch> {
-        let entries = Mutex::new(smallvec![entry]);
+    /// An empty batch with room for so many, which requests join before it is [boarded](Batch::board).
+    pub(super) fn with_capacity(request: SlotRequest, group: u64, entries: usize) -> Arc<Batch> {
+        Batch::with(request, Some(group), Entries::with_capacity(entries))
+    }
+
+    fn with(request: SlotRequest, group: Option<u64>, entries: Entries) -> Arc<Batch> {
+        let entries = Mutex::new(entries);
         Arc::new(Batch { request, group, watch: OnceLock::new(), answer: OnceLock::new(), entries })
     }
 

@@ -19,7 +19,7 @@ pub(in crate::store) struct SlotRequest {
     pub(in crate::store) slot: Slot,
     pub(in crate::store) charges: Arc<[SlotCharge]>,
     /// The key as it was given, for each charge.
-    pub(in crate::store) keys: SmallVec<[Box<[u8]>; 1]>,
+    pub(in crate::store) keys: SmallVec<[Box<[u8]>; 4]>,
 }
 
 impl SlotRequest {

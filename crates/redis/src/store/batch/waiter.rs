@@ -29,8 +29,8 @@ pub(super) enum Progress {
     Answered(u32),
     /// Without an answer.
     Failed,
-    /// It owes nothing any more.
-    Over,
+    /// The same, and what was charged stays.
+    Kept(u32),
 }
 
 impl<'a> Waiter<'a> {
@@ -50,7 +50,7 @@ impl<'a> Waiter<'a> {
                 let Poll::Ready(answered) = self.batch.poll(self.index, cx) else { return Poll::Pending };
                 self.progress = answered.map_or(Progress::Failed, Progress::Answered);
             }
-            Progress::Answered(_) | Progress::Failed | Progress::Over => {}
+            Progress::Answered(_) | Progress::Failed | Progress::Kept(_) => {}
         }
         Poll::Ready(())
     }
@@ -75,15 +75,15 @@ impl<'a> Waiter<'a> {
     }
 
     /// The request passed: what was charged stays. `made` hears of each charge, with its place among the slot's.
-    pub(in crate::store) fn keep(mut self, mut made: impl FnMut(&SlotRequest, usize, Charged)) {
+    pub(in crate::store) fn keep(&mut self, mut made: impl FnMut(&SlotRequest, usize, Charged)) {
         if let Some((answer, number)) = self.answered() {
             answer.made(number).for_each(|(at, charged)| made(self.request(), at, charged));
+            self.progress = Progress::Kept(number);
         }
-        self.progress = Progress::Over;
     }
 
     fn answered(&self) -> Option<(&BatchAnswer, u32)> {
-        let Progress::Answered(number) = self.progress else { return None };
+        let (Progress::Answered(number) | Progress::Kept(number)) = self.progress else { return None };
         Some((self.batch.answer()?, number))
     }
 }
@@ -93,7 +93,7 @@ impl Drop for Waiter<'_> {
         let number = match self.progress {
             Progress::Asked | Progress::Waiting => self.batch.leave(self.index),
             Progress::Answered(number) => Some(number),
-            Progress::Failed | Progress::Over => None,
+            Progress::Failed | Progress::Kept(_) => None,
         };
         if let Some((answer, number)) = self.batch.answer().zip(number) {
             self.store.refund_made(&self.batch.request, answer, number);

@@ -30,8 +30,8 @@ impl fmt::Debug for Script {
     }
 }
 
-/// Most calls have one key, and the script that decides has one argument.
-pub(crate) type Keys = SmallVec<[Arc<[u8]>; 1]>;
+/// Most calls have a few keys, and the script that decides has one argument.
+pub(crate) type Keys = SmallVec<[Arc<[u8]>; 4]>;
 pub(crate) type Args = SmallVec<[Vec<u8>; 1]>;
 
 /// A script with what it is to work on.

@@ -40,13 +40,12 @@ use self::batch::{Coalescer, Deadlines};
 use self::breaker::shards::Breakers;
 use self::decide::Deciding;
 use self::fallback::debts::Debts;
-use self::fallback::payments::Payments;
 use self::key_names::prefix_and_scope;
 use self::limit::{Origin, SharedLimit};
 use self::refund::receipt::{MadeWhere, SharedReceipt};
 use self::refusals::KnownRefusals;
-use self::report::bad_values::BadValues;
 use self::report::stats::Counters;
+use self::report::throttle::Throttle;
 use self::seam::Seam;
 use self::server_clock::ServerClock;
 use crate::admin::Admin;
@@ -76,6 +75,11 @@ pub struct RedisStore {
     admin: Option<Admin>,
 }
 
+/// A server that is often late makes and clears small debts all the time.
+const PAYMENTS_APART: Duration = Duration::from_secs(10);
+/// Such a value stays until an operator removes it, and every request may meet it.
+const BAD_VALUES_APART: Duration = Duration::from_secs(60);
+
 /// Who hears of what an operator should know.
 pub(crate) type OnChange = Box<dyn Fn(StoreEvent) + Send + Sync>;
 
@@ -95,8 +99,10 @@ pub(crate) struct Inner {
     deadlines: Deadlines,
     pub(crate) refusals: KnownRefusals,
     debts: Debts,
-    payments: Payments,
-    bad_values: BadValues,
+    /// Debts that were charged, and how much that was.
+    payments: Throttle<(u64, u64)>,
+    /// Calls that failed because of a value that tollgate did not write.
+    bad_values: Throttle<u64>,
     breakers: Breakers,
     counters: Counters,
     pub(crate) on_change: OnChange,
@@ -123,8 +129,8 @@ impl Inner {
             deadlines: Deadlines::default(),
             refusals: KnownRefusals::new(settings.remembered_keys),
             debts: Debts::new(settings.owing_keys),
-            payments: Payments::default(),
-            bad_values: BadValues::default(),
+            payments: Throttle::new(PAYMENTS_APART),
+            bad_values: Throttle::new(BAD_VALUES_APART),
             breakers: Breakers::new(settings.breaker, settings.seed),
             counters: Counters::default(),
             on_change,

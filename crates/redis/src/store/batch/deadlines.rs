@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep_until};
 
 use super::entries::{Batch, Expired};
 use crate::store::Inner;
-use crate::store::breaker::failure::Failure;
 use crate::transport::Cause;
 
 /// Batches that are finished are dropped from the queue when it is twice as long as what was left the last time, and
@@ -113,11 +112,10 @@ impl Inner {
     fn expire(self: &Arc<Self>, batch: &Arc<Batch>, now: Instant) {
         let Expired { count, next } = batch.expire(now);
         if count > 0 {
-            let failure = Failure::Trouble(Cause::Timeout);
             match batch.watch.get() {
                 // Also if others of the batch have a little more time: it took too long.
-                Some(watch) => self.call_failed(watch, failure, now),
-                None => (0..count).for_each(|_| self.counters.failed(failure)),
+                Some(watch) => self.call_failed(watch, Cause::Timeout, now),
+                None => (0..count).for_each(|_| self.counters.failed(Cause::Timeout)),
             }
         }
         if let Some(next) = next {

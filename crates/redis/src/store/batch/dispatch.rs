@@ -13,7 +13,6 @@ use super::request::{Charges, SlotRequest};
 use super::waiter::{Progress, Waiter};
 use crate::call::{Call, Line, Lines};
 use crate::store::Inner;
-use crate::store::breaker::failure::Failure;
 use crate::store::breaker::shards::Watch;
 use crate::store::fallback::debts::Debt;
 use crate::store::limit::SharedLimit;
@@ -86,7 +85,7 @@ impl Inner {
 
     fn send_all(self: &Arc<Self>, departure: Departure, now: Instant) {
         for watch in departure.overdue.iter().filter_map(|batch| batch.watch.get()) {
-            self.call_failed(watch, Failure::Trouble(Cause::Timeout), now);
+            self.call_failed(watch, Cause::Timeout, now);
         }
         for (batch, boarded) in departure.batches {
             self.counters.joined.add(u64::from(boarded.times) - 1);
@@ -99,8 +98,8 @@ impl Inner {
         let Boarded { times, deadline } = boarded;
         let slot = batch.request.slot;
         let Some(watch) = self.admit(slot, sent_at, deadline) else {
-            self.counters.failed(Failure::BreakerOpen);
-            batch.finish(Err(Failure::BreakerOpen));
+            self.counters.failed(Cause::BreakerOpen);
+            batch.finish(None);
             return self.send_waiting(&batch, sent_at);
         };
         // A stalled server would leave it unknown whether they were paid.
@@ -143,7 +142,7 @@ impl Inner {
                 if trouble.executed == Executed::No {
                     self.owe_again(&debts, now);
                 }
-                batch.finish(Err(Failure::Trouble(trouble.cause)));
+                batch.finish(None);
             }
         }
         self.send_waiting(&batch, now);
@@ -155,7 +154,7 @@ impl Inner {
             self.call_answered(watch, now);
             self.key_failed(request, trouble.cause, now);
         } else {
-            self.call_failed(watch, Failure::Trouble(trouble.cause), now);
+            self.call_failed(watch, trouble.cause, now);
         }
         if trouble.executed == Executed::Unknown {
             let each = request.charges.iter().filter(|charge| charge.is_made() || charge.is_shadow()).count();
@@ -167,7 +166,7 @@ impl Inner {
     /// any more is given back.
     fn hand_out(self: &Arc<Self>, batch: &Batch, answer: BatchAnswer) {
         self.seam.hand_out(batch, answer.times);
-        let late = batch.finish(Ok(answer));
+        let late = batch.finish(Some(answer));
         let Some(answer) = batch.answer() else { return };
         for number in late {
             self.refund_made(&batch.request, answer, number);
@@ -215,19 +214,22 @@ impl Inner {
         if !debts.is_empty() {
             let owed: u64 = debts.iter().map(|(_, debt)| debt.amount).fold(0, u64::saturating_add);
             self.counters.paid_debts.add(debts.len() as u64);
-            self.payments.record(debts.len() as u64, owed.saturating_sub(unpaid));
+            self.payments.record(|(count, amount)| {
+                *count += debts.len() as u64;
+                *amount = amount.saturating_add(owed.saturating_sub(unpaid));
+            });
         }
     }
 
     /// Reports a value that cannot be used. Its server has not failed.
     fn key_failed(&self, request: &SlotRequest, cause: Cause, now: Instant) {
-        let failure = Failure::Trouble(cause);
-        self.counters.failed(failure);
-        let Some(calls) = self.bad_values.record(now) else { return };
+        self.counters.failed(cause);
+        self.bad_values.record(|calls| *calls += 1);
+        let Some(calls) = self.bad_values.take(now) else { return };
         // The rest of a name identifies the client, and stays out of the log.
         let names = request.charges.iter().map(|charge| &SharedLimit::of(&charge.target.limit).prefix_and_scope);
         let keys = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-        (self.on_change)(StoreEvent::BadValue { keys, cause: failure.name(), calls });
+        (self.on_change)(StoreEvent::BadValue { keys, cause: cause.name(), calls });
     }
 
     fn owe_again(&self, debts: &[(Arc<[u8]>, Debt)], now: Instant) {

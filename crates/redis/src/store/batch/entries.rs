@@ -8,9 +8,7 @@ use tokio::time::Instant;
 
 use super::answer::BatchAnswer;
 use super::request::SlotRequest;
-use crate::store::breaker::failure::Failure;
 use crate::store::breaker::shards::Watch;
-use crate::transport::Cause;
 
 /// Requests alike that one call asks for.
 ///
@@ -23,7 +21,8 @@ pub(in crate::store) struct Batch {
     pub(super) group: Option<u64>,
     /// The call in its shard's breaker, once it is sent.
     pub(super) watch: OnceLock<Watch>,
-    answer: OnceLock<Result<BatchAnswer, Failure>>,
+    /// `None` if there will be none.
+    answer: OnceLock<Option<BatchAnswer>>,
     entries: Mutex<Entries>,
 }
 
@@ -104,7 +103,7 @@ impl Batch {
 
     /// Gives all that wait their answer. Returns the numbers of the entries that the call counted and that do not wait
     /// any more.
-    pub(super) fn finish(&self, answer: Result<BatchAnswer, Failure>) -> SmallVec<[u32; 4]> {
+    pub(super) fn finish(&self, answer: Option<BatchAnswer>) -> SmallVec<[u32; 4]> {
         let (mut late, mut wakers): (SmallVec<[u32; 4]>, SmallVec<[Waker; 1]>) = Default::default();
         {
             let mut entries = self.entries();
@@ -156,19 +155,16 @@ impl Batch {
         self.answer.get().is_some()
     }
 
-    /// The number of an entry under which the answer tells of it, or why there is none for it.
-    pub(super) fn poll(&self, index: u32, cx: &Context<'_>) -> Poll<Result<u32, Failure>> {
+    /// The number of an entry under which the answer tells of it, or nothing if there is no answer for it.
+    pub(super) fn poll(&self, index: u32, cx: &Context<'_>) -> Poll<Option<u32>> {
         let mut entries = self.entries();
         let entry = &mut entries[index as usize];
         if let EntryState::Waiting(known) = &mut entry.state {
             known.clone_from(cx.waker());
             return Poll::Pending;
         }
-        Poll::Ready(match (&entry.state, self.answer.get(), entry.number) {
-            (EntryState::Answered, Some(Ok(_)), Some(number)) => Ok(number),
-            (EntryState::Answered, Some(Err(failure)), _) => Err(*failure),
-            _ => Err(Failure::Trouble(Cause::Timeout)),
-        })
+        let is_answered = matches!(entry.state, EntryState::Answered) && self.answer().is_some();
+        Poll::Ready(entry.number.filter(|_| is_answered))
     }
 
     /// A caller has given up. Returns its number if it was answered and has not seen it.
@@ -187,7 +183,7 @@ impl Batch {
 
     /// The answer, if there is one and it is not a failure.
     pub(super) fn answer(&self) -> Option<&BatchAnswer> {
-        self.answer.get()?.as_ref().ok()
+        self.answer.get()?.as_ref()
     }
 
     /// Gives the first entry the last one's number, and so on.

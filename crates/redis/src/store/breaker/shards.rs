@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::call::Call;
 use crate::store::Inner;
-use crate::store::breaker::failure::Failure;
 use crate::store::breaker::state::{Breaker, BreakerSettings, BreakerState, Change, Ticket};
 use crate::store::report::stats::StoreEvent;
 use crate::transport::{Cause, Done, ShardId, Slot};
@@ -167,7 +166,7 @@ impl Inner {
     /// A call was answered. Too late is a failure like any other.
     pub(in crate::store) fn call_answered(self: &Arc<Self>, watch: &Watch, now: Instant) {
         if now > watch.deadline {
-            return self.call_failed(watch, Failure::Trouble(Cause::Timeout), now);
+            return self.call_failed(watch, Cause::Timeout, now);
         }
         if watch.is_counted.swap(true, Ordering::Relaxed) {
             return;
@@ -185,7 +184,7 @@ impl Inner {
     }
 
     /// A call failed, or is overdue.
-    pub(in crate::store) fn call_failed(self: &Arc<Self>, watch: &Watch, failure: Failure, now: Instant) {
+    pub(in crate::store) fn call_failed(self: &Arc<Self>, watch: &Watch, failure: Cause, now: Instant) {
         if watch.is_counted.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -213,18 +212,18 @@ impl Inner {
     }
 
     /// An empty call only asks the time.
-    pub(in crate::store) async fn probe(&self, slot: Slot, patience: Duration) -> Result<(), Failure> {
+    pub(in crate::store) async fn probe(&self, slot: Slot, patience: Duration) -> Result<(), Cause> {
         let deadline = Instant::now() + patience;
         let (heard, answer) = oneshot::channel();
         let done = Done::new(move |answered| {
             // Nobody listens any more if it comes too late.
-            let _ = heard.send(answered.map(|_| ()).map_err(|trouble| Failure::Trouble(trouble.cause)));
+            let _ = heard.send(answered.map(|_| ()).map_err(|trouble| trouble.cause));
         });
         self.transport.send(slot, Call { lines: smallvec::SmallVec::new() }, deadline, done);
         match timeout_at(deadline, answer).await {
             Ok(Ok(answered)) => answered,
-            Ok(Err(_)) => Err(Failure::Trouble(Cause::Connection)),
-            Err(_) => Err(Failure::Trouble(Cause::Timeout)),
+            Ok(Err(_)) => Err(Cause::Connection),
+            Err(_) => Err(Cause::Timeout),
         }
     }
 
@@ -239,9 +238,9 @@ struct Probes {
     shard: ShardId,
     slot: Slot,
     /// How it failed when somebody last heard of it.
-    told: Failure,
+    told: Cause,
     /// How it failed last.
-    last: Failure,
+    last: Cause,
 }
 
 impl Probes {
@@ -272,7 +271,7 @@ impl Probes {
     }
 
     /// Tells of another cause once it has come twice: a server that is going away fails in several ways at first.
-    fn failed(&mut self, store: &Inner, failure: Failure) {
+    fn failed(&mut self, store: &Inner, failure: Cause) {
         let is_steady = std::mem::replace(&mut self.last, failure) == failure;
         if is_steady && failure != self.told {
             self.told = failure;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::store::Inner;
-use crate::store::breaker::failure::Failure;
 use crate::store::report::server_watch::watch_servers;
 use crate::store::report::stats::StoreEvent;
 use crate::transport::{Cause, Slot};
@@ -26,11 +25,11 @@ impl Inner {
     }
 
     /// Whether all servers can be reached, and one of them answers.
-    async fn answers(&self) -> Result<(), Failure> {
+    async fn answers(&self) -> Result<(), Cause> {
         self.probe(Slot(0), ANSWERED_WITHIN).await?;
         match self.transport.servers().unreached.is_empty() {
             true => Ok(()),
-            false => Err(Failure::Trouble(Cause::Connection)),
+            false => Err(Cause::Connection),
         }
     }
 }

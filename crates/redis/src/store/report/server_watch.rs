@@ -42,8 +42,9 @@ impl Inner {
     }
 
     fn report_payments(&self, now: Instant) {
-        if let Some(event) = self.payments.take_event(self.debts.count(), now) {
-            (self.on_change)(event);
+        if let Some((debts, amount)) = self.payments.take(now) {
+            let still_owing = self.debts.count() as u64;
+            (self.on_change)(StoreEvent::DebtsPaid { debts, amount, still_owing });
         }
     }
 

@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -43,10 +43,16 @@ impl Future for Deciding<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let Deciding { store, charges, stage } = self.get_mut();
+        let (store, charges) = (*store, *charges);
         if let Stage::New = stage {
-            *stage = match store.begin(charges, cx.waker()) {
-                Ok(stage) => stage,
-                Err(refused) => return Poll::Ready(refused),
+            let now = Instant::now();
+            store.counters.decisions.add(1);
+            if let Some(refused) = store.refused_unasked(charges, now) {
+                return Poll::Ready(refused);
+            }
+            *stage = match store.only_slot(charges) {
+                Some(slot) => Stage::InOneSlot(store.ask(slot, charges, now, cx.waker())),
+                None => Stage::InSlots(Box::pin(store.decide_in_slots(charges, now))),
             };
         }
         match stage {
@@ -66,20 +72,7 @@ impl Future for Deciding<'_> {
 }
 
 impl Inner {
-    /// Begins to wait for the answer, unless it is known already.
-    fn begin<'a>(self: &'a Arc<Self>, charges: &'a Charges<'a>, waker: &Waker) -> Result<Stage<'a>, Outcome> {
-        let now = Instant::now();
-        self.counters.decisions.add(1);
-        if let Some(refused) = self.refused_unasked(charges, now) {
-            return Err(refused);
-        }
-        Ok(match self.only_slot(charges) {
-            Some(slot) => Stage::InOneSlot(self.ask(slot, charges, now, waker)),
-            None => Stage::InSlots(Box::pin(self.decide_in_slots(charges, now))),
-        })
-    }
-
-    /// The same where charges live in several slots.
+    /// A check whose charges live in several slots.
     async fn decide_in_slots(self: &Arc<Self>, charges: &Charges<'_>, now: Instant) -> Outcome {
         let mut waiters: Waiters<'_> = poll_fn(|cx| {
             let ask = |part: SlotPart<'_>| {

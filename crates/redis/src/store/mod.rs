@@ -16,7 +16,6 @@ mod report;
 mod seam;
 mod server_clock;
 mod settings;
-mod shard_index;
 #[cfg(test)]
 mod tests;
 

@@ -10,16 +10,16 @@ use crate::transport::{Cause, Executed, Trouble};
 
 /// What a slot answered to all requests of a batch.
 #[derive(Debug)]
-pub(super) struct BatchAnswer {
-    pub(super) replayed: ReplayedBatch,
+pub(in crate::store) struct BatchAnswer {
+    pub(in crate::store) replayed: ReplayedBatch,
     /// How many requests were asked for.
-    pub(super) times: u32,
+    pub(in crate::store) times: u32,
     /// How much of the debts did not fit.
     pub(super) unpaid: u64,
     /// The server's clock, in microseconds.
-    pub(super) now: u64,
+    pub(in crate::store) now: u64,
     /// What the slot's keys looked like before.
-    pub(super) views: Views,
+    pub(in crate::store) views: Views,
 }
 
 impl BatchAnswer {

@@ -15,8 +15,8 @@ use foldhash::fast::RandomState;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-use super::entries::{Batch, Boarded};
 use super::request::{Charges, SlotRequest, hash};
+use super::{Batch, Boarded};
 use crate::transport::Slot;
 
 const SHARDS: usize = 16;

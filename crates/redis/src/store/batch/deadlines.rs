@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::time::{Instant, sleep_until};
 
-use super::entries::{Batch, Expired};
+use super::{Batch, Expired};
 use crate::store::Inner;
 use crate::transport::Cause;
 

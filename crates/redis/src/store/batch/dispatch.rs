@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answer::BatchAnswer;
 use super::coalescer::{Departure, Joined, Step, Timer};
-use super::entries::{Batch, Boarded};
 use super::request::{Charges, SlotRequest};
 use super::waiter::{Progress, Waiter};
+use super::{Batch, Boarded};
 use crate::call::{Call, Line, Lines};
 use crate::store::Inner;
 use crate::store::breaker::shards::Watch;

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use smallvec::SmallVec;
 use tollgate_core::{Charged, Decision};
 
+use super::Batch;
 use super::answer::BatchAnswer;
-use super::entries::Batch;
 use super::request::SlotRequest;
 use crate::store::Inner;
 

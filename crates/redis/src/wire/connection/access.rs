@@ -9,7 +9,7 @@ use crate::wire::cluster::node_clock::Reading;
 use crate::wire::connection::address::Address;
 use crate::wire::connection::password::Password;
 use crate::wire::connection::stream::{Connector, Stream};
-use crate::wire::protocol::command_writer::write_command;
+use crate::wire::protocol::command::write_command;
 use crate::wire::protocol::reply_parser::ReplyParser;
 use crate::wire::protocol::server_error::ServerError;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use sha1::{Digest, Sha1};
 use smallvec::SmallVec;
 
-use super::command_writer::CommandWriter;
+use super::command::CommandWriter;
 
 /// A script, and the name under which servers remember it: the SHA-1 of its source in hexadecimal digits.
 pub(crate) struct Script {

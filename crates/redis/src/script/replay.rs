@@ -44,6 +44,7 @@ impl ReplayedBatch {
         ReplayedBatch { passed, charges, decisions, charged }
     }
 
+    #[inline]
     fn push(&mut self, decision: Decision, charged: Option<Charged>) {
         self.decisions.push(decision);
         self.charged.push(charged);

@@ -40,6 +40,7 @@ impl<'a> Waiter<'a> {
 
     /// Ready when there is an answer, or the deadline has passed. It is polled for the first time right after it was
     /// asked for, in the same context.
+    #[inline]
     pub(in crate::store) fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
         match self.progress {
             Progress::Asked => {

@@ -14,7 +14,7 @@ use tollgate_store::{Limit, Mode};
 /// there is nothing to it, and is replaced.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Lines,
 }
 
 impl Call {
@@ -24,6 +24,10 @@ impl Call {
         self.lines.iter().any(|line| matches!(line, Line::Decide { .. } | Line::Force { .. }))
     }
 }
+
+/// Most calls have one line, and most lines one charge: these are kept in place.
+pub(crate) type Lines = SmallVec<[Line; 1]>;
+pub(crate) type Views = SmallVec<[View; 1]>;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Line {
@@ -85,7 +89,7 @@ pub(crate) const TICK: Tick = Tick::Microsecond;
 pub(crate) struct Reply {
     /// The server's clock when it was carried out, in microseconds since 1970.
     pub(crate) now: u64,
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: SmallVec<[Answer; 1]>,
 }
 
 #[allow(clippy::large_enum_variant, reason = "nearly all answers are decisions")]
@@ -95,7 +99,7 @@ pub(crate) enum Answer {
     /// before the first of them. The decisions follow from that.
     Decided {
         passed: u32,
-        views: SmallVec<[View; 4]>,
+        views: Views,
     },
     /// How much of the cost did not fit.
     Forced {

@@ -6,15 +6,16 @@
 
 // The road of a check: `store` groups charges by slot and decides what is sent,
 // joined, remembered and given back; `script` turns a `Call` into one script
-// call and its answer back into decisions; `transport` brings it to the servers,
-// over the client in `wire`. `sim` plays all of it in virtual time. Beside it,
-// `overrides` is where instances tell each other what an operator has done, and
-// `agreement` where they find out whether they count under the same keys.
+// call and its answer back into decisions; the client in `wire` is the transport
+// that brings it to the servers. `sim` plays all of it over another transport, in
+// virtual time. Beside it, `admin` is what operators do: `overrides` is where
+// instances tell each other of it, and `agreement` where they find out whether
+// they count under the same keys.
 
+mod admin;
 mod agreement;
 mod call;
 mod overrides;
-mod redis_store;
 mod resp_value;
 mod script;
 #[cfg(test)]
@@ -23,6 +24,5 @@ mod store;
 mod transport;
 mod wire;
 
-pub use redis_store::RedisStore;
-pub use store::{BreakerSettings, BreakerState, CallDurations, StoreEvent, StoreSettings, StoreStats};
+pub use store::{BreakerSettings, BreakerState, CallDurations, RedisStore, StoreEvent, StoreSettings, StoreStats};
 pub use wire::{OptionsError, Password, RedisMode, RedisOptions, TlsOptions};

@@ -19,6 +19,10 @@ fn rate(text: &str) -> Rate {
     text.parse().unwrap()
 }
 
+fn admin(store: &RedisStore) -> &dyn StoreAdmin {
+    store.admin().unwrap()
+}
+
 /// A limit whose refusals are believed to their end, as those of a block are.
 fn lasting(store: &RedisStore, scope: &str) -> Limit {
     let quota = Quota::token_bucket(rate("1/day")).unwrap();
@@ -87,13 +91,13 @@ async fn in_a_cluster_all_instances_hear_of_a_reset_and_of_an_override() {
     for key in ["ann", "ben", "cid", "dan", "eve", "fay"] {
         let (of_one, of_other) = (lasting(&one, "block"), lasting(&other, "block"));
         until_remembered(&other, &of_other, key).await;
-        one.reset(&[(&of_one, key.as_bytes())]).await.unwrap();
+        admin(&one).reset(&[(&of_one, key.as_bytes())]).await.unwrap();
         until_it_passes(&other, &of_other, key).await;
     }
-    one.set_override(stored(&one, "a", "text")).await.unwrap();
-    until("the other reads it", || other.overrides().read().1.len() == 1).await;
-    other.remove_override("a").await.unwrap();
-    until("it is gone", || one.overrides().read().1.is_empty()).await;
+    admin(&one).set_override(stored(&one, "a", "text")).await.unwrap();
+    until("the other reads it", || admin(&other).overrides().read().1.len() == 1).await;
+    admin(&other).remove_override("a").await.unwrap();
+    until("it is gone", || admin(&one).overrides().read().1.is_empty()).await;
 }
 
 /// Overrides go with the server's data, as all counters do.
@@ -102,13 +106,13 @@ async fn a_server_that_lost_everything_is_believed_again() {
     let mut server = RedisServer::start(&[]).unwrap();
     let redis = standalone_options(server.address());
     let (one, other) = (connect(&redis, patient()).await, connect(&redis, patient()).await);
-    one.set_override(stored(&one, "a", "text")).await.unwrap();
-    until("the other reads it", || other.overrides().read().1.len() == 1).await;
+    admin(&one).set_override(stored(&one, "a", "text")).await.unwrap();
+    until("the other reads it", || admin(&other).overrides().read().1.len() == 1).await;
     let limit = lasting(&other, "block");
     until_remembered(&other, &limit, "ann").await;
     server.kill().unwrap();
     server.restart().unwrap();
-    until("there are no overrides", || other.overrides().read().1.is_empty()).await;
+    until("there are no overrides", || admin(&other).overrides().read().1.is_empty()).await;
     until_it_passes(&other, &limit, "ann").await;
 }
 
@@ -117,11 +121,11 @@ async fn there_are_not_more_overrides_than_so_many() {
     let server = RedisServer::start(&[]).unwrap();
     let one = connect(&standalone_options(server.address()), patient()).await;
     for number in 0..MAX_OVERRIDES {
-        one.set_override(stored(&one, &number.to_string(), "200/min")).await.unwrap();
+        admin(&one).set_override(stored(&one, &number.to_string(), "200/min")).await.unwrap();
     }
-    assert!(one.set_override(stored(&one, "one more", "200/min")).await.is_err());
-    one.set_override(stored(&one, "7", "300/min")).await.unwrap();
-    let overrides = one.overrides().read().1;
+    assert!(admin(&one).set_override(stored(&one, "one more", "200/min")).await.is_err());
+    admin(&one).set_override(stored(&one, "7", "300/min")).await.unwrap();
+    let overrides = admin(&one).overrides().read().1;
     assert_eq!((overrides.len(), &*overrides[MAX_OVERRIDES - 1].text), (MAX_OVERRIDES, "300/min"));
 }
 
@@ -137,7 +141,7 @@ async fn how_long_until_another_instance_hears_of_a_reset() {
     let mut took = Vec::new();
     for _ in 0..200 {
         until_remembered(&other, &of_other, "ann").await;
-        one.reset(&[(&of_one, b"ann")]).await.unwrap();
+        admin(&one).reset(&[(&of_one, b"ann")]).await.unwrap();
         let begun = tokio::time::Instant::now();
         while !check(&other, &of_other, "ann").await.passed {
             assert!(begun.elapsed() < Duration::from_secs(5));

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use smallvec::smallvec;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::resp_value::Value;
-use crate::store::{SharedStore, StoreEvent};
-use crate::transport::redis::RedisTransport;
-use crate::wire::Script;
+use crate::store::{Inner, StoreEvent};
+use crate::wire::{Client, Script};
 
 /// The script's text.
 const SOURCE: &str = include_str!("agreement.lua");
@@ -39,7 +39,8 @@ pub(crate) struct Agreement {
 }
 
 struct Comparing {
-    store: SharedStore<RedisTransport>,
+    store: Arc<Inner>,
+    client: Arc<Client>,
     script: Arc<Script>,
     name: Arc<[u8]>,
     differs: Arc<AtomicBool>,
@@ -47,11 +48,12 @@ struct Comparing {
 
 impl Agreement {
     /// Begins to compare, once there is something to be compared. It must be called within a runtime.
-    pub(crate) fn start(store: SharedStore<RedisTransport>) -> Agreement {
-        let name = format!("{}{NAME}", store.prefix()).into_bytes().into();
+    pub(crate) fn start(store: Arc<Inner>, client: Arc<Client>) -> Agreement {
+        let name = format!("{}{NAME}", store.settings.prefix).into_bytes().into();
         let (wanted, asked) = watch::channel(None);
         let differs = Arc::new(AtomicBool::new(false));
-        let comparing = Comparing { store, script: Arc::new(Script::new(SOURCE)), name, differs: Arc::clone(&differs) };
+        let comparing =
+            Comparing { store, client, script: Arc::new(Script::new(SOURCE)), name, differs: Arc::clone(&differs) };
         Agreement { wanted, differs, comparing: tokio::spawn(comparing.run(asked)) }
     }
 
@@ -107,7 +109,7 @@ impl Comparing {
         let Some(theirs) = self.ask(ours).await else { return ASK_EVERY };
         let differs = theirs != ours;
         if self.differs.swap(differs, Relaxed) != differs {
-            self.store.tell(match differs {
+            (self.store.on_change)(match differs {
                 true => StoreEvent::SecretKeyDiffers { ours: ours.to_owned(), theirs },
                 false => StoreEvent::SecretKeyAgrees { fingerprint: theirs },
             });
@@ -117,8 +119,8 @@ impl Comparing {
 
     /// What is written down; `None` if no server says so.
     async fn ask(&self, ours: &str) -> Option<String> {
-        let arguments = vec![ours.as_bytes().to_vec(), KEPT.as_millis().to_string().into_bytes()];
-        match self.store.transport().run(&self.script, &self.name, arguments).await? {
+        let arguments = smallvec![ours.as_bytes().to_vec(), KEPT.as_millis().to_string().into_bytes()];
+        match self.client.run(&self.script, &self.name, arguments).await? {
             Value::Bulk(Some(theirs)) => Some(String::from_utf8_lossy(&theirs).into_owned()),
             _ => None,
         }

@@ -19,9 +19,8 @@ use tollgate_store::{ChangeError, SharedOverrides, StoredOverride};
 
 use self::protocol::{News, Request, Said, read_change, read_news};
 use crate::resp_value::Value;
-use crate::store::SharedStore;
-use crate::transport::redis::RedisTransport;
-use crate::wire::Script;
+use crate::store::Inner;
+use crate::wire::{Client, Script};
 
 pub(crate) use protocol::ResetKey;
 
@@ -42,7 +41,8 @@ pub(crate) struct OverrideSync {
 }
 
 struct Reader {
-    store: SharedStore<RedisTransport>,
+    store: Arc<Inner>,
+    client: Arc<Client>,
     /// What is known of it here.
     overrides: SharedOverrides,
     /// The epoch that is known. Whoever holds it reads.
@@ -54,13 +54,13 @@ struct Reader {
 
 impl OverrideSync {
     /// Begins to read. It must be called within a runtime.
-    pub(crate) fn start(store: SharedStore<RedisTransport>) -> OverrideSync {
-        let name: Arc<[u8]> = format!("{}{NAME}", store.prefix()).into_bytes().into();
+    pub(crate) fn start(store: Arc<Inner>, client: Arc<Client>) -> OverrideSync {
+        let name: Arc<[u8]> = format!("{}{NAME}", store.settings.prefix).into_bytes().into();
         let changed = Arc::new(Notify::new());
-        store.hears_of_resets();
-        let subscription = store.transport().listen(&name, &changed);
+        store.refusals.believe_while_hearing();
+        let subscription = client.listen(&name, &changed);
         let (overrides, script) = (SharedOverrides::default(), Arc::new(Script::new(SOURCE)));
-        let reader = Arc::new(Reader { store, overrides, known: Mutex::new(None), changed, script, name });
+        let reader = Arc::new(Reader { store, client, overrides, known: Mutex::new(None), changed, script, name });
         let reading = tokio::spawn(Arc::clone(&reader).run());
         OverrideSync { reader, listening: [subscription, reading] }
     }
@@ -124,14 +124,14 @@ impl Reader {
             Err(_) => return,
         }
         // All that was told before the question was asked is known by now.
-        self.store.heard_of_resets(asked_at);
+        self.store.refusals.heard(asked_at);
     }
 
     fn take_in(&self, known: Option<u64>, news: News) -> u64 {
         let News { epoch, dropped, resets, overrides } = news;
         let is_gap = known.is_none_or(|known| known < dropped || epoch < known);
         if is_gap {
-            self.store.forget_refusals();
+            self.store.refusals.forget_all(Instant::now());
         }
         resets.iter().for_each(|reset| self.store.was_reset_elsewhere(reset));
         self.overrides.replace(overrides);
@@ -139,6 +139,6 @@ impl Reader {
     }
 
     async fn ask(&self, request: &Request<'_>) -> Option<Value> {
-        self.store.transport().run(&self.script, &self.name, request.arguments()).await
+        self.client.run(&self.script, &self.name, request.arguments()).await
     }
 }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use smallvec::smallvec;
 use tollgate_store::{MAX_OVERRIDES, StoredOverride};
 
 use crate::resp_value::Value;
+use crate::wire::Args;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -52,21 +54,21 @@ pub(super) struct Nonsense;
 const MS_NS: u64 = 1_000_000;
 
 impl Request<'_> {
-    pub(super) fn arguments(&self) -> Vec<Vec<u8>> {
+    pub(super) fn arguments(&self) -> Args {
         match self {
             Request::Read { known } => {
                 let known = known.map_or_else(|| "-1".to_owned(), |known| known.to_string());
-                vec![b"read".to_vec(), known.into_bytes()]
+                smallvec![b"read".to_vec(), known.into_bytes()]
             }
-            Request::Set(StoredOverride { name, text, until_ns }) => vec![
+            Request::Set(StoredOverride { name, text, until_ns }) => smallvec![
                 b"post".to_vec(),
                 name.as_bytes().to_vec(),
                 text.as_bytes().to_vec(),
                 until_ns.div_ceil(MS_NS).to_string().into_bytes(),
                 MAX_OVERRIDES.to_string().into_bytes(),
             ],
-            Request::Remove(name) => vec![b"remove".to_vec(), name.as_bytes().to_vec()],
-            Request::Tell(keys) => vec![b"tell".to_vec(), written(keys)],
+            Request::Remove(name) => smallvec![b"remove".to_vec(), name.as_bytes().to_vec()],
+            Request::Tell(keys) => smallvec![b"tell".to_vec(), written(keys)],
         }
     }
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_core::{BucketState, CompiledQuota, CounterState, WindowState};
 
-use crate::call::{Answer, Call, Line, Reply, Target, View};
+use crate::call::{Answer, Call, Line, Reply, Target, View, Views};
 use crate::resp_value::Value;
 
 /// A reply that does not fit its call. What became of the call is unknown.
@@ -30,7 +30,10 @@ fn answer(line: &Line, numbers: &mut Numbers) -> Result<Answer, ProtocolError> {
         Line::Decide { times, charges } => {
             let passed = u32::try_from(numbers.next()?).ok().filter(|passed| passed <= times);
             let passed = passed.ok_or(ProtocolError("more passed than asked"))?;
-            let views = charges.iter().map(|charge| view(&charge.target, numbers)).collect::<Result<_, _>>()?;
+            let mut views = Views::with_capacity(charges.len());
+            for charge in &**charges {
+                views.push(view(&charge.target, numbers)?);
+            }
             Answer::Decided { passed, views }
         }
         Line::Force { cost, .. } => Answer::Forced { unpaid: rest(*cost, numbers.next()?)? },

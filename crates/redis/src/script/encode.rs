@@ -3,17 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use smallvec::smallvec;
 use tollgate_core::{Charged, CompiledQuota, Family, Span};
 use tollgate_store::{Limit, Mode};
 
 use super::prefix::{digits, prefix};
 use crate::call::{Call, Line, SlotCharge, Target};
+use crate::wire::{Args, Keys};
 
 /// What a call is on the wire: keys and arguments of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Encoded {
-    pub(crate) keys: Vec<Arc<[u8]>>,
-    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) keys: Keys,
+    pub(crate) args: Args,
 }
 
 const DECIDE: u8 = 1;
@@ -52,7 +54,7 @@ pub(crate) fn encode(call: &Call, now: Option<u64>) -> Encoded {
     writer.bytes.push(0);
     call.lines.iter().for_each(|line| writer.line(line));
     writer.bytes[families] = if is_plain(call) { PLAIN } else { writer.families };
-    Encoded { keys: writer.keys, args: vec![writer.bytes] }
+    Encoded { keys: writer.keys, args: smallvec![writer.bytes] }
 }
 
 /// Writes an expiry into a call: the server does nothing after it, in microseconds of its own clock.
@@ -79,7 +81,7 @@ fn is_plain(call: &Call) -> bool {
 #[derive(Default)]
 struct Writer {
     bytes: Vec<u8>,
-    keys: Vec<Arc<[u8]>>,
+    keys: Keys,
     /// Where each key is, once there are many.
     places: HashMap<Arc<[u8]>, u32>,
     families: u8,

@@ -44,6 +44,7 @@ impl ReplayedBatch {
         ReplayedBatch { passed, charges, decisions, charged }
     }
 
+    #[inline]
     fn push(&mut self, decision: Decision, charged: Option<Charged>) {
         self.decisions.push(decision);
         self.charged.push(charged);
@@ -132,8 +133,28 @@ fn replay_alone(
     passed: u32,
     view: &View,
 ) -> Result<ReplayedBatch, ProtocolError> {
-    let mut state = KeyState::of(view);
-    let mut act = |act: Act| act_on(charge.target.limit.compiled(), &mut state, now, charge.cost, act);
+    let cost = charge.cost;
+    match (charge.target.limit.compiled(), KeyState::of(view)) {
+        (CompiledQuota::Bucket(rule), KeyState::Bucket(state)) => repeat(rule, state, times, now, passed, cost),
+        (CompiledQuota::FixedWindow(rule), KeyState::Window(state)) => repeat(rule, state, times, now, passed, cost),
+        (CompiledQuota::SlidingCounter(rule), KeyState::Counter(state)) => {
+            repeat(rule, state, times, now, passed, cost)
+        }
+        (CompiledQuota::SlidingLog(rule), KeyState::Log(state)) => repeat(rule, state, times, now, passed, cost),
+        (CompiledQuota::Concurrency(rule), KeyState::Leases(state)) => repeat(rule, state, times, now, passed, cost),
+        _ => Err(ProtocolError("a view is of another algorithm")),
+    }
+}
+
+fn repeat<A: Algorithm>(
+    algorithm: &A,
+    mut state: A::State,
+    times: u32,
+    now: u64,
+    passed: u32,
+    cost: u64,
+) -> Result<ReplayedBatch, ProtocolError> {
+    let mut act = |act: Act| run(algorithm, &mut state, now, cost, act);
     let mut answers = ReplayedBatch::with_capacity(passed, times, 1);
     for _ in 0..passed {
         let (mut decision, note) = act(Act::Check);

@@ -15,7 +15,7 @@ use super::shard::Shard;
 use super::world::BEGAN_US;
 use crate::call::Call;
 use crate::store::random::Random;
-use crate::store::{SharedStore, StoreSettings};
+use crate::store::{RedisStore, StoreSettings};
 use crate::transport::{Done, ShardId, Slot, Transport};
 
 const SEEDS: u64 = 400;
@@ -70,7 +70,7 @@ impl Pair {
         let near = Near { shard: Arc::default(), began: Instant::now() };
         let shared = || {
             let (near, settings) = (near.clone(), StoreSettings::default());
-            let store = SharedStore::for_test(near, settings, Box::new(|_| {}), BEGAN_US * 1_000, None);
+            let store = RedisStore::for_test(near, settings, Box::new(|_| {}), BEGAN_US * 1_000, None);
             AsyncLimiter::with_store(&policy, store).unwrap()
         };
         let clock = ManualClock::at(BEGAN_US * 1_000);

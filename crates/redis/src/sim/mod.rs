@@ -5,26 +5,18 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod afterwards;
-mod books;
-mod caller;
-mod faulty;
 mod injected_fault;
 mod like_memory;
-mod met;
-mod plan;
 mod policy_changes;
 mod replayed;
 mod round_trip;
-mod rule;
 mod scenario;
-mod seen;
 pub(crate) mod shard;
 mod world;
 
 pub(crate) use self::injected_fault::InjectedFault;
-use self::met::Met;
 use self::scenario::run;
+use self::scenario::seen::Coverage;
 
 /// How many seeds an ordinary run plays.
 const SEEDS: u64 = 3_000;
@@ -32,20 +24,20 @@ const SEEDS: u64 = 3_000;
 #[test]
 fn whatever_happens_no_promise_is_broken() {
     if let Some(seed) = std::env::var("TOLLGATE_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        let met = run(seed, None);
-        assert!(met.is_ok(), "seed {seed}: {met:?}");
+        let played = run(seed, None);
+        assert!(played.is_ok(), "seed {seed}: {played:?}");
         return;
     }
-    let mut all = Met::default();
+    let mut all = Coverage::default();
     let seeds = std::env::var("TOLLGATE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
     for seed in 0..seeds {
         match run(seed, None) {
-            Ok(met) => all.add(&met),
+            Ok(coverage) => all.add(&coverage),
             Err(violation) => panic!("TOLLGATE_SEED={seed}: {violation}"),
         }
     }
     // A world in which nothing happens would prove nothing.
-    assert!(all.has_met_everything(), "{all:?}");
+    assert!(all.is_complete(), "{all:?}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::world::BEGAN_US;
 use crate::call::{Call, Line, SlotCharge};
 use crate::script::tests::client::Client;
 use crate::store::random::Random;
-use crate::store::{SharedStore, StoreSettings};
+use crate::store::{RedisStore, StoreSettings};
 use crate::transport::{Done, ShardId, Slot, Transport};
 
 const SEEDS: u64 = 150;
@@ -89,7 +89,7 @@ impl Pair {
         let began = Instant::now();
         let server = Server { client: Arc::clone(client), began, ends: Arc::default() };
         // An operator's overrides are kept on a board, which this server has none of: those of the policy stand in.
-        let store = SharedStore::for_test(server, StoreSettings::default(), Box::new(|_| {}), BEGAN_US * 1_000, None);
+        let store = RedisStore::for_test(server, StoreSettings::default(), Box::new(|_| {}), BEGAN_US * 1_000, None);
         let shared = AsyncLimiter::with_store(policy, store).unwrap();
         let clock = ManualClock::at(BEGAN_US * 1_000);
         let memory = Limiter::in_memory(policy, clock.clone()).unwrap();

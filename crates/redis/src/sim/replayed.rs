@@ -64,7 +64,8 @@ fn what_is_replayed_is_what_a_store_in_memory_says() {
                 }
             }
             let times = 1 + random.below(4);
-            let call = Call { lines: vec![Line::Decide { times, charges: charges.iter().cloned().collect() }] };
+            let call =
+                Call { lines: smallvec::smallvec![Line::Decide { times, charges: charges.iter().cloned().collect() }] };
             let reply = shard.execute(&call, now, &mut Vec::new());
             let [Answer::Decided { passed, views }] = &reply.answers[..] else { panic!("{reply:?}") };
             let replayed = replay(&charges, times, now, *passed, views).unwrap().requests(times);

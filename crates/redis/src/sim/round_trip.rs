@@ -13,7 +13,7 @@ use tollgate_store::{Charge, Limit, LimitOptions, OnFailure, Refusals, Source, S
 use super::shard::Shard;
 use super::world::BEGAN_US;
 use crate::call::Call;
-use crate::store::{SharedStore, StoreSettings};
+use crate::store::{RedisStore, StoreSettings};
 use crate::transport::{Done, ShardId, Slot, Transport};
 
 const SPAN: Duration = Duration::from_secs(4);
@@ -67,7 +67,7 @@ fn run(round_trip_ms: u64, on_failure: OnFailure, per_second: u64, together: u64
         let round_trip = Duration::from_millis(round_trip_ms);
         let transport = Distant { shard: Arc::default(), began, round_trip };
         let settings = StoreSettings { deadline: Duration::from_millis(20), ..StoreSettings::default() };
-        let store = Arc::new(SharedStore::for_test(transport, settings, Box::new(|_| {}), BEGAN_US * 1_000, None));
+        let store = Arc::new(RedisStore::for_test(transport, settings, Box::new(|_| {}), BEGAN_US * 1_000, None));
         let limit = store.limit("hot", quota, LimitOptions { on_failure, refusals: Refusals::Brief }).unwrap();
         let checks = per_second * SPAN.as_secs();
         let mut tasks = Vec::new();
@@ -89,7 +89,7 @@ fn run(round_trip_ms: u64, on_failure: OnFailure, per_second: u64, together: u64
     })
 }
 
-async fn check(store: Arc<SharedStore<Distant>>, limit: Limit) -> (bool, Source, Verdict) {
+async fn check(store: Arc<RedisStore>, limit: Limit) -> (bool, Source, Verdict) {
     let charge = Charge::new(&limit, b"hot", 1);
     let outcome = store.decide(&[charge]).await;
     (outcome.passed, outcome.source, outcome.decisions[0].verdict)

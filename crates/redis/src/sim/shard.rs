@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Charged, CompiledQuota, Decision};
 use tollgate_store::{Limit, shadow_groups};
 
-use crate::call::{Answer, Call, Line, Reply, SlotCharge, TICK, Target, View};
+use crate::call::{Answer, Call, Line, Reply, SlotCharge, TICK, Target, View, Views};
 use crate::script::KeyState;
 
 #[derive(Clone, Debug, Default)]
@@ -95,7 +94,7 @@ impl Shard {
     }
 
     fn decide(&mut self, times: u32, charges: &[SlotCharge], now: u64, deeds: &mut Vec<Deed>) -> Answer {
-        let views: SmallVec<[View; 4]> = charges.iter().map(|charge| self.view(&charge.target, now)).collect();
+        let views: Views = charges.iter().map(|charge| self.view(&charge.target, now)).collect();
         let mut passed = 0;
         while passed < times && self.pass_one(charges, now, deeds) {
             passed += 1;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use tollgate_core::Decision;
 
 use super::InjectedFault;
-use super::books::Books;
+use super::scenario::books::Books;
 use super::shard::{Deed, Shard};
 use crate::call::{Call, Reply, Target};
 use crate::store::random::Random;

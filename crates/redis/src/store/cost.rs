@@ -21,7 +21,7 @@ use tollgate_store::{Charge, Limit, LimitOptions, Store};
 use crate::call::{Call, Line};
 use crate::resp_value::Value;
 use crate::script::{decode, encode};
-use crate::store::{SharedStore, StoreSettings};
+use crate::store::{RedisStore, StoreSettings};
 use crate::transport::{Done, ShardId, Slot, Transport};
 
 const CALLERS: usize = 64;
@@ -71,7 +71,7 @@ fn decisions() -> usize {
 async fn run(rules: usize, keys: usize, callers: usize, joins: bool) {
     let tray = Tray::default();
     let settings = StoreSettings { joins, deadline: Duration::from_secs(600), ..StoreSettings::default() };
-    let store = SharedStore::for_test(tray.clone(), settings, Box::new(|_| {}), 1, None);
+    let store = RedisStore::for_test(tray.clone(), settings, Box::new(|_| {}), 1, None);
     let quota = Quota::token_bucket("1000000/s burst 1000000".parse().unwrap()).unwrap();
     let limit = |at: usize| store.limit(&format!("rule-{at}"), quota, LimitOptions::default()).unwrap();
     let limits: Arc<[Limit]> = (0..rules).map(limit).collect();

@@ -1,62 +1,121 @@
 //! A check, from the charges to the outcome.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{Charged, Decision, Verdict};
-use tollgate_store::{Asked, Charge, OnFailure, Outcome, Receipt, Refusals, Source};
+use tollgate_store::{Asked, BoxFuture, Charge, OnFailure, Outcome, Receipt, Refusals, Source};
 
 use crate::store::Inner;
-use crate::store::batch::{Charges, SlotPart, SlotParts, SlotRequest, Waiter, Waiters};
+use crate::store::batch::{Charges, Positions, SlotPart, SlotRequest, Waiter};
+use crate::store::key_names::tag;
 use crate::store::limit::SharedLimit;
 use crate::store::refund::receipt::{MadeWhere, SharedReceipt};
-use crate::store::seam::Seam;
-use crate::transport::Transport;
+use crate::transport::Slot;
 
-impl<T: Transport> Inner<T> {
-    pub(super) async fn decide(self: &Arc<Self>, charges: &Charges<'_>) -> Outcome {
-        let now = Instant::now();
-        self.counters.decisions.add(1);
-        if let Some(refused) = self.known_refusal(charges, now) {
-            return refused;
+/// A check, from the first poll to the outcome.
+pub(super) struct Deciding<'a> {
+    store: &'a Arc<Inner>,
+    charges: &'a Charges<'a>,
+    stage: Stage<'a>,
+}
+
+enum Stage<'a> {
+    New,
+    /// As most checks are.
+    InOneSlot(Waiter<'a>),
+    InSlots(BoxFuture<'a, Outcome>),
+    Over,
+}
+
+impl<'a> Deciding<'a> {
+    pub(super) fn new(store: &'a Arc<Inner>, charges: &'a Charges<'a>) -> Deciding<'a> {
+        Deciding { store, charges, stage: Stage::New }
+    }
+}
+
+impl Future for Deciding<'_> {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let Deciding { store, charges, stage } = self.get_mut();
+        let (store, charges) = (*store, *charges);
+        if let Stage::New = stage {
+            let now = Instant::now();
+            store.counters.decisions.add(1);
+            if let Some(refused) = store.refused_unasked(charges, now) {
+                return Poll::Ready(refused);
+            }
+            *stage = match store.only_slot(charges) {
+                Some(slot) => Stage::InOneSlot(store.ask(slot, charges, now, cx.waker())),
+                None => Stage::InSlots(Box::pin(store.decide_in_slots(charges, now))),
+            };
         }
-        let parts = SlotParts::of(&self.transport, charges);
-        if let Some(refused) = self.refused_by_open_breaker(charges, parts.as_slice()) {
-            return refused;
-        }
-        let deadline = now + self.settings.deadline;
-        let waiters = match parts {
-            SlotParts::One(part) => {
-                let mut waiter = self.ask(charges, part, now, deadline);
-                waiter.wait().await;
+        match stage {
+            Stage::InOneSlot(waiter) => {
+                ready!(waiter.poll(cx));
                 if waiter.passed() == Some(true) {
-                    return passed_in_one_slot(charges, waiter);
+                    return Poll::Ready(passed_in_one_slot(charges, waiter));
                 }
-                smallvec![waiter]
             }
-            SlotParts::Several(parts) => {
-                let ask = |part| self.ask(charges, part, now, deadline);
-                let mut waiters: Waiters<'_, T> = parts.into_iter().map(ask).collect();
-                for waiter in &mut waiters {
-                    waiter.wait().await;
-                }
-                waiters
-            }
-        };
-        match conclude(charges, waiters, &self.seam) {
-            Ok(outcome) => outcome,
-            // Rare and large, so it does not make every check's future larger.
-            Err(waiters) => Box::pin(self.fall_back(charges, waiters)).await,
+            Stage::InSlots(deciding) => return deciding.as_mut().poll(cx),
+            Stage::New | Stage::Over => {}
         }
+        let Stage::InOneSlot(waiter) = std::mem::replace(stage, Stage::Over) else { return Poll::Pending };
+        let positions = (0..charges.len()).collect();
+        Poll::Ready(store.conclude(charges, vec![SlotWaiter { positions, waiter }]))
+    }
+}
+
+impl Inner {
+    /// A check whose charges live in several slots.
+    async fn decide_in_slots(self: &Arc<Self>, charges: &Charges<'_>, now: Instant) -> Outcome {
+        let mut waiters: Waiters<'_> = poll_fn(|cx| {
+            let ask = |part: SlotPart<'_>| {
+                let waiter = self.ask(part.slot, &part.charges, now, cx.waker());
+                SlotWaiter { positions: part.positions, waiter }
+            };
+            Poll::Ready(SlotPart::divide(charges, |asked| self.slot_of(asked)).into_iter().map(ask).collect())
+        })
+        .await;
+        poll_fn(|cx| {
+            let polled = waiters.iter_mut().map(|part| part.waiter.poll(cx));
+            polled.fold(Poll::Ready(()), |all, one| if one.is_pending() { one } else { all })
+        })
+        .await;
+        self.conclude(charges, waiters)
+    }
+
+    /// The slot in which all charges live.
+    fn only_slot(&self, charges: &Charges<'_>) -> Option<Slot> {
+        let slot = charges.first().map_or(Slot(0), |asked| self.slot_of(asked));
+        charges.iter().skip(1).all(|asked| self.slot_of(asked) == slot).then_some(slot)
+    }
+
+    fn slot_of(&self, asked: &Charge<'_>) -> Slot {
+        match self.has_one_slot {
+            true => Slot(0),
+            false => self.transport.slot(&tag(&SharedLimit::of(asked.limit).prefix_and_scope, asked.key)),
+        }
+    }
+
+    fn refused_unasked(&self, charges: &Charges<'_>, now: Instant) -> Option<Outcome> {
+        if self.settings.remembers_refusals
+            && !self.refusals.is_empty()
+            && let Some(refused) = self.known_refusal(charges, now)
+        {
+            return Some(refused);
+        }
+        if self.breakers.is_any_open() { self.refused_by_open_breaker(charges) } else { None }
     }
 
     /// Refused without asking, where all keys are known to be full: then the whole answer is known. If one of them has
     /// room, others may have used some of it since.
     fn known_refusal(&self, charges: &Charges<'_>, now: Instant) -> Option<Outcome> {
-        if !self.settings.remembers_refusals {
-            return None;
-        }
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
         for asked in charges {
             let cost = self.seam.cached_cost(asked.cost);
@@ -82,11 +141,10 @@ impl<T: Transport> Inner<T> {
 
     /// Refused without asking, where a shard is known to fail and one of its
     /// limits is closed then: what the others charged would only be given back.
-    fn refused_by_open_breaker(&self, charges: &Charges<'_>, parts: &[SlotPart]) -> Option<Outcome> {
-        let mut closed: SmallVec<[usize; 4]> = SmallVec::new();
-        for part in parts.iter().filter(|part| self.breakers.is_open(self.transport.shard(part.slot))) {
-            closed.extend(part.positions.iter().copied().filter(|at| is_closed(&charges[*at])));
-        }
+    fn refused_by_open_breaker(&self, charges: &Charges<'_>) -> Option<Outcome> {
+        let is_open = |asked: &Charge<'_>| self.breakers.is_open(self.transport.shard(self.slot_of(asked)));
+        let is_refused = |at: &usize| is_closed(&charges[*at]) && is_open(&charges[*at]);
+        let closed: SmallVec<[usize; 4]> = (0..charges.len()).filter(is_refused).collect();
         (!closed.is_empty()).then(|| self.refuse_closed(charges, refused(charges, Source::Fallback), closed))
     }
 
@@ -108,76 +166,72 @@ impl<T: Transport> Inner<T> {
         };
         outcome
     }
+
+    /// The outcome once no slot is waited for any more.
+    fn conclude(self: &Arc<Self>, charges: &Charges<'_>, waiters: Waiters<'_>) -> Outcome {
+        let is_answered = |answer: bool| waiters.iter().any(|part| part.waiter.passed() == Some(answer));
+        if self.seam.is_refused(is_answered(false), is_answered(true)) {
+            return refuse(charges, waiters, Source::Exact);
+        }
+        if waiters.iter().any(|part| part.waiter.passed().is_none()) {
+            return self.fall_back(charges, waiters);
+        }
+        let mut outcome = passed(charges, Source::Exact);
+        keep(charges, waiters, &mut outcome);
+        outcome
+    }
 }
 
-/// The outcome where no slot failed, or where one refused; else the waiters.
-fn conclude<'a, T: Transport>(
-    charges: &Charges<'_>,
-    waiters: Waiters<'a, T>,
-    seam: &Seam,
-) -> Result<Outcome, Waiters<'a, T>> {
-    let is_answered = |answer: bool| waiters.iter().any(|waiter| waiter.passed() == Some(answer));
-    if seam.is_refused(is_answered(false), is_answered(true)) {
-        return Ok(refuse(charges, waiters, Source::Exact));
-    }
-    if waiters.iter().any(|waiter| waiter.passed().is_none()) {
-        return Err(waiters);
-    }
-    let mut outcome = passed(charges, Source::Exact);
-    keep(charges, waiters, &mut outcome);
-    Ok(outcome)
+/// A waiter, and where its charges stand in the request.
+pub(super) struct SlotWaiter<'a> {
+    pub(super) positions: Positions,
+    pub(super) waiter: Waiter<'a>,
 }
+
+/// The waiters of a request, one for each slot.
+pub(super) type Waiters<'a> = Vec<SlotWaiter<'a>>;
 
 /// All charges are of one slot, which let them pass.
-fn passed_in_one_slot<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>) -> Outcome {
-    let mut outcome = Outcome {
-        passed: true,
-        decisions: SmallVec::from_slice(waiter.decisions()),
-        receipts: Vec::new(),
-        source: Source::Exact,
-        asked: Asked::All,
-    };
-    if charges.iter().any(|asked| asked.receipt) {
-        keep_charges(charges, waiter, &mut outcome);
-    } else {
-        waiter.keep_all();
-    }
-    outcome
+fn passed_in_one_slot(charges: &Charges<'_>, waiter: &mut Waiter<'_>) -> Outcome {
+    let mut receipts = Vec::new();
+    waiter.keep(|request, at, charged| {
+        if charges[at].receipt {
+            receipts.push((at, receipt(request, at, charged)));
+        }
+    });
+    let decisions = SmallVec::from_slice(waiter.decisions());
+    Outcome { passed: true, decisions, receipts, source: Source::Exact, asked: Asked::All }
 }
 
 /// The whole is refused: each slot that answered says how it stands without it, and gets back what it charged.
-pub(super) fn refuse<T: Transport>(charges: &Charges<'_>, waiters: Waiters<'_, T>, source: Source) -> Outcome {
+pub(super) fn refuse(charges: &Charges<'_>, waiters: Waiters<'_>, source: Source) -> Outcome {
     let mut outcome = refused(charges, source);
     let mut asked: SmallVec<[usize; 4]> = SmallVec::new();
-    for waiter in waiters.into_iter().filter(|waiter| waiter.passed().is_some()) {
-        place(&waiter.part, &waiter.decisions_unmade(), &mut outcome);
-        asked.extend_from_slice(&waiter.part.positions);
-        waiter.roll_back();
+    // A waiter that is dropped gives back what was charged for it.
+    for SlotWaiter { positions, waiter } in waiters.into_iter().filter(|part| part.waiter.passed().is_some()) {
+        place(&positions, &waiter.decisions_unmade(), &mut outcome);
+        asked.extend_from_slice(&positions);
     }
     outcome.asked = asked_only(asked, charges);
     outcome
 }
 
 /// The whole passed: what was charged is kept.
-pub(super) fn keep<T: Transport>(charges: &Charges<'_>, waiters: Waiters<'_, T>, outcome: &mut Outcome) {
-    for waiter in waiters {
-        place(&waiter.part, waiter.decisions(), outcome);
-        keep_charges(charges, waiter, outcome);
+pub(super) fn keep(charges: &Charges<'_>, waiters: Waiters<'_>, outcome: &mut Outcome) {
+    for SlotWaiter { positions, mut waiter } in waiters {
+        place(&positions, waiter.decisions(), outcome);
+        waiter.keep(|request, at, charged| {
+            let position = positions[at];
+            if charges[position].receipt {
+                outcome.receipts.push((position, receipt(request, at, charged)));
+            }
+        });
     }
     outcome.receipts.sort_unstable_by_key(|(at, _)| *at);
 }
 
-fn keep_charges<T: Transport>(charges: &Charges<'_>, waiter: Waiter<'_, T>, outcome: &mut Outcome) {
-    waiter.keep(|waiter, at, charged| {
-        let position = waiter.part.positions[at];
-        if charges[position].receipt {
-            outcome.receipts.push((position, receipt(waiter.request(), at, charged)));
-        }
-    });
-}
-
-fn place(part: &SlotPart, decisions: &[Decision], outcome: &mut Outcome) {
-    for (at, decision) in part.positions.iter().zip(decisions) {
+fn place(positions: &[usize], decisions: &[Decision], outcome: &mut Outcome) {
+    for (at, decision) in positions.iter().zip(decisions) {
         outcome.decisions[*at] = *decision;
     }
 }

@@ -16,36 +16,41 @@ mod report;
 mod seam;
 mod server_clock;
 mod settings;
-mod shard_index;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use smallvec::smallvec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{AlgorithmKind, MAX_SPAN_NS, Quota, Settled};
-use tollgate_store::{BoxFuture, Charge, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Receipt, Store};
+use tollgate_store::{
+    BoxFuture, Charge, Limit, LimitOptions, MemoryStore, OnFailure, Outcome, Receipt, Store, StoreAdmin,
+};
 
 use self::batch::{Coalescer, Deadlines};
 use self::breaker::shards::Breakers;
+use self::decide::Deciding;
 use self::fallback::debts::Debts;
-use self::fallback::payments::Payments;
 use self::key_names::prefix_and_scope;
 use self::limit::{Origin, SharedLimit};
 use self::refund::receipt::{MadeWhere, SharedReceipt};
 use self::refusals::KnownRefusals;
-use self::report::bad_values::BadValues;
 use self::report::stats::Counters;
+use self::report::throttle::Throttle;
 use self::seam::Seam;
 use self::server_clock::ServerClock;
+use crate::admin::Admin;
 use crate::call::{Answer, Line, Reply};
 use crate::transport::{Slot, Transport};
+use crate::wire::{Client, RedisOptions};
 
 pub use breaker::state::{BreakerSettings, BreakerState};
 pub use report::durations::CallDurations;
@@ -58,17 +63,31 @@ pub(crate) use limit::{LimitError, limit_of};
 #[cfg(test)]
 pub(crate) use refund::receipt::{SeenReceipt, key_name, seen_receipt};
 
-/// Counters that several instances share, behind the interface that all stores share.
-pub(crate) struct SharedStore<T: Transport> {
-    inner: Arc<Inner<T>>,
+/// Counters on Redis, Valkey or a cluster of them, shared by every instance
+/// that has the same servers and the same prefix.
+///
+/// It connects in the background and never waits for that: while no server
+/// answers, each limit does what its [`OnFailure`] says.
+pub struct RedisStore {
+    pub(crate) inner: Arc<Inner>,
+    /// What goes beyond decisions. A test over another transport has none.
+    admin: Option<Admin>,
 }
+
+/// A server that is often late makes and clears small debts all the time.
+const PAYMENTS_APART: Duration = Duration::from_secs(10);
+/// Such a value stays until an operator removes it, and every request may meet it.
+const BAD_VALUES_APART: Duration = Duration::from_secs(60);
 
 /// Who hears of what an operator should know.
 pub(crate) type OnChange = Box<dyn Fn(StoreEvent) + Send + Sync>;
 
-struct Inner<T: Transport> {
-    transport: T,
-    settings: StoreSettings,
+/// What all tasks of a store share.
+pub(crate) struct Inner {
+    transport: Arc<dyn Transport>,
+    /// Whether all keys live in slot 0, as the transport says.
+    has_one_slot: bool,
+    pub(crate) settings: StoreSettings,
     runtime: Handle,
     clock: ServerClock,
     /// Counts while the store fails. It is kept between two failures.
@@ -77,38 +96,31 @@ struct Inner<T: Transport> {
     fallback_scopes: Mutex<HashMap<Box<[u8]>, Limit>>,
     coalescer: Coalescer,
     deadlines: Deadlines,
-    refusals: KnownRefusals,
+    pub(crate) refusals: KnownRefusals,
     debts: Debts,
-    payments: Payments,
-    bad_values: BadValues,
+    /// Debts that were charged, and how much that was.
+    payments: Throttle<(u64, u64)>,
+    /// Calls that failed because of a value that tollgate did not write.
+    bad_values: Throttle<u64>,
     breakers: Breakers,
     counters: Counters,
-    on_change: OnChange,
+    pub(crate) on_change: OnChange,
     seam: Seam,
 }
 
-impl<T: Transport> SharedStore<T> {
-    /// A store over a transport. Its timers run on `runtime`.
-    pub(crate) fn new(
-        transport: T,
+impl Inner {
+    /// Its timers run on the runtime within which it is called.
+    fn new(
+        transport: Arc<dyn Transport>,
         settings: StoreSettings,
-        runtime: Handle,
-        on_change: OnChange,
-    ) -> Result<SharedStore<T>, Box<dyn Error + Send + Sync>> {
-        SharedStore::with(transport, settings, runtime, on_change, ServerClock::at_time_of_day(), Seam::default())
-    }
-
-    fn with(
-        transport: T,
-        settings: StoreSettings,
-        runtime: Handle,
         on_change: OnChange,
         clock: ServerClock,
         seam: Seam,
-    ) -> Result<SharedStore<T>, Box<dyn Error + Send + Sync>> {
-        let inner = Inner {
+    ) -> Result<Arc<Inner>, Box<dyn Error + Send + Sync>> {
+        Ok(Arc::new(Inner {
+            has_one_slot: transport.has_one_slot(),
             transport,
-            runtime,
+            runtime: Handle::current(),
             fallback: MemoryStore::with(settings.fallback, clock.own())?,
             fallback_scopes: Mutex::default(),
             clock,
@@ -116,62 +128,71 @@ impl<T: Transport> SharedStore<T> {
             deadlines: Deadlines::default(),
             refusals: KnownRefusals::new(settings.remembered_keys),
             debts: Debts::new(settings.owing_keys),
-            payments: Payments::default(),
-            bad_values: BadValues::default(),
+            payments: Throttle::new(PAYMENTS_APART),
+            bad_values: Throttle::new(BAD_VALUES_APART),
             breakers: Breakers::new(settings.breaker, settings.seed),
             counters: Counters::default(),
             on_change,
             seam,
             settings,
-        };
-        Ok(SharedStore { inner: Arc::new(inner) })
+        }))
+    }
+}
+
+impl RedisStore {
+    /// Begins to connect. It must be called within a tokio runtime, which
+    /// carries all connections. `on_change` hears what an operator should
+    /// know: rare, and never once for each request.
+    pub fn connect(
+        options: &RedisOptions,
+        settings: StoreSettings,
+        on_change: impl Fn(StoreEvent) + Send + Sync + 'static,
+    ) -> Result<RedisStore, Box<dyn Error + Send + Sync>> {
+        if settings.prefix.contains(['{', '}']) {
+            return Err("a brace in the prefix of the keys: it would put all of them into one slot".into());
+        }
+        let client = Arc::new(Client::start(options)?);
+        let transport: Arc<dyn Transport> = Arc::<Client>::clone(&client);
+        let clock = ServerClock::at_time_of_day();
+        let inner = Inner::new(transport, settings, Box::new(on_change), clock, Seam::default())?;
+        inner.tell_beginning();
+        let admin = Some(Admin::start(&inner, client));
+        Ok(RedisStore { inner, admin })
     }
 
-    /// A store with a mistake in it, whose clock begins at a given time.
+    /// A store over another transport, with a mistake in it, whose clock begins at a given time.
     #[cfg(test)]
     pub(crate) fn for_test(
-        transport: T,
+        transport: impl Transport,
         settings: StoreSettings,
         on_change: OnChange,
         now_ns: u64,
         fault: Option<crate::sim::InjectedFault>,
-    ) -> SharedStore<T> {
-        SharedStore::with(transport, settings, Handle::current(), on_change, ServerClock::at(now_ns), Seam { fault })
-            .unwrap()
-    }
-
-    pub(crate) fn transport(&self) -> &T {
-        &self.inner.transport
+    ) -> RedisStore {
+        let (clock, seam) = (ServerClock::at(now_ns), Seam { fault });
+        RedisStore { inner: Inner::new(Arc::new(transport), settings, on_change, clock, seam).unwrap(), admin: None }
     }
 
     /// What it has done so far.
-    pub(crate) fn stats(&self) -> StoreStats {
-        self.inner.counters.snapshot(self.inner.breakers.states(), self.inner.debts.standing(Instant::now()))
+    #[must_use]
+    pub fn stats(&self) -> StoreStats {
+        let Inner { counters, breakers, debts, .. } = &*self.inner;
+        let stats = counters.snapshot(breakers.states(), debts.standing(Instant::now()));
+        StoreStats { secret_key_differs: self.secret_key_differs(), ..stats }
     }
 
-    /// Asks about everything again.
-    pub(crate) fn forget_refusals(&self) {
-        self.inner.refusals.forget_all(Instant::now());
+    /// Whether other instances hash secret values under another key, so that clients are counted apart.
+    #[must_use]
+    pub fn secret_key_differs(&self) -> bool {
+        self.admin.as_ref().is_some_and(|admin| admin.agreement.differs())
     }
 
-    /// What the names of all keys begin with.
-    /// Tells an operator of something.
-    pub(crate) fn tell(&self, event: StoreEvent) {
-        (self.inner.on_change)(event);
+    /// Whether every server can be reached at present.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.admin.as_ref().is_some_and(|admin| admin.client.is_ready())
     }
 
-    pub(crate) fn prefix(&self) -> &str {
-        &self.inner.settings.prefix
-    }
-}
-
-impl<T: Transport> Clone for SharedStore<T> {
-    fn clone(&self) -> SharedStore<T> {
-        SharedStore { inner: Arc::clone(&self.inner) }
-    }
-}
-
-impl<T: Transport> SharedStore<T> {
     fn prepare(
         &self,
         scope: &str,
@@ -197,7 +218,7 @@ impl<T: Transport> SharedStore<T> {
     }
 }
 
-impl<T: Transport> Store for SharedStore<T> {
+impl Store for RedisStore {
     fn limit(&self, scope: &str, quota: Quota, options: LimitOptions) -> Result<Limit, Box<dyn Error + Send + Sync>> {
         self.prepare(scope, quota, options, Origin::Policy)
     }
@@ -212,7 +233,7 @@ impl<T: Transport> Store for SharedStore<T> {
     }
 
     fn decide<'a>(&'a self, charges: &'a [Charge<'a>]) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.inner.decide(charges))
+        Box::pin(Deciding::new(&self.inner, charges))
     }
 
     fn give_back(&self, receipt: Receipt) {
@@ -221,7 +242,7 @@ impl<T: Transport> Store for SharedStore<T> {
             MadeWhere::Server { slot, .. } => {
                 self.inner.counters.refunds.add(1);
                 let line = Line::GiveBack { target, charged, amount: charged.cost };
-                self.inner.send_refund(slot, vec![line], vec![shared.key], |_, _| {});
+                self.inner.send_refund(slot, smallvec![line], vec![shared.key], |_, _| {});
             }
             MadeWhere::Here { receipt } => {
                 let _ = self.inner.debts.reduce(&target.key, charged.cost);
@@ -238,7 +259,7 @@ impl<T: Transport> Store for SharedStore<T> {
         if cost == 0 || is_concurrency(limit) {
             return;
         }
-        let (slot, target) = self.target(limit, key);
+        let (slot, target) = self.inner.target(limit, key);
         let owed = self.inner.debts.reduce(&target.key, cost);
         if let Some(fallback) = SharedLimit::of(limit).fallback.as_ref().filter(|_| owed > 0) {
             self.inner.fallback.credit(fallback, key, owed);
@@ -246,7 +267,7 @@ impl<T: Transport> Store for SharedStore<T> {
         if cost > owed {
             self.inner.counters.refunds.add(1);
             let line = Line::Credit { target, cost: cost - owed };
-            self.inner.send_refund(slot, vec![line], vec![key.into()], |_, _| {});
+            self.inner.send_refund(slot, smallvec![line], vec![key.into()], |_, _| {});
         }
     }
 
@@ -282,8 +303,8 @@ impl<T: Transport> Store for SharedStore<T> {
             MadeWhere::Server { slot, lease_lost } => {
                 let lost = Arc::clone(lease_lost);
                 let line = Line::Renew { target: shared.target(receipt.limit()), charged: *receipt.charged() };
-                let heard = move |_: &Arc<Inner<T>>, answered: crate::transport::Answered| {
-                    let held = answered.map_or(true, |reply| reply.answers != [Answer::Renewed { held: false }]);
+                let heard = move |_: &Arc<Inner>, answered: crate::transport::Answered| {
+                    let held = answered.map_or(true, |reply| reply.answers[..] != [Answer::Renewed { held: false }]);
                     if !held {
                         lost.store(true, Ordering::Relaxed);
                     }
@@ -291,7 +312,7 @@ impl<T: Transport> Store for SharedStore<T> {
                 if lease_lost.load(Ordering::Relaxed) {
                     return false;
                 }
-                self.inner.send_in_background(*slot, vec![line], 0, Box::new(heard));
+                self.inner.send_in_background(*slot, smallvec![line], 0, Box::new(heard));
                 true
             }
         }
@@ -300,14 +321,25 @@ impl<T: Transport> Store for SharedStore<T> {
     fn now_ns(&self) -> u64 {
         self.inner.clock.server_ns(Instant::now())
     }
+
+    fn admin(&self) -> Option<&dyn StoreAdmin> {
+        self.admin.as_ref().map(|admin| admin as &dyn StoreAdmin)
+    }
 }
 
-impl<T: Transport> Inner<T> {
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.admin.as_ref().map_or(&[][..], |admin| admin.client.nodes());
+        f.debug_struct("RedisStore").field("nodes", &nodes).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
     /// Settles a charge that a server counts. What is not known in time is taken for settled.
     async fn settle_there(self: &Arc<Self>, slot: Slot, line: Line, key: Box<[u8]>) -> Settled {
         let deadline = Instant::now() + self.settings.deadline;
         let (heard, answer) = oneshot::channel();
-        self.send_refund(slot, vec![line], vec![key], move |_, answered| {
+        self.send_refund(slot, smallvec![line], vec![key], move |_, answered| {
             // Who does not wait any more does not want to know.
             let _ = heard.send(answered.map_or(0, |reply| overrun(&reply)));
         });

@@ -12,12 +12,14 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::Decision;
-use tollgate_store::{Limit, Refusals};
+use tollgate_store::{Limit, Mode, Refusals};
 
 use crate::call::TICK;
-use crate::script::Standing;
+use crate::script::{Standing, standings};
+use crate::store::Inner;
+use crate::store::batch::{BatchAnswer, SlotRequest};
+use crate::store::breaker::shards::Watch;
 use crate::store::limit::SharedLimit;
-use crate::store::shard_index::shard_index;
 
 /// What is given back elsewhere turns a refusal around. Where that can happen, it is believed for so long.
 const BRIEF: Duration = Duration::from_secs(1);
@@ -94,12 +96,14 @@ impl KnownRefusals {
         nanoseconds(now.saturating_duration_since(self.began)) < self.hears_until_ns.load(Ordering::Relaxed)
     }
 
+    /// Whether nothing is known, as is usual.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.load(Ordering::Relaxed) == 0
+    }
+
     /// The answer to a charge, if its key is known to be full. Its times are never too short, and too long by no more
     /// than the answer took that told of the key.
     pub(crate) fn find(&self, limit: &Limit, key: &[u8], cost: u64, now: Instant) -> Option<Decision> {
-        if self.keys.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
         let part = self.part(key);
         let is_believed = |known: &Known| now < known.until && (now < known.seen.sent_at + BRIEF || self.hears(now));
         let is_known = |known: &&Known| known.limit == *limit && is_believed(known);
@@ -110,6 +114,9 @@ impl KnownRefusals {
 
     /// What is known of a key's counter from now on: that it is full, or nothing.
     pub(crate) fn replace(&self, limit: &Limit, key: &[u8], full: Option<Full>, now: Instant) {
+        if full.is_none() && self.is_empty() {
+            return;
+        }
         let mut part = self.part(key);
         let before = part.by_key.len();
         self.replace_in(&mut part, limit, key, full, now);
@@ -189,6 +196,70 @@ fn locked(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
 
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Which of a number of locks a key is under, the same in every run: tests come again as they were.
+///
+/// Who chooses keys so that many are under one lock lets them wait for each
+/// other for a moment, and gains nothing. So a quick hash will do.
+fn shard_index(key: &[u8], parts: usize) -> usize {
+    let hash = key.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    // The upper bits depend on all bytes.
+    (hash >> 16) as usize % parts.max(1)
+}
+
+impl Inner {
+    /// Remembers what the answer tells of its keys. After a refusal, keys that nothing can be charged to stay as they
+    /// are.
+    pub(in crate::store) fn remember(
+        &self,
+        request: &SlotRequest,
+        answer: &BatchAnswer,
+        watch: &Watch,
+        sent_at: Instant,
+        heard_at: Instant,
+    ) {
+        if !self.settings.remembers_refusals {
+            return;
+        }
+        let passed = answer.replayed.passed();
+        let is_refused = passed < answer.times;
+        // Of what comes too late, the age is not known well enough.
+        let known = (is_refused && heard_at <= watch.deadline)
+            .then(|| standings(&request.charges, answer.now, passed, &answer.views))
+            .flatten()
+            .unwrap_or_default();
+        for (at, (charge, key)) in request.charges.iter().zip(&request.keys).enumerate() {
+            // Where a key is charged twice, each stands in the other's way.
+            let is_alone = request.charges.iter().filter(|other| other.target.key == charge.target.key).count() == 1;
+            let full = known.get(at).filter(|standing| is_alone && !standing.is_large()).and_then(|standing| {
+                let lasts = self.lasts(request, at, &known, answer.now)?;
+                Some(Full { standing: standing.clone(), at_us: answer.now, sent_at, heard_at, lasts })
+            });
+            let is_changed = passed > 0 && (charge.is_made() || charge.is_shadow());
+            if is_refused || is_changed {
+                self.refusals.replace(&charge.target.limit, key, full, heard_at);
+            }
+        }
+    }
+
+    /// How long nothing can be charged to a key: because it is full, or because all guards before it refuse.
+    fn lasts(&self, request: &SlotRequest, at: usize, known: &[Standing], now_us: u64) -> Option<Duration> {
+        let is_full_for = |at: usize| known[at].is_full_for(&request.charges[at].target.limit, now_us);
+        let charge = &request.charges[at];
+        let mut lasts_us = is_full_for(at);
+        if charge.target.limit.options().refusals == Refusals::Guarded && charge.cost > 0 {
+            let is_guard = |other: &usize| {
+                let guard = &request.charges[*other];
+                let is_final = guard.target.limit.options().refusals == Refusals::Final;
+                is_final && request.keys[*other] == request.keys[at] && guard.mode == Mode::Guard
+            };
+            // `None` is less than any time, so a guard that lets pass is the shortest.
+            let guarded_us = (0..known.len()).filter(is_guard).map(is_full_for).min().flatten();
+            lasts_us = lasts_us.max(guarded_us);
+        }
+        lasts_us.map(Duration::from_micros)
+    }
 }
 
 #[cfg(test)]
@@ -314,5 +385,14 @@ mod tests {
         }
         let held: usize = known.parts.iter().map(|part| locked(part).by_key.len()).sum();
         assert!((16..=64).contains(&held), "{held}");
+    }
+
+    #[test]
+    fn keys_alike_are_spread_evenly() {
+        let mut counts = [0; 16];
+        for number in 0..16_000 {
+            counts[shard_index(format!("user-{number:07}").as_bytes(), 16)] += 1;
+        }
+        assert!(counts.iter().all(|count| (800..1_200).contains(count)), "{counts:?}");
     }
 }

@@ -21,7 +21,7 @@ use tollgate_store::{
     Asked, Capacity, Charge, Limit, LimitOptions, MemoryOptions, OnFailure, Outcome, Refusals, Source, Store, WhenFull,
 };
 
-use super::{BreakerState, SharedStore, StoreEvent, StoreSettings};
+use super::{BreakerState, RedisStore, StoreEvent, StoreSettings};
 use crate::call::{Call, Line};
 use crate::sim::shard::Shard;
 use crate::transport::{Cause, Done, Executed, Servers, ShardId, Slot, Transport, Trouble};
@@ -96,7 +96,7 @@ impl Desk {
 
 struct Fixture {
     desk: Desk,
-    store: Arc<SharedStore<Desk>>,
+    store: Arc<RedisStore>,
     events: Arc<Mutex<Vec<StoreEvent>>>,
 }
 
@@ -106,7 +106,7 @@ fn fixture() -> Fixture {
     let settings = StoreSettings { fallback, ..StoreSettings::default() };
     let heard = Arc::clone(&events);
     let on_change = Box::new(move |event| heard.lock().unwrap().push(event));
-    let store = SharedStore::for_test(desk.clone(), settings, on_change, NOW_US * 1_000, None);
+    let store = RedisStore::for_test(desk.clone(), settings, on_change, NOW_US * 1_000, None);
     Fixture { desk, store: Arc::new(store), events }
 }
 
@@ -356,7 +356,7 @@ async fn another_cause_is_told_once_it_lasts() {
 async fn it_tells_what_it_found_at_the_start() {
     let fixture = fixture();
     let servers = || vec!["host:0".to_owned()];
-    fixture.store.tell_beginning();
+    fixture.store.inner.tell_beginning();
     sleep(Duration::from_millis(10)).await;
     fixture.desk.answer().await;
     assert_eq!(*fixture.events.lock().unwrap(), [StoreEvent::Reached { servers: servers() }]);
@@ -367,7 +367,7 @@ async fn it_tells_what_it_found_at_the_start() {
 #[tokio::test(start_paused = true)]
 async fn it_tells_that_nobody_answers_and_when_somebody_does() {
     let fixture = fixture();
-    fixture.store.tell_beginning();
+    fixture.store.inner.tell_beginning();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(5) {
         sleep(Duration::from_millis(10)).await;
@@ -401,7 +401,7 @@ async fn a_shard_that_fails_is_left_alone_and_probed_until_it_answers() {
     sleep(Duration::from_millis(130)).await;
     let (probe, done) = fixture.desk.take();
     assert!(probe.lines.is_empty());
-    done.hear(Ok(crate::call::Reply { now: NOW_US, answers: Vec::new() }));
+    done.hear(Ok(crate::call::Reply { now: NOW_US, answers: smallvec::SmallVec::new() }));
     yield_now().await;
     for _ in 0..3 {
         let asking = fixture.ask(&[(&limit, "bob", 1)]).await;

@@ -10,8 +10,7 @@ use crate::wire::client::Shared;
 use crate::wire::cluster::node::Node;
 use crate::wire::cluster::node_clock::Reading;
 use crate::wire::connection::address::Address;
-use crate::wire::protocol::command::Command;
-use crate::wire::protocol::command_writer::write_command;
+use crate::wire::protocol::command::{Command, write_command};
 use crate::wire::protocol::script_call::{ScriptCall, ScriptForm, Timing};
 use crate::wire::protocol::server_error::ServerError;
 

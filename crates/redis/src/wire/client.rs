@@ -1,12 +1,16 @@
 use std::sync::Arc;
+use std::time::Duration;
 
+use smallvec::smallvec;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+use crate::call::Call;
 use crate::resp_value::Value;
-use crate::transport::{Servers, ShardId, Slot, Trouble};
+use crate::script::{self, Encoded};
+use crate::transport::{Cause, Done, Executed, Servers, ShardId, Slot, Transport, Trouble};
 use crate::wire::attempt::Attempt;
 use crate::wire::cluster::directory::{Directory, SlotMap, SlotRange};
 use crate::wire::cluster::key_slot::{SLOTS, slot_of_tag};
@@ -17,7 +21,10 @@ use crate::wire::connection::link::LinkTerms;
 use crate::wire::connection::stream::Connector;
 use crate::wire::connection::subscription::Subscription;
 use crate::wire::options::{OptionsError, RedisMode, RedisOptions};
-use crate::wire::protocol::script_call::ScriptCall;
+use crate::wire::protocol::script_call::{Args, Script, ScriptCall, Timing};
+
+/// How long the answer to a script that decides nothing is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Calls scripts on one server, on a primary that sentinels watch, or on a cluster.
 ///
@@ -25,6 +32,8 @@ use crate::wire::protocol::script_call::ScriptCall;
 /// hear so. All connections end when it is dropped.
 pub(crate) struct Client {
     pub(super) shared: Arc<Shared>,
+    /// The script that decides.
+    script: Arc<Script>,
     refresher: Option<JoinHandle<()>>,
     /// The servers as they were named.
     named: Vec<String>,
@@ -82,7 +91,8 @@ impl Client {
             RedisMode::Cluster => Some(TopologyRefresher::cluster(seeds, access, options.refresh_every)),
         };
         let refresher = refresher.map(|refresher| shared.runtime.spawn(refresher.run(Arc::clone(&shared))));
-        Ok(Client { shared, refresher, named: options.nodes.clone() })
+        let script = Arc::new(Script::new(script::SOURCE));
+        Ok(Client { shared, script, refresher, named: options.nodes.clone() })
     }
 
     /// Calls a script. Whoever hears may do so before this returns.
@@ -96,56 +106,85 @@ impl Client {
         Attempt::new(Arc::clone(&self.shared), slot, call, deadline, hear).send();
     }
 
-    /// Listens on a channel of whoever owns a slot, until the task is ended.
+    /// Listens on the channel of this name, on whoever owns its slot, until the task is ended.
     /// `heard` is told of every message, and whenever one may have been missed.
-    pub(crate) fn listen(&self, slot: Slot, channel: &Arc<[u8]>, heard: &Arc<Notify>) -> JoinHandle<()> {
+    pub(crate) fn listen(&self, channel: &Arc<[u8]>, heard: &Arc<Notify>) -> JoinHandle<()> {
         let subscription = Subscription {
             client: Arc::clone(&self.shared),
             access: self.shared.access.clone(),
-            slot,
+            slot: self.slot(channel),
             channel: Arc::clone(channel),
             heard: Arc::clone(heard),
         };
         self.shared.runtime.spawn(subscription.run())
     }
 
-    /// Where keys with this hash tag live.
-    pub(crate) fn slot(&self, tag: &[u8]) -> Slot {
-        if self.has_one_slot() { Slot(0) } else { slot_of_tag(tag) }
-    }
-
-    /// Whether all keys live in slot 0.
-    pub(crate) fn has_one_slot(&self) -> bool {
-        self.shared.directory.slots() == 1
-    }
-
-    /// Who answers for a slot at present.
-    pub(crate) fn shard(&self, slot: Slot) -> ShardId {
-        self.shared.directory.owner_id(slot)
-    }
-
-    /// Where a server is, if it is still known.
-    pub(crate) fn server(&self, shard: ShardId) -> Option<String> {
-        self.shared.directory.address(shard).map(|address| address.to_string())
-    }
-
-    /// Every server that owns something, with a slot of its own.
-    pub(crate) fn shards(&self) -> Vec<(ShardId, Slot)> {
-        self.shared.directory.shards()
-    }
-
-    /// Who is there, and who is not. While nobody is known, those that were named count.
-    pub(crate) fn servers(&self) -> Servers {
-        let mut servers = self.shared.directory.servers();
-        if servers.all.is_empty() {
-            servers = Servers { all: self.named.clone(), unreached: self.named.clone() };
-        }
-        servers
+    /// Runs a script that decides nothing on the key of this name; `None` without an answer in time.
+    pub(crate) async fn run(&self, script: &Arc<Script>, name: &Arc<[u8]>, args: Args) -> Option<Value> {
+        let deadline = Instant::now() + PATIENCE;
+        let (heard, answer) = oneshot::channel();
+        let call =
+            ScriptCall { script: Arc::clone(script), keys: smallvec![Arc::clone(name)], args, timing: Timing::None };
+        // It has no braces, so all of the name says where it lives.
+        self.call(self.slot(name), call, deadline, move |answer| {
+            // A caller that does not wait any more does not want to know.
+            let _ = heard.send(answer);
+        });
+        timeout_at(deadline, answer).await.ok()?.ok()?.ok()
     }
 
     /// Whether every slot can be reached at present.
     pub(crate) fn is_ready(&self) -> bool {
         self.shared.directory.is_whole()
+    }
+
+    /// The servers as they were named.
+    pub(crate) fn nodes(&self) -> &[String] {
+        &self.named
+    }
+}
+
+impl Transport for Client {
+    fn send(&self, slot: Slot, call: Call, deadline: Instant, done: Done) {
+        let Encoded { keys, args } = script::encode(&call, None);
+        let timing = if call.expires() { Timing::Expires { stamp: script::stamp } } else { Timing::Tells };
+        let script_call = ScriptCall { script: Arc::clone(&self.script), keys, args, timing };
+        self.call(slot, script_call, deadline, move |answer| {
+            done.hear(answer.and_then(|value| {
+                // What makes no sense was carried out all the same, as far as anybody knows.
+                let nonsense = Trouble { cause: Cause::Protocol, executed: Executed::Unknown };
+                script::decode(&call, value).map_err(|_| nonsense)
+            }));
+        });
+    }
+
+    fn slot(&self, tag: &[u8]) -> Slot {
+        if self.has_one_slot() { Slot(0) } else { slot_of_tag(tag) }
+    }
+
+    fn has_one_slot(&self) -> bool {
+        self.shared.directory.slots() == 1
+    }
+
+    fn shard(&self, slot: Slot) -> ShardId {
+        self.shared.directory.owner_id(slot)
+    }
+
+    fn server(&self, shard: ShardId) -> Option<String> {
+        self.shared.directory.address(shard).map(|address| address.to_string())
+    }
+
+    fn shards(&self) -> Vec<(ShardId, Slot)> {
+        self.shared.directory.shards()
+    }
+
+    /// While no server is known, those that were named count.
+    fn servers(&self) -> Servers {
+        let mut servers = self.shared.directory.servers();
+        if servers.all.is_empty() {
+            servers = Servers { all: self.named.clone(), unreached: self.named.clone() };
+        }
+        servers
     }
 }
 

@@ -19,4 +19,4 @@ pub(crate) use client::Client;
 pub(crate) use cluster::node_clock::MARGIN;
 pub use connection::password::Password;
 pub use options::{OptionsError, RedisMode, RedisOptions, TlsOptions};
-pub(crate) use protocol::script_call::{Script, ScriptCall, Timing};
+pub(crate) use protocol::script_call::{Args, Keys, Script};

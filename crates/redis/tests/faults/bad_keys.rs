@@ -1,6 +1,6 @@
 //! Keys whose values are nothing that tollgate has written.
 
-use tollgate_store::{OnFailure, Source, Store, StoreAdmin};
+use tollgate_store::{OnFailure, Source, Store};
 use tollgate_testbed::RedisServer;
 
 use crate::support::{check, connect, endless_bucket, options, patient, standalone_options};
@@ -24,7 +24,7 @@ async fn beside(make_bad: &[&str], kind: &str) {
     let counted: u64 = stats.troubles.iter().filter(|(name, _)| *name == kind).map(|(_, count)| count).sum();
     assert_eq!(counted, CHECKS, "{stats:?}");
     // An operator's reset makes it as good as new.
-    store.reset(&[(&limit, b"mallory".as_slice())]).await.unwrap();
+    store.admin().unwrap().reset(&[(&limit, b"mallory".as_slice())]).await.unwrap();
     assert_eq!(check(&store, &limit, "mallory").await.source, Source::Exact);
 }
 

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-mod access;
 mod accounting;
 mod ambiguous;
 mod bad_keys;

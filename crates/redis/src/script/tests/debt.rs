@@ -32,7 +32,7 @@ fn ask(client: &mut Client, target: &Target, cost: u64, now: u64) -> Replayed {
 fn overdraw(client: &mut Client, target: &Target, estimate: u64, true_cost: u64, now: u64) -> Option<u64> {
     let charged: Charged = ask(client, target, estimate, now).charged[0]?;
     let line = Line::Settle { target: target.clone(), charged, true_cost };
-    let reply = client.call(&Call { lines: vec![line] }, Some(now));
+    let reply = client.call(&Call { lines: smallvec::smallvec![line] }, Some(now));
     let Answer::Settled { overrun } = reply.answers[0] else { panic!("not settled: {reply:?}") };
     Some(overrun)
 }
@@ -76,7 +76,7 @@ fn keys_live_until_their_debt_is_paid() {
         let target = target(&key, make("10/h".parse().unwrap()).unwrap().with_max_debt(20).unwrap());
         let reply = client.call(&decide(&target, 5), None);
         let charged = Charged { at: reply.now, cost: 5, ..Charged::default() };
-        client.call(&Call { lines: vec![Line::Settle { target, charged, true_cost: 30 }] }, None);
+        client.call(&Call { lines: smallvec::smallvec![Line::Settle { target, charged, true_cost: 30 }] }, None);
         let lives = Duration::from_millis(u64::try_from(client.integer(&[b"PTTL", key.as_bytes()])).unwrap());
         assert!(lives > Duration::from_secs(2 * 3_600), "{lives:?}");
         assert!(lives <= Duration::from_secs(4 * 3_600), "{lives:?}");

@@ -69,7 +69,7 @@ fn agree(lines: Vec<(u64, Line)>) -> Expected {
     let mut model = Model::default();
     let mut last = Expected::Nothing;
     for (now, line) in lines {
-        let call = Call { lines: vec![line] };
+        let call = Call { lines: smallvec::smallvec![line] };
         last = model.line(&call.lines[0], now);
         model.end_call();
         let reply = client.call(&call, Some(now));
@@ -151,8 +151,8 @@ fn one_call_may_read_a_key_under_two_families() {
         target("key", Quota::sliding_window_log(rate()).unwrap()),
     );
     let decide = |target, cost| Line::Decide { times: 1, charges: [charge(target, cost)].into() };
-    client.call(&Call { lines: vec![decide(&window, 3)] }, Some(TODAY));
-    let both = Call { lines: vec![decide(&window, 0), decide(&log, 1), decide(&window, 1)] };
+    client.call(&Call { lines: smallvec::smallvec![decide(&window, 3)] }, Some(TODAY));
+    let both = Call { lines: smallvec::smallvec![decide(&window, 0), decide(&log, 1), decide(&window, 1)] };
     let reply = client.call(&both, Some(TODAY));
     for (at, remaining) in [7, 6, 5].into_iter().enumerate() {
         let answer = found(&both.lines[at], &reply.answers[at], TODAY);

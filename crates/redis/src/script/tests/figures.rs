@@ -213,10 +213,10 @@ fn calls_in_a_second() {
     };
     let line = |times: u32, rules: &[&str], number: usize| {
         let charges = rules.iter().map(|rule| keyed(rule, number)).collect();
-        Call { lines: vec![Line::Decide { times, charges }] }
+        Call { lines: smallvec::smallvec![Line::Decide { times, charges }] }
     };
     let calls = |times: u32, rules: &[&str]| (0..1024).map(|number| line(times, rules, number)).collect::<Vec<_>>();
-    let empty: Vec<Call> = (0..64).map(|_| Call { lines: Vec::new() }).collect();
+    let empty: Vec<Call> = (0..64).map(|_| Call { lines: smallvec::SmallVec::new() }).collect();
     let asked = calls_per_second(&mut client, &empty);
     let one = calls_per_second(&mut client, &calls(1, &["a"]));
     let three = calls_per_second(&mut client, &calls(1, &["a", "b", "c"]));
@@ -245,7 +245,7 @@ fn calls_in_a_second() {
     shadow.mode = tollgate_store::Mode::Shadow;
     let mixed: Vec<Call> = (0..1024)
         .map(|number| Call {
-            lines: vec![Line::Decide { times: 1, charges: [keyed("a", number), shadow.clone()].into() }],
+            lines: smallvec::smallvec![Line::Decide { times: 1, charges: [keyed("a", number), shadow.clone()].into() }],
         })
         .collect();
     eprintln!("one bucket and a shadow  {:8} calls/s", calls_per_second(&mut client, &mixed));

@@ -56,7 +56,7 @@ impl Trace {
         self.move_clock();
         let family = self.random.below(self.families.len() as u64) as usize;
         let lines = if self.random.one_in(4) { 1 + self.random.below(3) } else { 1 };
-        let mut call = Call { lines: Vec::new() };
+        let mut call = Call { lines: smallvec::SmallVec::new() };
         let mut expected = Vec::new();
         for _ in 0..lines {
             let line = self.line(family);

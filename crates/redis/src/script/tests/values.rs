@@ -21,7 +21,7 @@ pub(super) fn charge(target: &Target, cost: u64) -> SlotCharge {
 }
 
 pub(super) fn decide(target: &Target, cost: u64) -> Call {
-    Call { lines: vec![Line::Decide { times: 1, charges: [charge(target, cost)].into() }] }
+    Call { lines: smallvec::smallvec![Line::Decide { times: 1, charges: [charge(target, cost)].into() }] }
 }
 
 fn passed(answer: &Answer) -> u32 {
@@ -155,7 +155,7 @@ fn the_time_is_the_servers_own() {
     };
     let before = server_time(&mut client);
     // A call without lines asks for nothing but the time, and touches no key.
-    let reply = client.call(&Call { lines: Vec::new() }, None);
+    let reply = client.call(&Call { lines: smallvec::SmallVec::new() }, None);
     let after = server_time(&mut client);
     assert!((before..=after).contains(&reply.now), "{before} {} {after}", reply.now);
     assert!(reply.answers.is_empty());
@@ -184,7 +184,7 @@ fn refusals_and_looks_write_nothing() {
             let mut guard = charge(&target, 1);
             guard.mode = Mode::Guard;
             let calls = [decide(&target, 1), decide(&target, 0), decide(&target, 6)];
-            let guarded = Call { lines: vec![Line::Decide { times: 1, charges: [guard].into() }] };
+            let guarded = Call { lines: smallvec::smallvec![Line::Decide { times: 1, charges: [guard].into() }] };
             let before = writes(&mut client);
             for call in calls.iter().chain([&guarded]) {
                 client.call(call, Some(TODAY));
@@ -211,7 +211,8 @@ fn a_key_is_read_once_and_written_once_whatever_a_call_does_to_it() {
     let mut client = Client::connect(&server);
     let target = target("key", Quota::token_bucket("100/s burst 1000".parse().unwrap()).unwrap());
     let line = Line::Decide { times: 100, charges: [charge(&target, 1), charge(&target, 2)].into() };
-    let reply = client.call(&Call { lines: vec![line.clone(), line, Line::Force { target, cost: 3 }] }, None);
+    let reply =
+        client.call(&Call { lines: smallvec::smallvec![line.clone(), line, Line::Force { target, cost: 3 }] }, None);
     assert_eq!((passed(&reply.answers[0]), passed(&reply.answers[1])), (100, 100));
     let Value::Bulk(Some(info)) = client.command(&[b"INFO", b"commandstats"]) else {
         panic!("no statistics");
@@ -230,7 +231,7 @@ fn a_key_of_another_type_is_an_error_and_nothing_is_written() {
     let (good, bad) = (target("good", quota), target("list", quota));
     let line = Line::Decide { times: 1, charges: [charge(&good, 1), charge(&bad, 1)].into() };
     let mut bytes = Vec::new();
-    client.write_call(&mut bytes, &Call { lines: vec![line] }, None);
+    client.write_call(&mut bytes, &Call { lines: smallvec::smallvec![line] }, None);
     client.send(&bytes);
     assert!(matches!(client.receive(), Value::Error(message) if message.contains("WRONGTYPE")));
     assert_eq!(client.get(b"good"), None);
@@ -244,7 +245,7 @@ fn a_call_that_has_expired_changes_nothing_and_says_the_time() {
     // Both ways through the script: the short one of plain buckets, and the long one.
     for quota in [Quota::token_bucket(rate).unwrap(), Quota::fixed_window(rate).unwrap()] {
         let target = target("key", quota);
-        let now = client.call(&Call { lines: Vec::new() }, None).now;
+        let now = client.call(&Call { lines: smallvec::SmallVec::new() }, None).now;
         let mut until = |expiry: u64| {
             let mut encoded = encode(&decide(&target, 1), None);
             stamp(&mut encoded.args[0], expiry);
@@ -273,7 +274,7 @@ fn a_receipt_of_an_absent_key_gives_nothing_back() {
     let mut client = Client::connect(&server);
     let target = target("key", Quota::sliding_window_log("5/min".parse().unwrap()).unwrap());
     let charged = Charged { at: TODAY, cost: 1, mark: TODAY, part: 0 };
-    client.call(&Call { lines: vec![Line::GiveBack { target, charged, amount: 1 }] }, Some(TODAY));
+    client.call(&Call { lines: smallvec::smallvec![Line::GiveBack { target, charged, amount: 1 }] }, Some(TODAY));
     assert_eq!(client.integer(&[b"DBSIZE"]), 0);
 }
 
@@ -288,8 +289,9 @@ fn log_that_refuses_under_a_longer_window_lives_as_long_as_that_window() {
     let server = RedisServer::start(&[]).unwrap();
     let mut client = Client::connect(&server);
     let log = |rate: &str| target("log", Quota::sliding_window_log(rate.parse().unwrap()).unwrap());
-    let decide =
-        |target: &Target, times| Call { lines: vec![Line::Decide { times, charges: [charge(target, 1)].into() }] };
+    let decide = |target: &Target, times| Call {
+        lines: smallvec::smallvec![Line::Decide { times, charges: [charge(target, 1)].into() }],
+    };
     client.call(&decide(&log("3/min"), 3), None);
     assert!(client.integer(&[b"PTTL", b"log"]) <= 60_000);
     client.call(&decide(&log("3/h"), 1), None);

@@ -3,23 +3,23 @@
 use smallvec::SmallVec;
 use tollgate_core::{Charged, Decision};
 
-use super::slot_request::SlotRequest;
-use crate::call::{self, Line, Reply, View};
+use super::request::SlotRequest;
+use crate::call::{self, Line, Lines, Reply, Views};
 use crate::script::{ReplayedBatch, replay, replay_unmade};
 use crate::transport::{Cause, Executed, Trouble};
 
 /// What a slot answered to all requests of a batch.
 #[derive(Debug)]
-pub(super) struct BatchAnswer {
-    pub(super) replayed: ReplayedBatch,
+pub(in crate::store) struct BatchAnswer {
+    pub(in crate::store) replayed: ReplayedBatch,
     /// How many requests were asked for.
-    pub(super) times: u32,
+    pub(in crate::store) times: u32,
     /// How much of the debts did not fit.
     pub(super) unpaid: u64,
     /// The server's clock, in microseconds.
-    pub(super) now: u64,
+    pub(in crate::store) now: u64,
     /// What the slot's keys looked like before.
-    pub(super) views: SmallVec<[View; 4]>,
+    pub(in crate::store) views: Views,
 }
 
 impl BatchAnswer {
@@ -56,7 +56,7 @@ impl BatchAnswer {
     }
 
     /// The lines that give back what was made for a request, and the keys of the charges as they were given.
-    pub(super) fn refund(&self, request: &SlotRequest, number: u32) -> (Vec<Line>, Vec<Box<[u8]>>) {
+    pub(super) fn refund(&self, request: &SlotRequest, number: u32) -> (Lines, Vec<Box<[u8]>>) {
         // Last first: of the places in a queue only the last can be taken back.
         let line = |(at, charged): (usize, Charged)| {
             let target = request.charges[at].target.clone();

@@ -8,15 +8,16 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-use super::shared::{Batch, Boarded};
-use super::slot_request::{Charges, SlotPart, SlotRequest};
-use crate::store::breaker::shards::Watch;
+use super::request::{Charges, SlotRequest, hash};
+use super::{Batch, Boarded};
+use crate::transport::Slot;
 
 const SHARDS: usize = 16;
 
@@ -38,11 +39,14 @@ type Groups = HashMap<u64, SmallVec<[Group; 1]>, RandomState>;
 struct Group {
     /// Tells it from those that were there before.
     id: u64,
-    request: Arc<SlotRequest>,
+    /// Its first batch: what all of them ask.
+    first: Arc<Batch>,
     /// The batches in flight, oldest first.
     in_flight: SmallVec<[InFlight; 2]>,
     /// When the last of them was sent.
     sent_at: Instant,
+    /// The number of requests in it: the next one may be as large.
+    last_size: u32,
     /// The batches that wait. Only the last has room.
     waiting: SmallVec<[Arc<Batch>; 1]>,
     /// Whether there is a timer for those that wait.
@@ -74,7 +78,7 @@ pub(super) enum Step {
 /// All batches to be sent now, and calls that are overdue.
 pub(super) struct Departure {
     pub(super) batches: SmallVec<[(Arc<Batch>, Boarded); 1]>,
-    pub(super) overdue: SmallVec<[Arc<Watch>; 1]>,
+    pub(super) overdue: SmallVec<[Arc<Batch>; 1]>,
 }
 
 /// When the batches that wait in a group are sent at the latest.
@@ -93,29 +97,36 @@ impl Coalescer {
         Coalescer { shards, hasher, max_wait: deadline / 20, group_ids }
     }
 
-    pub(super) fn join(&self, charges: &Charges<'_>, part: &SlotPart, now: Instant, deadline: Instant) -> Joined {
-        let hash = part.hash(charges, &self.hasher);
+    /// The caller has an entry of a batch from now on, which wakes it.
+    pub(super) fn join(
+        &self,
+        slot: Slot,
+        charges: &Charges<'_>,
+        now: Instant,
+        deadline: Instant,
+        waker: &Waker,
+    ) -> Joined {
+        let hash = hash(charges, &self.hasher);
         let mut groups = self.groups(hash);
-        let known = groups
-            .get_mut(&hash)
-            .and_then(|groups| groups.iter_mut().find(|group| part.is_alike(charges, &group.request)));
+        let is_alike = |group: &&mut Group| group.first.request.is_alike(slot, charges);
+        let known = groups.get_mut(&hash).and_then(|groups| groups.iter_mut().find(is_alike));
         let Some(group) = known else {
             // Names are made without the lock. A request alike that comes meanwhile has a call of its own.
             drop(groups);
-            let request = Arc::new(part.to_request(charges));
-            let batch = Arc::new(Batch::new(Arc::clone(&request), Some(hash), deadline));
+            let batch = Batch::alone(SlotRequest::new(slot, charges), Some(hash), deadline, waker);
             let group = Group {
                 id: self.group_ids.fetch_add(1, Ordering::Relaxed),
-                request,
+                first: Arc::clone(&batch),
                 in_flight: smallvec![InFlight { batch: Arc::clone(&batch), ends: deadline }],
                 sent_at: now,
+                last_size: 1,
                 waiting: SmallVec::new(),
                 is_timed: false,
             };
             self.groups(hash).entry(hash).or_default().push(group);
-            return Joined { step: Step::Departs(Departure::of(&batch, deadline)), batch, index: 0 };
+            return Joined { step: Step::Departs(Departure::alone(&batch, deadline)), batch, index: 0 };
         };
-        let (batch, index) = group.join(hash, deadline);
+        let (batch, index) = group.join(hash, deadline, waker);
         let due = group.sent_at + self.max_wait;
         if due <= now {
             return Joined { batch, index, step: Step::Departs(group.depart(now)) };
@@ -161,15 +172,16 @@ impl Coalescer {
 }
 
 impl Group {
-    fn join(&mut self, hash: u64, deadline: Instant) -> (Arc<Batch>, u32) {
+    fn join(&mut self, hash: u64, deadline: Instant, waker: &Waker) -> (Arc<Batch>, u32) {
         if let Some(batch) = self.waiting.last()
-            && let Some(index) = batch.join(deadline, MAX_BATCH)
+            && let Some(index) = batch.join(deadline, waker, MAX_BATCH)
         {
             return (Arc::clone(batch), index);
         }
-        let batch = Arc::new(Batch::new(Arc::clone(&self.request), Some(hash), deadline));
+        let batch = Batch::with_capacity(self.first.request.again(), hash, self.last_size as usize);
+        let index = batch.join(deadline, waker, MAX_BATCH).unwrap_or(0);
         self.waiting.push(Arc::clone(&batch));
-        (batch, 0)
+        (batch, index)
     }
 
     /// All batches that wait are sent. Calls that are overdue do not count as in flight any more.
@@ -178,14 +190,14 @@ impl Group {
         self.in_flight.retain(|sent| {
             let is_over = sent.ends <= now;
             if is_over {
-                departure.overdue.extend(sent.batch.watch.get().cloned());
+                departure.overdue.push(Arc::clone(&sent.batch));
             }
             !is_over
         });
         for batch in self.waiting.drain(..) {
             let Some(boarded) = batch.board() else { continue };
             self.in_flight.push(InFlight { batch: Arc::clone(&batch), ends: boarded.deadline });
-            self.sent_at = now;
+            (self.sent_at, self.last_size) = (now, boarded.times);
             departure.batches.push((batch, boarded));
         }
         departure
@@ -194,8 +206,8 @@ impl Group {
 
 impl Departure {
     /// A new batch of one.
-    pub(super) fn of(batch: &Arc<Batch>, deadline: Instant) -> Departure {
-        let boarded = batch.board().unwrap_or(Boarded { times: 1, deadline });
+    pub(super) fn alone(batch: &Arc<Batch>, deadline: Instant) -> Departure {
+        let boarded = Boarded { times: 1, deadline };
         Departure { batches: smallvec![(Arc::clone(batch), boarded)], overdue: SmallVec::new() }
     }
 }

@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::time::{Instant, sleep_until};
 
-use super::shared::{Batch, Expired};
+use super::{Batch, Expired};
 use crate::store::Inner;
-use crate::store::breaker::failure::Failure;
-use crate::transport::{Cause, Transport};
+use crate::transport::Cause;
 
 /// Batches that are finished are dropped from the queue when it is twice as long as what was left the last time, and
 /// not below this length.
@@ -64,7 +63,7 @@ impl Deadlines {
     }
 }
 
-impl<T: Transport> Inner<T> {
+impl Inner {
     /// Watches the deadlines of a batch. The first is given; later ones are found when that has passed.
     pub(super) fn watch_deadlines(self: &Arc<Self>, batch: &Arc<Batch>, deadline: Instant) {
         let timer = {
@@ -113,11 +112,10 @@ impl<T: Transport> Inner<T> {
     fn expire(self: &Arc<Self>, batch: &Arc<Batch>, now: Instant) {
         let Expired { count, next } = batch.expire(now);
         if count > 0 {
-            let failure = Failure::Trouble(Cause::Timeout);
             match batch.watch.get() {
                 // Also if others of the batch have a little more time: it took too long.
-                Some(watch) => self.call_failed(watch, failure, now),
-                None => (0..count).for_each(|_| self.counters.failed(failure)),
+                Some(watch) => self.call_failed(watch, Cause::Timeout, now),
+                None => (0..count).for_each(|_| self.counters.failed(Cause::Timeout)),
             }
         }
         if let Some(next) = next {
@@ -127,13 +125,13 @@ impl<T: Transport> Inner<T> {
 }
 
 /// The timer of a store's deadlines.
-struct DeadlineTimer<T: Transport> {
-    store: Weak<Inner<T>>,
+struct DeadlineTimer {
+    store: Weak<Inner>,
     /// Whether it has ended by itself.
     is_done: bool,
 }
 
-impl<T: Transport> DeadlineTimer<T> {
+impl DeadlineTimer {
     async fn run(mut self) {
         while let Some(next) = self.store.upgrade().and_then(|store| store.expire_batches(Some(Instant::now()))) {
             sleep_until(next).await;
@@ -142,7 +140,7 @@ impl<T: Transport> DeadlineTimer<T> {
     }
 }
 
-impl<T: Transport> Drop for DeadlineTimer<T> {
+impl Drop for DeadlineTimer {
     /// A timer that is dropped before it has ended was dropped with its runtime. No caller may wait for ever then.
     fn drop(&mut self) {
         if !self.is_done

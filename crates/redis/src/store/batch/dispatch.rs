@@ -1,23 +1,23 @@
 //! The way of a batch to its slot and back.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::BatchAnswer;
 use super::coalescer::{Departure, Joined, Step, Timer};
-use super::shared::{Batch, Boarded};
-use super::slot_request::{Charges, SlotPart, SlotRequest};
-use super::waiter::Waiter;
-use crate::call::{Call, Line};
+use super::request::{Charges, SlotRequest};
+use super::waiter::{Progress, Waiter};
+use super::{Batch, Boarded};
+use crate::call::{Call, Line, Lines};
 use crate::store::Inner;
-use crate::store::breaker::failure::Failure;
 use crate::store::breaker::shards::Watch;
 use crate::store::fallback::debts::Debt;
 use crate::store::limit::SharedLimit;
 use crate::store::report::stats::StoreEvent;
-use crate::transport::{Answered, Cause, Done, Executed, Transport, Trouble};
+use crate::transport::{Answered, Cause, Done, Executed, Slot, Trouble};
 
 /// Debts of a request's keys, by their names.
 type OwnDebts = SmallVec<[(Arc<[u8]>, Debt); 1]>;
@@ -27,36 +27,41 @@ struct Flight {
     batch: Arc<Batch>,
     times: u32,
     sent_at: Instant,
-    watch: Arc<Watch>,
     /// Debts that travel with it.
     debts: OwnDebts,
 }
 
-impl<T: Transport> Inner<T> {
+impl Inner {
     /// Asks a slot for its part of a request.
     pub(in crate::store) fn ask<'a>(
         self: &'a Arc<Self>,
+        slot: Slot,
         charges: &Charges<'_>,
-        part: SlotPart,
         now: Instant,
-        deadline: Instant,
-    ) -> Waiter<'a, T> {
+        waker: &Waker,
+    ) -> Waiter<'a> {
+        let deadline = now + self.settings.deadline;
         let joined = if self.settings.joins {
-            self.coalescer.join(charges, &part, now, deadline)
+            self.coalescer.join(slot, charges, now, deadline, waker)
         } else {
-            let batch = Arc::new(Batch::new(Arc::new(part.to_request(charges)), None, deadline));
-            Joined { step: Step::Departs(Departure::of(&batch, deadline)), batch, index: 0 }
+            let batch = Batch::alone(SlotRequest::new(slot, charges), None, deadline, waker);
+            Joined { step: Step::Departs(Departure::alone(&batch, deadline)), batch, index: 0 }
         };
         let Joined { batch, index, step } = joined;
         if index == 0 {
             self.watch_deadlines(&batch, deadline);
         }
-        match step {
-            Step::Departs(departure) => self.send_all(departure, now),
-            Step::Waits { timer: Some(timer) } => self.start_timer(timer),
-            Step::Waits { timer: None } => {}
-        }
-        Waiter::new(self, batch, index, part)
+        let progress = match step {
+            Step::Departs(departure) => {
+                self.send_all(departure, now);
+                Progress::Waiting
+            }
+            Step::Waits { timer } => {
+                timer.into_iter().for_each(|timer| self.start_timer(timer));
+                Progress::Asked
+            }
+        };
+        Waiter::new(self, batch, index, progress)
     }
 
     /// Sends the batches that wait in a group when it is time, also if the request that started the timer has given up.
@@ -79,8 +84,8 @@ impl<T: Transport> Inner<T> {
     }
 
     fn send_all(self: &Arc<Self>, departure: Departure, now: Instant) {
-        for watch in departure.overdue {
-            self.call_failed(&watch, Failure::Trouble(Cause::Timeout), now);
+        for watch in departure.overdue.iter().filter_map(|batch| batch.watch.get()) {
+            self.call_failed(watch, Cause::Timeout, now);
         }
         for (batch, boarded) in departure.batches {
             self.counters.joined.add(u64::from(boarded.times) - 1);
@@ -93,17 +98,17 @@ impl<T: Transport> Inner<T> {
         let Boarded { times, deadline } = boarded;
         let slot = batch.request.slot;
         let Some(watch) = self.admit(slot, sent_at, deadline) else {
-            self.counters.failed(Failure::BreakerOpen);
-            batch.finish(Err(Failure::BreakerOpen));
+            self.counters.failed(Cause::BreakerOpen);
+            batch.finish(None);
             return self.send_waiting(&batch, sent_at);
         };
-        // A batch is sent once.
-        let _ = batch.watch.set(Arc::clone(&watch));
         // A stalled server would leave it unknown whether they were paid.
         let debts = if watch.has_overdue_calls { SmallVec::new() } else { self.take_debts(&batch.request, sent_at) };
         let call = call_for(&batch.request, times, &debts);
+        // A batch is sent once.
+        let _ = batch.watch.set(watch);
         self.counters.calls.add(1);
-        let flight = Flight { batch, times, sent_at, watch, debts };
+        let flight = Flight { batch, times, sent_at, debts };
         let store = Arc::clone(self);
         let done = Done::new(move |answered| store.arrived(flight, answered));
         self.transport.send(slot, call, deadline, done);
@@ -111,32 +116,33 @@ impl<T: Transport> Inner<T> {
 
     fn arrived(self: &Arc<Self>, flight: Flight, answered: Answered) {
         let now = Instant::now();
-        let Flight { batch, times, sent_at, watch, debts } = flight;
-        self.call_done(&watch, now);
+        let Flight { batch, times, sent_at, debts } = flight;
+        let Some(watch) = batch.watch.get() else { return };
+        self.call_done(watch, now);
         self.counters.call_durations.observe(now.saturating_duration_since(sent_at));
         let answer = answered.and_then(|reply| BatchAnswer::read(&batch.request, times, debts.len(), reply));
         match answer {
             Ok(answer) => {
-                self.call_answered(&watch, now);
+                self.call_answered(watch, now);
                 if now <= watch.deadline {
                     self.clock.heard(answer.now, now);
                 }
                 self.debts_paid(&debts, answer.unpaid);
-                self.remember(&batch.request, &answer, &watch, sent_at, now);
+                self.remember(&batch.request, &answer, watch, sent_at, now);
                 self.hand_out(&batch, answer);
                 if self.seam.owes_again() {
                     self.owe_again(&debts, now);
                 }
             }
             Err(trouble) => {
-                self.failed(&batch.request, times, &watch, trouble, now);
+                self.failed(&batch.request, times, watch, trouble, now);
                 let uncertain = if trouble.executed == Executed::Unknown { debts.len() as u64 } else { 0 };
                 self.counters.uncertain_charges.add(uncertain);
                 // What may have been charged is not owed any more.
                 if trouble.executed == Executed::No {
                     self.owe_again(&debts, now);
                 }
-                batch.finish(Err(Failure::Trouble(trouble.cause)));
+                batch.finish(None);
             }
         }
         self.send_waiting(&batch, now);
@@ -148,7 +154,7 @@ impl<T: Transport> Inner<T> {
             self.call_answered(watch, now);
             self.key_failed(request, trouble.cause, now);
         } else {
-            self.call_failed(watch, Failure::Trouble(trouble.cause), now);
+            self.call_failed(watch, trouble.cause, now);
         }
         if trouble.executed == Executed::Unknown {
             let each = request.charges.iter().filter(|charge| charge.is_made() || charge.is_shadow()).count();
@@ -160,7 +166,7 @@ impl<T: Transport> Inner<T> {
     /// any more is given back.
     fn hand_out(self: &Arc<Self>, batch: &Batch, answer: BatchAnswer) {
         self.seam.hand_out(batch, answer.times);
-        let late = batch.finish(Ok(answer));
+        let late = batch.finish(Some(answer));
         let Some(answer) = batch.answer() else { return };
         for number in late {
             self.refund_made(&batch.request, answer, number);
@@ -208,19 +214,22 @@ impl<T: Transport> Inner<T> {
         if !debts.is_empty() {
             let owed: u64 = debts.iter().map(|(_, debt)| debt.amount).fold(0, u64::saturating_add);
             self.counters.paid_debts.add(debts.len() as u64);
-            self.payments.record(debts.len() as u64, owed.saturating_sub(unpaid));
+            self.payments.record(|(count, amount)| {
+                *count += debts.len() as u64;
+                *amount = amount.saturating_add(owed.saturating_sub(unpaid));
+            });
         }
     }
 
     /// Reports a value that cannot be used. Its server has not failed.
     fn key_failed(&self, request: &SlotRequest, cause: Cause, now: Instant) {
-        let failure = Failure::Trouble(cause);
-        self.counters.failed(failure);
-        let Some(calls) = self.bad_values.record(now) else { return };
+        self.counters.failed(cause);
+        self.bad_values.record(|calls| *calls += 1);
+        let Some(calls) = self.bad_values.take(now) else { return };
         // The rest of a name identifies the client, and stays out of the log.
         let names = request.charges.iter().map(|charge| &SharedLimit::of(&charge.target.limit).prefix_and_scope);
         let keys = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-        (self.on_change)(StoreEvent::BadValue { keys, cause: failure.name(), calls });
+        (self.on_change)(StoreEvent::BadValue { keys, cause: cause.name(), calls });
     }
 
     fn owe_again(&self, debts: &[(Arc<[u8]>, Debt)], now: Instant) {
@@ -233,12 +242,12 @@ impl<T: Transport> Inner<T> {
 }
 
 fn call_for(request: &SlotRequest, times: u32, debts: &[(Arc<[u8]>, Debt)]) -> Call {
-    let mut lines = Vec::with_capacity(1 + debts.len());
+    let mut lines = Lines::with_capacity(1 + debts.len());
     for (key, debt) in debts {
         if let Some(charge) = request.charges.iter().find(|charge| charge.target.key == *key) {
             lines.push(Line::Force { target: charge.target.clone(), cost: debt.amount });
         }
     }
-    lines.push(Line::Decide { times, charges: request.charges.iter().cloned().collect() });
+    lines.push(Line::Decide { times, charges: Arc::clone(&request.charges) });
     Call { lines }
 }

@@ -1,56 +1,57 @@
 //! A caller that waits for its part of a batch's answer, and answers for what was charged for it.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
 use tollgate_core::{Charged, Decision};
 
+use super::Batch;
 use super::answer::BatchAnswer;
-use super::shared::Batch;
-use super::slot_request::{SlotPart, SlotRequest};
+use super::request::SlotRequest;
 use crate::store::Inner;
-use crate::transport::Transport;
 
 /// One caller of a batch. Dropped before it has [kept](Waiter::keep) what was charged for it, it gives that back: its
 /// caller has given up, or another slot has refused the request.
-pub(in crate::store) struct Waiter<'a, T: Transport> {
-    store: &'a Arc<Inner<T>>,
+pub(in crate::store) struct Waiter<'a> {
+    store: &'a Arc<Inner>,
     batch: Arc<Batch>,
     index: u32,
-    pub(in crate::store) part: SlotPart,
     progress: Progress,
 }
 
-/// The waiters of a request, one for each slot.
-pub(in crate::store) type Waiters<'a, T> = SmallVec<[Waiter<'a, T>; 1]>;
-
 #[derive(Clone, Copy, Debug)]
-enum Progress {
+pub(super) enum Progress {
+    /// It waits, and whoever ends that wakes it: it need not look at first.
+    Asked,
     Waiting,
     /// Answered, under this number.
     Answered(u32),
     /// Without an answer.
     Failed,
-    /// It owes nothing any more.
-    Over,
+    /// The same, and what was charged stays.
+    Kept(u32),
 }
 
-impl<'a, T: Transport> Waiter<'a, T> {
-    pub(super) fn new(store: &'a Arc<Inner<T>>, batch: Arc<Batch>, index: u32, part: SlotPart) -> Waiter<'a, T> {
-        Waiter { store, batch, index, part, progress: Progress::Waiting }
+impl<'a> Waiter<'a> {
+    pub(super) fn new(store: &'a Arc<Inner>, batch: Arc<Batch>, index: u32, progress: Progress) -> Waiter<'a> {
+        Waiter { store, batch, index, progress }
     }
 
-    /// Waits until there is an answer, or the deadline has passed.
-    pub(in crate::store) async fn wait(&mut self) {
-        poll_fn(|cx| self.poll(cx)).await;
-    }
-
-    fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if matches!(self.progress, Progress::Waiting) {
-            let Poll::Ready(answered) = self.batch.poll(self.index, cx) else { return Poll::Pending };
-            self.progress = answered.map_or(Progress::Failed, Progress::Answered);
+    /// Ready when there is an answer, or the deadline has passed. It is polled for the first time right after it was
+    /// asked for, in the same context.
+    #[inline]
+    pub(in crate::store) fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
+        match self.progress {
+            Progress::Asked => {
+                self.progress = Progress::Waiting;
+                return Poll::Pending;
+            }
+            Progress::Waiting => {
+                let Poll::Ready(answered) = self.batch.poll(self.index, cx) else { return Poll::Pending };
+                self.progress = answered.map_or(Progress::Failed, Progress::Answered);
+            }
+            Progress::Answered(_) | Progress::Failed | Progress::Kept(_) => {}
         }
         Poll::Ready(())
     }
@@ -75,35 +76,25 @@ impl<'a, T: Transport> Waiter<'a, T> {
     }
 
     /// The request passed: what was charged stays. `made` hears of each charge, with its place among the slot's.
-    pub(in crate::store) fn keep(mut self, mut made: impl FnMut(&Waiter<'a, T>, usize, Charged)) {
+    pub(in crate::store) fn keep(&mut self, mut made: impl FnMut(&SlotRequest, usize, Charged)) {
         if let Some((answer, number)) = self.answered() {
-            answer.made(number).for_each(|(at, charged)| made(&self, at, charged));
+            answer.made(number).for_each(|(at, charged)| made(self.request(), at, charged));
+            self.progress = Progress::Kept(number);
         }
-        self.progress = Progress::Over;
-    }
-
-    /// The same, where nothing is to be known of the charges.
-    pub(in crate::store) fn keep_all(mut self) {
-        self.progress = Progress::Over;
-    }
-
-    /// Another slot refused the request: what was charged is given back.
-    pub(in crate::store) fn roll_back(self) {
-        drop(self);
     }
 
     fn answered(&self) -> Option<(&BatchAnswer, u32)> {
-        let Progress::Answered(number) = self.progress else { return None };
+        let (Progress::Answered(number) | Progress::Kept(number)) = self.progress else { return None };
         Some((self.batch.answer()?, number))
     }
 }
 
-impl<T: Transport> Drop for Waiter<'_, T> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let number = match self.progress {
-            Progress::Waiting => self.batch.leave(self.index),
+            Progress::Asked | Progress::Waiting => self.batch.leave(self.index),
             Progress::Answered(number) => Some(number),
-            Progress::Failed | Progress::Over => None,
+            Progress::Failed | Progress::Kept(_) => None,
         };
         if let Some((answer, number)) = self.batch.answer().zip(number) {
             self.store.refund_made(&self.batch.request, answer, number);

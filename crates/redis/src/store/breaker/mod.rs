@@ -1,5 +1,4 @@
 //! Circuit breakers: a shard that fails is not asked until a probe is answered.
 
-pub(super) mod failure;
 pub(super) mod shards;
 pub(super) mod state;

@@ -1,7 +1,7 @@
 //! The breakers of all shards, and the probes that close them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::call::Call;
 use crate::store::Inner;
-use crate::store::breaker::failure::Failure;
 use crate::store::breaker::state::{Breaker, BreakerSettings, BreakerState, Change, Ticket};
 use crate::store::report::stats::StoreEvent;
-use crate::transport::{Cause, Done, ShardId, Slot, Transport};
+use crate::transport::{Cause, Done, ShardId, Slot};
 
 pub(in crate::store) struct Breakers {
     by_shard: Mutex<BTreeMap<ShardId, Shard>>,
+    /// How many of them are open, for the usual case that none is.
+    open: AtomicUsize,
     settings: BreakerSettings,
     seed: u64,
 }
@@ -31,6 +32,12 @@ struct Shard {
     overdue: i32,
     /// The name under which its failure was reported, while it fails.
     failing_as: Option<String>,
+}
+
+impl Shard {
+    fn is_open(&self) -> bool {
+        self.breaker.state() == BreakerState::Open
+    }
 }
 
 /// A call under way, as its shard's breaker sees it: it counts once, whoever notices first how it ended.
@@ -53,12 +60,17 @@ const DONE: u8 = 2;
 
 impl Breakers {
     pub(in crate::store) fn new(settings: BreakerSettings, seed: u64) -> Breakers {
-        Breakers { by_shard: Mutex::default(), settings, seed }
+        Breakers { by_shard: Mutex::default(), open: AtomicUsize::new(0), settings, seed }
+    }
+
+    /// Whether there is a shard that would not be asked.
+    pub(in crate::store) fn is_any_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
     }
 
     /// Whether a shard would not be asked.
     pub(in crate::store) fn is_open(&self, shard: ShardId) -> bool {
-        self.by_shard().get(&shard).is_some_and(|shard| shard.breaker.state() == BreakerState::Open)
+        self.by_shard().get(&shard).is_some_and(Shard::is_open)
     }
 
     pub(in crate::store) fn states(&self) -> Vec<(u32, BreakerState)> {
@@ -77,6 +89,7 @@ impl Breakers {
         let mut left = Vec::new();
         self.by_shard().retain(|id, shard| {
             let stays = shards.iter().any(|(known, _)| known == id);
+            self.count_open(shard.is_open(), stays && shard.is_open());
             if let Some(name) = shard.failing_as.take_if(|_| !stays) {
                 left.push((*id, name));
             }
@@ -94,12 +107,28 @@ impl Breakers {
             overdue: 0,
             failing_as: None,
         };
-        work(by_shard.entry(shard).or_insert_with(new))
+        self.work_on(by_shard.entry(shard).or_insert_with(new), work)
     }
 
     /// The same, unless the shard was forgotten.
-    fn with_known<R>(&self, shard: ShardId, work: impl FnOnce(&mut Breaker) -> R) -> Option<R> {
-        self.by_shard().get_mut(&shard).map(|shard| work(&mut shard.breaker))
+    fn with_known<R>(&self, shard: ShardId, work: impl FnOnce(&mut Shard) -> R) -> Option<R> {
+        self.by_shard().get_mut(&shard).map(|shard| self.work_on(shard, work))
+    }
+
+    fn work_on<R>(&self, shard: &mut Shard, work: impl FnOnce(&mut Shard) -> R) -> R {
+        let was_open = shard.is_open();
+        let result = work(shard);
+        self.count_open(was_open, shard.is_open());
+        result
+    }
+
+    /// A breaker changed. The lock is held, so the count is exact.
+    fn count_open(&self, was_open: bool, is_open: bool) {
+        match (was_open, is_open) {
+            (false, true) => drop(self.open.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(self.open.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
     }
 
     fn by_shard(&self) -> MutexGuard<'_, BTreeMap<ShardId, Shard>> {
@@ -107,9 +136,9 @@ impl Breakers {
     }
 }
 
-impl<T: Transport> Inner<T> {
+impl Inner {
     /// Lets a call to a slot through, to be answered by `deadline`.
-    pub(in crate::store) fn admit(&self, slot: Slot, now: Instant, deadline: Instant) -> Option<Arc<Watch>> {
+    pub(in crate::store) fn admit(&self, slot: Slot, now: Instant, deadline: Instant) -> Option<Watch> {
         self.admit_to(self.transport.shard(slot), slot, now, deadline)
     }
 
@@ -120,11 +149,11 @@ impl<T: Transport> Inner<T> {
         slot: Slot,
         now: Instant,
         deadline: Instant,
-    ) -> Option<Arc<Watch>> {
+    ) -> Option<Watch> {
         let admitted = self.breakers.with(shard, now, |shard| Some((shard.breaker.admit(now)?, shard.overdue > 0)));
         let (ticket, has_overdue_calls) = admitted?;
         let (is_counted, progress) = (AtomicBool::new(false), AtomicU8::new(IN_FLIGHT));
-        Some(Arc::new(Watch { slot, shard, ticket, deadline, has_overdue_calls, is_counted, progress }))
+        Some(Watch { slot, shard, ticket, deadline, has_overdue_calls, is_counted, progress })
     }
 
     /// A call was answered, or its connection was lost.
@@ -137,7 +166,7 @@ impl<T: Transport> Inner<T> {
     /// A call was answered. Too late is a failure like any other.
     pub(in crate::store) fn call_answered(self: &Arc<Self>, watch: &Watch, now: Instant) {
         if now > watch.deadline {
-            return self.call_failed(watch, Failure::Trouble(Cause::Timeout), now);
+            return self.call_failed(watch, Cause::Timeout, now);
         }
         if watch.is_counted.swap(true, Ordering::Relaxed) {
             return;
@@ -155,7 +184,7 @@ impl<T: Transport> Inner<T> {
     }
 
     /// A call failed, or is overdue.
-    pub(in crate::store) fn call_failed(self: &Arc<Self>, watch: &Watch, failure: Failure, now: Instant) {
+    pub(in crate::store) fn call_failed(self: &Arc<Self>, watch: &Watch, failure: Cause, now: Instant) {
         if watch.is_counted.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -183,18 +212,18 @@ impl<T: Transport> Inner<T> {
     }
 
     /// An empty call only asks the time.
-    pub(in crate::store) async fn probe(&self, slot: Slot, patience: Duration) -> Result<(), Failure> {
+    pub(in crate::store) async fn probe(&self, slot: Slot, patience: Duration) -> Result<(), Cause> {
         let deadline = Instant::now() + patience;
         let (heard, answer) = oneshot::channel();
         let done = Done::new(move |answered| {
             // Nobody listens any more if it comes too late.
-            let _ = heard.send(answered.map(|_| ()).map_err(|trouble| Failure::Trouble(trouble.cause)));
+            let _ = heard.send(answered.map(|_| ()).map_err(|trouble| trouble.cause));
         });
-        self.transport.send(slot, Call { lines: Vec::new() }, deadline, done);
+        self.transport.send(slot, Call { lines: smallvec::SmallVec::new() }, deadline, done);
         match timeout_at(deadline, answer).await {
             Ok(Ok(answered)) => answered,
-            Ok(Err(_)) => Err(Failure::Trouble(Cause::Connection)),
-            Err(_) => Err(Failure::Trouble(Cause::Timeout)),
+            Ok(Err(_)) => Err(Cause::Connection),
+            Err(_) => Err(Cause::Timeout),
         }
     }
 
@@ -209,17 +238,17 @@ struct Probes {
     shard: ShardId,
     slot: Slot,
     /// How it failed when somebody last heard of it.
-    told: Failure,
+    told: Cause,
     /// How it failed last.
-    last: Failure,
+    last: Cause,
 }
 
 impl Probes {
     /// Runs while a breaker is open, and ends with the store.
-    async fn until_answered<T: Transport>(mut self, store: Weak<Inner<T>>) {
+    async fn until_answered(mut self, store: Weak<Inner>) {
         loop {
             let probe_at = match store.upgrade() {
-                Some(store) => store.breakers.with_known(self.shard, |breaker| breaker.probe_at()),
+                Some(store) => store.breakers.with_known(self.shard, |shard| shard.breaker.probe_at()),
                 None => return,
             };
             // The breaker is no longer open, or the shard was forgotten.
@@ -228,7 +257,7 @@ impl Probes {
             let Some(store) = store.upgrade() else { return };
             let answered = store.probe(self.slot(&store), store.settings.deadline).await;
             let now = Instant::now();
-            store.breakers.with_known(self.shard, |breaker| breaker.probed(answered.is_ok(), now));
+            store.breakers.with_known(self.shard, |shard| shard.breaker.probed(answered.is_ok(), now));
             if let Err(failure) = answered {
                 self.failed(&store, failure);
             }
@@ -236,13 +265,13 @@ impl Probes {
     }
 
     /// A slot that the shard owns now: the one that failed may have moved to another shard.
-    fn slot<T: Transport>(&self, store: &Inner<T>) -> Slot {
+    fn slot(&self, store: &Inner) -> Slot {
         let own = store.transport.shards().into_iter().find(|(shard, _)| *shard == self.shard);
         own.map_or(self.slot, |(_, slot)| slot)
     }
 
     /// Tells of another cause once it has come twice: a server that is going away fails in several ways at first.
-    fn failed<T: Transport>(&mut self, store: &Inner<T>, failure: Failure) {
+    fn failed(&mut self, store: &Inner, failure: Cause) {
         let is_steady = std::mem::replace(&mut self.last, failure) == failure;
         if is_steady && failure != self.told {
             self.told = failure;

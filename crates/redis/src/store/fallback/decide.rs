@@ -9,11 +9,10 @@ use tollgate_store::{Charge, Mode, OnFailure, Outcome, Source, shadow_groups};
 
 use crate::call::Target;
 use crate::store::Inner;
-use crate::store::batch::{Charges, Waiters};
-use crate::store::decide::{asked_only, asked_with, is_closed, keep, passed, refuse};
+use crate::store::batch::Charges;
+use crate::store::decide::{Waiters, asked_only, asked_with, is_closed, keep, passed, refuse};
 use crate::store::limit::{Origin, SharedLimit, is_concurrency, remembers_for};
 use crate::store::refund::receipt::{MadeWhere, SharedReceipt};
-use crate::transport::Transport;
 
 /// A charge whose slot gave no answer.
 struct Stranded {
@@ -21,13 +20,9 @@ struct Stranded {
     target: Target,
 }
 
-impl<T: Transport> Inner<T> {
+impl Inner {
     /// All slots that answered let it pass; the others gave no answer.
-    pub(in crate::store) async fn fall_back(
-        self: &Arc<Self>,
-        charges: &Charges<'_>,
-        waiters: Waiters<'_, T>,
-    ) -> Outcome {
+    pub(in crate::store) fn fall_back(self: &Arc<Self>, charges: &Charges<'_>, waiters: Waiters<'_>) -> Outcome {
         let stranded = stranded(&waiters);
         let closed: SmallVec<[usize; 4]> =
             stranded.iter().map(|charge| charge.position).filter(|at| is_closed(&charges[*at])).collect();
@@ -142,8 +137,8 @@ fn is_counted(asked: &Charge<'_>) -> bool {
     asked.cost > 0 && (asked.mode == Mode::Enforce || asked.mode.is_shadow())
 }
 
-fn stranded<T: Transport>(waiters: &Waiters<'_, T>) -> SmallVec<[Stranded; 4]> {
-    let failed = waiters.iter().filter(|waiter| waiter.passed().is_none());
-    let charges = failed.flat_map(|waiter| waiter.part.positions.iter().zip(&waiter.request().charges));
+fn stranded(waiters: &Waiters<'_>) -> SmallVec<[Stranded; 4]> {
+    let failed = waiters.iter().filter(|part| part.waiter.passed().is_none());
+    let charges = failed.flat_map(|part| part.positions.iter().zip(&*part.waiter.request().charges));
     charges.map(|(position, charge)| Stranded { position: *position, target: charge.target.clone() }).collect()
 }

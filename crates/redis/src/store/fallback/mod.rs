@@ -2,4 +2,3 @@
 
 pub(super) mod debts;
 pub(super) mod decide;
-pub(super) mod payments;

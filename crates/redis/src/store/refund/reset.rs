@@ -1,24 +1,25 @@
 //! Keys that an operator makes as if untouched, here and on other instances.
 
 use std::collections::HashMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
+use smallvec::smallvec;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tollgate_store::{ChangeError, Limit};
 
-use crate::call::{Line, Target};
+use crate::call::{Line, Lines, Target};
 use crate::overrides::ResetKey;
+use crate::store::Inner;
 use crate::store::key_names::KeyName;
 use crate::store::limit::SharedLimit;
-use crate::store::{Inner, SharedStore};
-use crate::transport::{Slot, Transport};
+use crate::transport::Slot;
 
-impl<T: Transport> SharedStore<T> {
+impl Inner {
     /// Makes keys as if untouched on the servers and in this process. Returns what other instances must be told.
-    pub(crate) async fn reset_here(&self, keys: &[(&Limit, &[u8])]) -> Result<Vec<ResetKey>, ChangeError> {
+    pub(crate) async fn reset_here(self: &Arc<Self>, keys: &[(&Limit, &[u8])]) -> Result<Vec<ResetKey>, ChangeError> {
         let mut told: Vec<ResetKey> = Vec::new();
-        let mut slots: Vec<(Slot, Vec<Line>)> = Vec::new();
+        let mut slots: Vec<(Slot, Lines)> = Vec::new();
         for (limit, key) in keys {
             let reset =
                 ResetKey { prefix_and_scope: SharedLimit::of(limit).prefix_and_scope.clone(), key: (*key).into() };
@@ -30,7 +31,7 @@ impl<T: Transport> SharedStore<T> {
             let line = Line::Reset { target };
             match slots.iter_mut().find(|(known, _)| *known == slot) {
                 Some((_, lines)) => lines.push(line),
-                None => slots.push((slot, vec![line])),
+                None => slots.push((slot, smallvec![line])),
             }
             told.push(reset);
         }
@@ -38,13 +39,13 @@ impl<T: Transport> SharedStore<T> {
         for (slot, lines) in slots {
             let (heard, answer) = oneshot::channel();
             let forgotten = told.iter().map(|reset| reset.key.clone()).collect();
-            self.inner.send_refund(slot, lines, forgotten, move |_, answered| {
+            self.send_refund(slot, lines, forgotten, move |_, answered| {
                 // Who does not wait any more does not want to know.
                 let _ = heard.send(answered.is_ok());
             });
             answers.push(answer);
         }
-        let deadline = Instant::now() + self.inner.settings.background_deadline * 2;
+        let deadline = Instant::now() + self.settings.background_deadline * 2;
         for answer in answers {
             match timeout_at(deadline, answer).await {
                 Ok(Ok(true)) => {}
@@ -60,32 +61,20 @@ impl<T: Transport> SharedStore<T> {
         let ResetKey { prefix_and_scope, key } = reset;
         let now = Instant::now();
         // What passed uncounted is forgiven too.
-        let _ = self.inner.debts.take(&KeyName::new(prefix_and_scope, key).bytes, now);
-        if let Some(limit) = self.inner.fallback_scopes().get(prefix_and_scope) {
-            self.inner.fallback.reset(limit, &**key);
+        let _ = self.debts.take(&KeyName::new(prefix_and_scope, key).bytes, now);
+        if let Some(limit) = self.fallback_scopes().get(prefix_and_scope) {
+            self.fallback.reset(limit, &**key);
         }
-        self.inner.refusals.forget(key, now);
-    }
-
-    /// From now on refusals are believed for long only while resets are heard of.
-    pub(crate) fn hears_of_resets(&self) {
-        self.inner.refusals.believe_while_hearing();
-    }
-
-    /// All resets before this moment are known.
-    pub(crate) fn heard_of_resets(&self, at: Instant) {
-        self.inner.refusals.heard(at);
+        self.refusals.forget(key, now);
     }
 
     /// Where a key lives, and what it is called there.
     pub(crate) fn target(&self, limit: &Limit, key: &[u8]) -> (Slot, Target) {
         let name = KeyName::new(&SharedLimit::of(limit).prefix_and_scope, key);
-        let slot = self.inner.transport.slot(name.tag());
+        let slot = self.transport.slot(name.tag());
         (slot, Target { key: name.bytes, limit: limit.clone() })
     }
-}
 
-impl<T: Transport> Inner<T> {
     /// The newest limit of a scope: by it a key of that scope is found.
     pub(in crate::store) fn note_fallback(&self, shared: &SharedLimit) {
         if let Some(limit) = &shared.fallback {

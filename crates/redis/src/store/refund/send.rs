@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, sleep};
 
-use crate::call::{Call, Line};
+use crate::call::{Call, Lines};
 use crate::store::Inner;
-use crate::transport::{Answered, Done, Executed, Slot, Transport, Trouble};
+use crate::transport::{Answered, Done, Executed, Slot, Trouble};
 
 /// Who hears what became of a call in the background.
-type Heard<T> = Box<dyn FnOnce(&Arc<Inner<T>>, Answered) + Send>;
+type Heard = Box<dyn FnOnce(&Arc<Inner>, Answered) + Send>;
 
-impl<T: Transport> Inner<T> {
+impl Inner {
     /// Sends what can turn a refusal into an admission. Refusals of its keys are
     /// forgotten when it is sent and again when it is heard of: what was asked
     /// in between may have been refused before it arrived.
     pub(in crate::store) fn send_refund(
         self: &Arc<Self>,
         slot: Slot,
-        lines: Vec<Line>,
+        lines: Lines,
         keys: Vec<Box<[u8]>>,
-        heard: impl FnOnce(&Arc<Inner<T>>, Answered) + Send + 'static,
+        heard: impl FnOnce(&Arc<Inner>, Answered) + Send + 'static,
     ) {
         self.forget_refusals_of(&keys);
-        let heard = move |store: &Arc<Inner<T>>, answered: Answered| {
+        let heard = move |store: &Arc<Inner>, answered: Answered| {
             store.forget_refusals_of(&keys);
             if matches!(answered, Err(Trouble { executed: Executed::Unknown, .. })) {
                 store.counters.lost_refunds.add(1);
@@ -39,13 +39,7 @@ impl<T: Transport> Inner<T> {
     }
 
     /// Sends a call, and again a few times where it is certain that it was not carried out.
-    pub(in crate::store) fn send_in_background(
-        self: &Arc<Self>,
-        slot: Slot,
-        lines: Vec<Line>,
-        sent: u32,
-        heard: Heard<T>,
-    ) {
+    pub(in crate::store) fn send_in_background(self: &Arc<Self>, slot: Slot, lines: Lines, sent: u32, heard: Heard) {
         let (store, again) = (Arc::clone(self), lines.clone());
         let done = Done::new(move |answered| {
             if sent < store.settings.resends && may_send_again(&answered) {
@@ -57,7 +51,7 @@ impl<T: Transport> Inner<T> {
         self.transport.send(slot, Call { lines }, deadline, done);
     }
 
-    fn resend_later(self: &Arc<Self>, slot: Slot, lines: Vec<Line>, sent: u32, heard: Heard<T>) {
+    fn resend_later(self: &Arc<Self>, slot: Slot, lines: Lines, sent: u32, heard: Heard) {
         let store = Arc::clone(self);
         let pause = self.settings.resend_pause.saturating_mul(1 << sent.min(16));
         self.runtime.spawn(async move {

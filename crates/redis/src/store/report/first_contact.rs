@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::store::breaker::failure::Failure;
+use crate::store::Inner;
 use crate::store::report::server_watch::watch_servers;
 use crate::store::report::stats::StoreEvent;
-use crate::store::{Inner, SharedStore};
-use crate::transport::{Cause, Slot, Transport};
+use crate::transport::{Cause, Slot};
 
 /// How long the first connections may take before somebody hears that there are none.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,14 +18,23 @@ const THEN_EVERY: Duration = Duration::from_secs(1);
 /// How long an answer is waited for.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
-impl<T: Transport> SharedStore<T> {
+impl Inner {
     /// Reports in the background whether the servers answer, before the first request, and checks them from then on.
-    pub(crate) fn tell_beginning(&self) {
-        self.inner.runtime.spawn(tell(Arc::downgrade(&self.inner)));
+    pub(in crate::store) fn tell_beginning(self: &Arc<Self>) {
+        self.runtime.spawn(tell(Arc::downgrade(self)));
+    }
+
+    /// Whether all servers can be reached, and one of them answers.
+    async fn answers(&self) -> Result<(), Cause> {
+        self.probe(Slot(0), ANSWERED_WITHIN).await?;
+        match self.transport.servers().unreached.is_empty() {
+            true => Ok(()),
+            false => Err(Cause::Connection),
+        }
     }
 }
 
-async fn tell<T: Transport>(store: Weak<Inner<T>>) {
+async fn tell(store: Weak<Inner>) {
     let begun = Instant::now();
     let mut is_told = false;
     loop {
@@ -53,16 +61,5 @@ async fn tell<T: Transport>(store: Weak<Inner<T>>) {
         }
         drop(inner);
         sleep(if is_told { THEN_EVERY } else { ASK_EVERY }).await;
-    }
-}
-
-impl<T: Transport> Inner<T> {
-    /// Whether all servers can be reached, and one of them answers.
-    async fn answers(&self) -> Result<(), Failure> {
-        self.probe(Slot(0), ANSWERED_WITHIN).await?;
-        match self.transport.servers().unreached.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::Trouble(Cause::Connection)),
-        }
     }
 }

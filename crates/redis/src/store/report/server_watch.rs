@@ -7,13 +7,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::store::Inner;
 use crate::store::report::stats::StoreEvent;
-use crate::transport::{ShardId, Slot, Transport};
+use crate::transport::{ShardId, Slot};
 
 /// The health check interval. Five failures in a row open a breaker, so a dead server is noticed within three seconds.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Checks the servers of a store until the store is dropped.
-pub(in crate::store) async fn watch_servers<T: Transport>(store: Weak<Inner<T>>) {
+pub(in crate::store) async fn watch_servers(store: Weak<Inner>) {
     loop {
         let Some(inner) = store.upgrade() else { return };
         inner.check_servers(Instant::now());
@@ -22,7 +22,7 @@ pub(in crate::store) async fn watch_servers<T: Transport>(store: Weak<Inner<T>>)
     }
 }
 
-impl<T: Transport> Inner<T> {
+impl Inner {
     /// Forgets servers that own no slot, and probes those that no call has reached since the last check.
     pub(in crate::store) fn check_servers(self: &Arc<Self>, now: Instant) {
         self.report_payments(now);
@@ -42,8 +42,9 @@ impl<T: Transport> Inner<T> {
     }
 
     fn report_payments(&self, now: Instant) {
-        if let Some(event) = self.payments.take_event(self.debts.count(), now) {
-            (self.on_change)(event);
+        if let Some((debts, amount)) = self.payments.take(now) {
+            let still_owing = self.debts.count() as u64;
+            (self.on_change)(StoreEvent::DebtsPaid { debts, amount, still_owing });
         }
     }
 

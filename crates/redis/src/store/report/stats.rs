@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tollgate_store::OnFailure;
 
-use crate::store::breaker::failure::Failure;
 use crate::store::breaker::state::BreakerState;
 use crate::store::report::durations::{CallDurations, DurationCounters};
 use crate::transport::Cause;
@@ -201,7 +200,7 @@ pub(in crate::store) struct Counters {
     pub(in crate::store) lost_refunds: Counter,
     pub(in crate::store) uncertain_charges: Counter,
     fallbacks: [Counter; 3],
-    troubles: [Counter; CAUSES.len()],
+    troubles: [Counter; Cause::ALL.len()],
     pub(in crate::store) breakers_opened: Counter,
     pub(in crate::store) breakers_closed: Counter,
     pub(in crate::store) dropped_debts: Counter,
@@ -223,24 +222,9 @@ impl Counter {
     }
 }
 
-const CAUSES: [Failure; 10] = [
-    Failure::Trouble(Cause::Timeout),
-    Failure::Trouble(Cause::Connection),
-    Failure::Trouble(Cause::Authentication),
-    Failure::Trouble(Cause::OutOfMemory),
-    Failure::Trouble(Cause::Unavailable),
-    Failure::Trouble(Cause::Overloaded),
-    Failure::Trouble(Cause::Protocol),
-    Failure::Trouble(Cause::WrongType),
-    Failure::Trouble(Cause::Unreadable),
-    Failure::BreakerOpen,
-];
-
 impl Counters {
-    pub(in crate::store) fn failed(&self, failure: Failure) {
-        if let Some(at) = CAUSES.iter().position(|cause| *cause == failure) {
-            self.troubles[at].add(1);
-        }
+    pub(in crate::store) fn failed(&self, cause: Cause) {
+        self.troubles[cause as usize].add(1);
     }
 
     pub(in crate::store) fn fell_back(&self, mode: OnFailure) {
@@ -268,7 +252,11 @@ impl Counters {
             fallbacks_open: self.fallbacks[0].read(),
             fallbacks_closed: self.fallbacks[1].read(),
             fallbacks_local: self.fallbacks[2].read(),
-            troubles: CAUSES.iter().zip(&self.troubles).map(|(cause, count)| (cause.name(), count.read())).collect(),
+            troubles: Cause::ALL
+                .iter()
+                .zip(&self.troubles)
+                .map(|(cause, count)| (cause.name(), count.read()))
+                .collect(),
             breakers_opened: self.breakers_opened.read(),
             breakers_closed: self.breakers_closed.read(),
             breakers,

@@ -5,17 +5,17 @@ use super::*;
 const ALONE: LimitOptions = LimitOptions { on_failure: OnFailure::Local { share: (1, 1) }, refusals: Refusals::Brief };
 
 /// A store whose server does not answer.
-fn failing_store(owing_keys: usize) -> SharedStore<Desk> {
+fn failing_store(owing_keys: usize) -> RedisStore {
     let fallback = MemoryOptions { capacity: Capacity::Entries(64), when_full: WhenFull::default() };
     let settings = StoreSettings { deadline: Duration::ZERO, owing_keys, fallback, ..StoreSettings::default() };
-    SharedStore::for_test(Desk::default(), settings, Box::new(|_| {}), NOW_US * 1_000, None)
+    RedisStore::for_test(Desk::default(), settings, Box::new(|_| {}), NOW_US * 1_000, None)
 }
 
 fn bucket(rate: &str) -> Quota {
     Quota::token_bucket(rate.parse().unwrap()).unwrap().with_max_debt(0).unwrap()
 }
 
-async fn passes(store: &SharedStore<Desk>, limit: &Limit, key: &str) -> bool {
+async fn passes(store: &RedisStore, limit: &Limit, key: &str) -> bool {
     let charge = Charge::new(limit, key.as_bytes(), 1);
     store.decide(&[charge]).await.passed
 }

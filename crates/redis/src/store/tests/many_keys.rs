@@ -22,20 +22,20 @@ async fn decisions_a_second_with_many_new_keys_in_an_outage() {
 }
 
 /// A store whose server does not answer, with its breaker open.
-fn failing_store() -> (Desk, SharedStore<Desk>) {
+fn failing_store() -> (Desk, RedisStore) {
     let desk = Desk::default();
     let settings = StoreSettings { deadline: Duration::ZERO, ..StoreSettings::default() };
-    let store = SharedStore::for_test(desk.clone(), settings, Box::new(|_| {}), NOW_US * 1_000, None);
+    let store = RedisStore::for_test(desk.clone(), settings, Box::new(|_| {}), NOW_US * 1_000, None);
     (desk, store)
 }
 
-fn limit_of(store: &SharedStore<Desk>) -> Limit {
+fn limit_of(store: &RedisStore) -> Limit {
     let quota = Quota::token_bucket("100/h".parse().unwrap()).unwrap();
     let options = LimitOptions { on_failure: OnFailure::Local { share: (1, 4) }, refusals: Refusals::Brief };
     store.limit("many", quota, options).unwrap()
 }
 
-async fn decide(store: &SharedStore<Desk>, limit: &Limit, at: usize) -> Outcome {
+async fn decide(store: &RedisStore, limit: &Limit, at: usize) -> Outcome {
     let key = format!("a-client-{at}");
     let charge = Charge::new(limit, key.as_bytes(), 1);
     store.decide(&[charge]).await
@@ -45,7 +45,7 @@ async fn decide(store: &SharedStore<Desk>, limit: &Limit, at: usize) -> Outcome 
 async fn what_more_keys_owe_than_are_kept_is_counted_as_dropped() {
     let desk = Desk::default();
     let settings = StoreSettings { deadline: Duration::ZERO, owing_keys: 10, ..StoreSettings::default() };
-    let store = SharedStore::for_test(desk, settings, Box::new(|_| {}), NOW_US * 1_000, None);
+    let store = RedisStore::for_test(desk, settings, Box::new(|_| {}), NOW_US * 1_000, None);
     let limit = limit_of(&store);
     for at in 0..25 {
         assert!(decide(&store, &limit, at).await.passed);

@@ -68,12 +68,12 @@ async fn who_hears_of_a_reset_remembers_nothing_of_the_key() {
     assert_eq!(asking.await.unwrap().source, Source::Fallback);
     let reset =
         ResetKey { prefix_and_scope: SharedLimit::of(&limit).prefix_and_scope.clone(), key: b"bob".as_slice().into() };
-    fixture.store.was_reset_elsewhere(&reset);
+    fixture.store.inner.was_reset_elsewhere(&reset);
     // Neither is it owed, nor is it counted here.
     let asking = fixture.ask(&[(&limit, "bob", 1)]).await;
     fixture.desk.fail(Executed::No).await;
     assert!(asking.await.unwrap().passed);
-    fixture.store.was_reset_elsewhere(&reset);
+    fixture.store.inner.was_reset_elsewhere(&reset);
     // What is sent in the same moment may have been refused before.
     sleep(Duration::from_millis(1)).await;
     let asking = fixture.ask(&[(&limit, "bob", 1)]).await;
@@ -81,7 +81,7 @@ async fn who_hears_of_a_reset_remembers_nothing_of_the_key() {
     assert!(asking.await.unwrap().passed);
     assert_eq!(asked(&fixture, &limit).await.source, Source::Exact);
     assert_eq!(asked(&fixture, &limit).await.source, Source::Cached);
-    fixture.store.was_reset_elsewhere(&reset);
+    fixture.store.inner.was_reset_elsewhere(&reset);
     assert_eq!(asked(&fixture, &limit).await.source, Source::Exact, "a refusal is not remembered either");
 }
 
@@ -94,7 +94,7 @@ async fn a_reset_asks_each_slot_once_and_says_when_there_is_no_answer() {
         let (store, limits) = (Arc::clone(&fixture.store), [one.clone(), same.clone(), beside.clone()]);
         tokio::spawn(async move {
             let keys: Vec<(&Limit, &[u8])> = limits.iter().map(|limit| (limit, b"bob".as_slice())).collect();
-            store.reset_here(&keys).await.map(|told| told.len())
+            store.inner.reset_here(&keys).await.map(|told| told.len())
         })
     };
     let resetting = reset();

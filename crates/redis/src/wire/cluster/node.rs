@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use crate::transport::ShardId;
 use crate::wire::cluster::node_clock::NodeClock;
 use crate::wire::connection::address::Address;
-use crate::wire::connection::link::{Link, LinkTerms};
+use crate::wire::connection::call_queue::CallQueue;
+use crate::wire::connection::link::{LinkTerms, keep_connected};
 use crate::wire::protocol::command::Command;
 
 /// One server, and the connections to it.
@@ -15,14 +16,15 @@ pub(crate) struct Node {
     pub(crate) id: ShardId,
     pub(crate) address: Address,
     pub(crate) clock: Arc<NodeClock>,
-    links: Box<[Link]>,
+    /// What waits for each of its connections.
+    links: Box<[Arc<CallQueue>]>,
     next: AtomicUsize,
 }
 
 impl Node {
     pub(crate) fn start(runtime: &Handle, id: ShardId, address: Address, links: usize, terms: &LinkTerms) -> Node {
         let clock = Arc::new(NodeClock::new(Instant::now()));
-        let link = |_| Link::start(runtime, address.clone(), terms.clone(), Arc::clone(&clock));
+        let link = |_| keep_connected(runtime, address.clone(), terms.clone(), Arc::clone(&clock));
         let links = (0..links).map(link).collect();
         Node { id, address, clock, links, next: AtomicUsize::new(0) }
     }
@@ -40,6 +42,12 @@ impl Node {
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        self.links.iter().any(Link::is_up)
+        self.links.iter().any(|link| link.is_up())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.links.iter().for_each(|link| link.close());
     }
 }

@@ -9,7 +9,7 @@ use crate::wire::cluster::node_clock::Reading;
 use crate::wire::connection::address::Address;
 use crate::wire::connection::password::Password;
 use crate::wire::connection::stream::{Connector, Stream};
-use crate::wire::protocol::command_writer::write_command;
+use crate::wire::protocol::command::write_command;
 use crate::wire::protocol::reply_parser::ReplyParser;
 use crate::wire::protocol::server_error::ServerError;
 
@@ -43,10 +43,7 @@ impl Access {
             let clock = read_clock(&mut stream).await?;
             Ok(Connected { stream, clock })
         };
-        match timeout(self.timeout, connected).await {
-            Ok(connected) => connected,
-            Err(_) => Err(Cause::Timeout),
-        }
+        timeout(self.timeout, connected).await.unwrap_or(Err(Cause::Timeout))
     }
 
     /// Asks one thing over a connection of its own.
@@ -57,10 +54,7 @@ impl Access {
             write_command(&mut bytes, command);
             exchange(&mut stream, &bytes, 1).await?.pop().ok_or(Cause::Protocol)
         };
-        match timeout(self.timeout, asked).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Cause::Timeout),
-        }
+        timeout(self.timeout, asked).await.unwrap_or(Err(Cause::Timeout))
     }
 
     async fn connect_in_any_time(&self, address: &Address) -> Result<Stream, Cause> {

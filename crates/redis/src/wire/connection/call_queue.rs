@@ -28,7 +28,7 @@ struct Inner {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     /// There will be a connection in a moment: calls wait for it.
     Connecting,
     Up,
@@ -89,14 +89,6 @@ impl CallQueue {
         self.lock().taken = 0;
     }
 
-    pub(crate) fn set_connecting(&self) {
-        self.set(State::Connecting);
-    }
-
-    pub(crate) fn set_up(&self) {
-        self.set(State::Up);
-    }
-
     /// From now on calls hear at once that there is no connection, and so do those that wait.
     pub(crate) fn set_down(&self, cause: Cause) {
         self.set(State::Down(cause));
@@ -135,7 +127,7 @@ impl CallQueue {
         }
     }
 
-    fn set(&self, state: State) {
+    pub(crate) fn set(&self, state: State) {
         let mut inner = self.lock();
         if inner.state != State::Closed {
             inner.state = state;

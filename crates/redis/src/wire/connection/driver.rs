@@ -319,6 +319,7 @@ mod tests {
 
     use super::*;
     use crate::resp_value::Value;
+    use crate::wire::connection::call_queue::State;
 
     /// Ten bytes, and whoever hears of them.
     struct TenBytes {
@@ -348,7 +349,7 @@ mod tests {
     /// Three calls, the first without a deadline, on a connection that takes so many bytes until its other end reads.
     async fn three_calls<F: Future>(capacity: usize, other_end: impl FnOnce(DuplexStream) -> F) -> Vec<(u8, Trouble)> {
         let queue = CallQueue::new(10);
-        queue.set_up();
+        queue.set(State::Up);
         let (heard, mut hears) = mpsc::unbounded_channel();
         for number in 0..3 {
             let within = if number == 0 { Duration::from_secs(60) } else { Duration::from_millis(50) };
@@ -436,7 +437,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_is_answered_first_calls_again_before_all_have_heard() {
         let queue = Arc::new(CallQueue::new(100));
-        queue.set_up();
+        queue.set(State::Up);
         for _ in 0..40 {
             queue.push(Box::new(CallsAgain { queue: Arc::clone(&queue), is_second: false }));
         }

@@ -11,9 +11,8 @@ use crate::wire::cluster::node_clock::NodeClock;
 use crate::wire::connection::access::{Access, Connected};
 use crate::wire::connection::address::Address;
 use crate::wire::connection::backoff::Backoff;
-use crate::wire::connection::call_queue::CallQueue;
+use crate::wire::connection::call_queue::{CallQueue, State};
 use crate::wire::connection::driver::{Driver, End};
-use crate::wire::protocol::command::Command;
 
 /// How long calls wait for a connection that is just being made.
 const GRACE: Duration = Duration::from_millis(100);
@@ -21,11 +20,6 @@ const GRACE: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A connection that was lost sooner was no success: the next attempt waits.
 const LASTED: Duration = Duration::from_secs(1);
-
-/// One connection to a server, made again whenever it is lost. It ends when dropped.
-pub(crate) struct Link {
-    queue: Arc<CallQueue>,
-}
 
 /// How a link is kept.
 #[derive(Clone)]
@@ -37,30 +31,20 @@ pub(crate) struct LinkTerms {
     pub(crate) on_trouble: Arc<Notify>,
 }
 
-impl Link {
-    pub(crate) fn start(runtime: &Handle, address: Address, terms: LinkTerms, clock: Arc<NodeClock>) -> Link {
-        let queue = Arc::new(CallQueue::new(terms.calls));
-        let keeper = Keeper { queue: Arc::clone(&queue), address, terms, clock, backoff: Backoff::default() };
-        runtime.spawn(keeper.run());
-        Link { queue }
-    }
-
-    pub(crate) fn push(&self, command: Box<dyn Command>) {
-        self.queue.push(command);
-    }
-
-    pub(crate) fn is_up(&self) -> bool {
-        self.queue.is_up()
-    }
+/// Keeps one connection to a server, made again whenever it is lost, until the queue that it returns is closed.
+pub(crate) fn keep_connected(
+    runtime: &Handle,
+    address: Address,
+    terms: LinkTerms,
+    clock: Arc<NodeClock>,
+) -> Arc<CallQueue> {
+    let queue = Arc::new(CallQueue::new(terms.calls));
+    let link = Link { queue: Arc::clone(&queue), address, terms, clock, backoff: Backoff::default() };
+    runtime.spawn(link.run());
+    queue
 }
 
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.queue.close();
-    }
-}
-
-struct Keeper {
+struct Link {
     queue: Arc<CallQueue>,
     address: Address,
     terms: LinkTerms,
@@ -68,7 +52,7 @@ struct Keeper {
     backoff: Backoff,
 }
 
-impl Keeper {
+impl Link {
     async fn run(mut self) {
         while !self.queue.is_closed() {
             match self.connect().await {
@@ -85,12 +69,12 @@ impl Keeper {
         // Before the first call, so that every call can carry an expiry.
         clock.into_iter().for_each(|reading| self.clock.observe(reading));
         let begun = Instant::now();
-        self.queue.set_up();
+        self.queue.set(State::Up);
         let end = Driver::new(stream, &self.queue, self.terms.silence).run().await;
         if let End::Lost(cause) = end {
             if begun.elapsed() >= LASTED {
                 self.backoff.reset();
-                self.queue.set_connecting();
+                self.queue.set(State::Connecting);
                 self.terms.on_trouble.notify_one();
             } else {
                 self.wait(cause).await;

@@ -12,7 +12,7 @@ use crate::wire::connection::access::{Access, Connected};
 use crate::wire::connection::address::Address;
 use crate::wire::connection::backoff::Backoff;
 use crate::wire::connection::stream::Stream;
-use crate::wire::protocol::command_writer::write_command;
+use crate::wire::protocol::command::write_command;
 use crate::wire::protocol::reply_parser::ReplyParser;
 
 /// How often it is seen to that the server is still the one to listen to.

@@ -2,8 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use sha1::{Digest, Sha1};
+use smallvec::SmallVec;
 
-use super::command_writer::CommandWriter;
+use super::command::CommandWriter;
 
 /// A script, and the name under which servers remember it: the SHA-1 of its source in hexadecimal digits.
 pub(crate) struct Script {
@@ -29,12 +30,16 @@ impl fmt::Debug for Script {
     }
 }
 
+/// Most calls have a few keys, and the script that decides has one argument.
+pub(crate) type Keys = SmallVec<[Arc<[u8]>; 4]>;
+pub(crate) type Args = SmallVec<[Vec<u8>; 1]>;
+
 /// A script with what it is to work on.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptCall {
     pub(crate) script: Arc<Script>,
-    pub(crate) keys: Vec<Arc<[u8]>>,
-    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) keys: Keys,
+    pub(crate) args: Args,
     pub(crate) timing: Timing,
 }
 

@@ -9,7 +9,7 @@ use tollgate_testbed::RedisCluster;
 
 use super::helpers::{PLENTY, increment};
 use crate::resp_value::Value;
-use crate::transport::Slot;
+use crate::transport::{Slot, Transport};
 use crate::wire::client::Client;
 use crate::wire::cluster::key_slot::SLOTS;
 use crate::wire::options::RedisOptions;

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::resp_value::Value;
-use crate::transport::{Cause, Executed, Trouble};
+use crate::transport::{Cause, Executed, Transport, Trouble};
 use crate::wire::client::Client;
 use crate::wire::options::RedisOptions;
 use crate::wire::protocol::script_call::{Script, ScriptCall, Timing};

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tollgate_testbed::{RedisServer, SentinelTrio};
 
 use super::helpers::{PLENTY, increment};
-use crate::transport::{Cause, Slot};
+use crate::transport::{Cause, Slot, Transport};
 use crate::wire::client::Client;
 use crate::wire::connection::access::Access;
 use crate::wire::connection::address::Address;

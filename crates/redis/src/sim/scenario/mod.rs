@@ -1,23 +1,27 @@
 //! One seed's story: instances, limits, requests and troubles.
 
+mod afterwards;
+pub(in crate::sim) mod books;
+mod caller;
+mod plan;
+pub(in crate::sim) mod seen;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
 use tollgate_store::{Capacity, Charge, Limit, MemoryOptions, Source, Store, WhenFull};
 
-use super::caller::Caller;
-use super::met::Met;
-use super::plan::{Plan, key_bytes};
-use super::rule::Rule;
-use super::seen::Seen;
-use super::world::{BEGAN_US, Link, SharedWorld, World, locked};
-use super::{InjectedFault, faulty};
+use self::caller::Caller;
+use self::plan::{Plan, Rule, key_bytes};
+use self::seen::{Coverage, Seen};
+use super::injected_fault::{self, InjectedFault};
+use crate::sim::world::{BEGAN_US, Link, SharedWorld, World, locked};
 use crate::store::random::Random;
-use crate::store::{BreakerSettings, BreakerState, SharedStore, StoreSettings};
+use crate::store::{BreakerSettings, BreakerState, RedisStore, StoreSettings};
 
 /// Runs one seed. The error says what must not have happened.
-pub(super) fn run(seed: u64, fault: Option<InjectedFault>) -> Result<Met, String> {
+pub(in crate::sim) fn run(seed: u64, fault: Option<InjectedFault>) -> Result<Coverage, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async { Scenario::new(seed, fault).play().await })
 }
@@ -25,7 +29,7 @@ pub(super) fn run(seed: u64, fault: Option<InjectedFault>) -> Result<Met, String
 struct Scenario {
     world: SharedWorld,
     random: Random,
-    stores: Arc<Vec<SharedStore<Link>>>,
+    stores: Arc<Vec<RedisStore>>,
     /// The same limits for each instance.
     limits: Arc<Vec<Vec<Limit>>>,
     rules: Arc<Vec<Rule>>,
@@ -67,12 +71,13 @@ impl Scenario {
         let stores: Vec<_> = (0..instances)
             .map(|instance| {
                 let link = Link { world: Arc::clone(&world), instance };
-                let settings = StoreSettings { seed: random.next(), ..faulty::settings(fault, settings.clone()) };
-                SharedStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, fault)
+                let settings =
+                    StoreSettings { seed: random.next(), ..injected_fault::settings(fault, settings.clone()) };
+                RedisStore::for_test(link, settings, Box::new(|_| {}), BEGAN_US * 1_000, fault)
             })
             .collect();
-        let limit = |store: &SharedStore<Link>, rule: &Rule| {
-            store.limit(&rule.scope, rule.quota, faulty::options(fault, rule.options)).unwrap()
+        let limit = |store: &RedisStore, rule: &Rule| {
+            store.limit(&rule.scope, rule.quota, injected_fault::options(fault, rule.options)).unwrap()
         };
         let limits: Vec<Vec<Limit>> =
             stores.iter().map(|store| rules.iter().map(|rule| limit(store, rule)).collect()).collect();
@@ -82,7 +87,7 @@ impl Scenario {
         Scenario { world, random, stores, limits, rules, keys, settings, is_quiet, seen }
     }
 
-    async fn play(mut self) -> Result<Met, String> {
+    async fn play(mut self) -> Result<Coverage, String> {
         let mut requests = Vec::new();
         let count = 60 + u64::from(self.random.below(120));
         for arrival in 0..count {
@@ -164,7 +169,7 @@ impl Scenario {
         }
     }
 
-    fn close(self) -> Result<Met, String> {
+    fn close(self) -> Result<Coverage, String> {
         let mut world = locked(&self.world);
         world.books.close();
         let uncertain: u64 = self.stores.iter().map(|store| store.stats().uncertain_charges).sum();
@@ -178,13 +183,13 @@ impl Scenario {
         if let Some(violation) = world.books.violation() {
             return Err(violation);
         }
-        let mut met = seen.met;
+        let mut coverage = seen.coverage;
         for store in self.stores.iter() {
             let stats = store.stats();
-            met.joined += stats.joined;
-            met.refunds += stats.refunds;
-            met.opened += stats.breakers_opened;
+            coverage.joined += stats.joined;
+            coverage.refunds += stats.refunds;
+            coverage.opened += stats.breakers_opened;
         }
-        Ok(met)
+        Ok(coverage)
     }
 }

@@ -1,7 +1,5 @@
 //! How calls reach the servers.
 
-pub(crate) mod redis;
-
 use tokio::time::Instant;
 
 use crate::call::{Call, Reply};
@@ -124,9 +122,41 @@ pub(crate) enum Cause {
     WrongType,
     /// The script ended with an error, because a value is nothing that tollgate writes.
     Unreadable,
+    /// The server failed before, so that it was not even asked.
+    BreakerOpen,
 }
 
 impl Cause {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Cause; 10] = [
+        Cause::Timeout,
+        Cause::Connection,
+        Cause::Authentication,
+        Cause::OutOfMemory,
+        Cause::Unavailable,
+        Cause::Overloaded,
+        Cause::Protocol,
+        Cause::WrongType,
+        Cause::Unreadable,
+        Cause::BreakerOpen,
+    ];
+
+    /// Its name in counters and log lines.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Cause::Timeout => "timeout",
+            Cause::Connection => "connection",
+            Cause::Authentication => "authentication",
+            Cause::OutOfMemory => "out-of-memory",
+            Cause::Unavailable => "unavailable",
+            Cause::Overloaded => "overloaded",
+            Cause::Protocol => "protocol",
+            Cause::WrongType => "wrong-type",
+            Cause::Unreadable => "unreadable",
+            Cause::BreakerOpen => "breaker-open",
+        }
+    }
+
     /// Whether it concerns a key of the call, and says nothing of its server.
     pub(crate) const fn is_of_a_key(self) -> bool {
         matches!(self, Cause::WrongType | Cause::Unreadable)

@@ -5,25 +5,24 @@ use tokio::time::{Instant, timeout};
 use tollgate_core::{AlgorithmKind, Decision};
 use tollgate_store::{Charge, Limit, Mode, Outcome, Receipt, Refusals, Source, Store};
 
-use super::plan::{Plan, key_bytes};
-use super::rule::Rule;
+use super::plan::{Plan, Rule, key_bytes};
 use super::seen::Seen;
-use super::world::{Link, SharedWorld, locked};
-use crate::store::{SeenReceipt, SharedStore, key_name, seen_receipt};
+use crate::sim::world::{SharedWorld, locked};
+use crate::store::{RedisStore, SeenReceipt, key_name, seen_receipt};
 
 /// Somebody who makes requests and checks what comes of them.
-pub(super) struct Caller {
-    pub(super) world: SharedWorld,
-    pub(super) stores: Arc<Vec<SharedStore<Link>>>,
-    pub(super) limits: Arc<Vec<Vec<Limit>>>,
-    pub(super) rules: Arc<Vec<Rule>>,
-    pub(super) deadline: Duration,
-    pub(super) is_quiet: bool,
-    pub(super) seen: Arc<Mutex<Seen>>,
+pub(in crate::sim) struct Caller {
+    pub(in crate::sim) world: SharedWorld,
+    pub(in crate::sim) stores: Arc<Vec<RedisStore>>,
+    pub(in crate::sim) limits: Arc<Vec<Vec<Limit>>>,
+    pub(in crate::sim) rules: Arc<Vec<Rule>>,
+    pub(in crate::sim) deadline: Duration,
+    pub(in crate::sim) is_quiet: bool,
+    pub(in crate::sim) seen: Arc<Mutex<Seen>>,
 }
 
 impl Caller {
-    pub(super) async fn request(self, plan: Plan) {
+    pub(in crate::sim) async fn request(self, plan: Plan) {
         let keys: Vec<Vec<u8>> = plan.charges.iter().map(|charge| key_bytes(charge.1)).collect();
         let limits = &self.limits[plan.instance];
         let charges: Vec<Charge<'_>> = plan
@@ -39,7 +38,7 @@ impl Caller {
             })
             .collect();
         for asked in &charges {
-            let (_, target) = self.stores[plan.instance].target(asked.limit, asked.key);
+            let (_, target) = self.stores[plan.instance].inner.target(asked.limit, asked.key);
             locked(&self.world).books.know(&target.key);
         }
         let began = Instant::now();
@@ -48,7 +47,7 @@ impl Caller {
             Some(patience) => match timeout(patience, decided).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
-                    self.seen.lock().unwrap().met.dropped += 1;
+                    self.seen.lock().unwrap().coverage.dropped += 1;
                     return;
                 }
             },
@@ -72,16 +71,16 @@ impl Caller {
         self.afterwards(&plan, outcome.receipts).await;
     }
 
-    pub(super) fn violate(&self, what: String) {
+    pub(in crate::sim) fn violate(&self, what: String) {
         locked(&self.world).books.violate(what);
     }
 
     fn count(&self, outcome: &Outcome) {
-        let met = &mut self.seen.lock().unwrap().met;
-        met.passed += u64::from(outcome.passed);
-        met.refused += u64::from(!outcome.passed);
-        met.cached += u64::from(outcome.source == Source::Cached);
-        met.fallbacks += u64::from(outcome.source == Source::Fallback);
+        let coverage = &mut self.seen.lock().unwrap().coverage;
+        coverage.passed += u64::from(outcome.passed);
+        coverage.refused += u64::from(!outcome.passed);
+        coverage.cached += u64::from(outcome.source == Source::Cached);
+        coverage.fallbacks += u64::from(outcome.source == Source::Fallback);
     }
 
     fn check_refusal(&self, plan: &Plan, charges: &[Charge<'_>], outcome: &Outcome) {
@@ -109,7 +108,7 @@ impl Caller {
     /// A remembered refusal says of each charge what the server would say, and no time that is too short.
     fn check_remembered(&self, plan: &Plan, charges: &[Charge<'_>], outcome: &Outcome) {
         for (at, asked) in charges.iter().enumerate() {
-            let (slot, target) = self.stores[plan.instance].target(asked.limit, asked.key);
+            let (slot, target) = self.stores[plan.instance].inner.target(asked.limit, asked.key);
             let within = match self.rules[plan.charges[at].0].options.refusals {
                 Refusals::Counted | Refusals::Guarded | Refusals::Brief => Duration::from_millis(1_020),
                 Refusals::Final => Duration::from_secs(3_600),

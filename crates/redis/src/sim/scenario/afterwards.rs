@@ -7,11 +7,11 @@ use tollgate_store::{Receipt, Store};
 
 use super::caller::Caller;
 use super::plan::{Afterwards, Plan};
-use super::world::locked;
+use crate::sim::world::locked;
 use crate::store::{SeenReceipt, is_concurrency, key_name, seen_receipt};
 
 impl Caller {
-    pub(super) async fn afterwards(&self, plan: &Plan, receipts: Vec<(usize, Receipt)>) {
+    pub(in crate::sim) async fn afterwards(&self, plan: &Plan, receipts: Vec<(usize, Receipt)>) {
         let store = &self.stores[plan.instance];
         match plan.afterwards {
             Afterwards::Keep => {}

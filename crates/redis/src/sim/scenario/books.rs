@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_core::{Charged, Decision};
 
-use super::shard::Deed;
 use crate::call::{Call, Line, SlotCharge};
+use crate::sim::shard::Deed;
 use crate::transport::Executed;
 
 /// Charges that cannot be told apart: of one instance, to one key, at one time.
@@ -47,7 +47,7 @@ struct Loosening {
 }
 
 #[derive(Default)]
-pub(super) struct Books {
+pub(in crate::sim) struct Books {
     classes: HashMap<ClassName, Class>,
     /// Charges of calls, kept so that no two have the same address.
     sent: HashMap<usize, Arc<[SlotCharge]>>,
@@ -59,7 +59,7 @@ pub(super) struct Books {
     last_forced: HashMap<Arc<[u8]>, Instant>,
     /// The first thing that went wrong.
     violation: Option<String>,
-    pub(super) resends: u32,
+    pub(in crate::sim) resends: u32,
 }
 
 fn class_name(instance: usize, key: &Arc<[u8]>, charged: &Charged) -> ClassName {
@@ -71,16 +71,16 @@ fn text(key: &[u8]) -> String {
 }
 
 impl Books {
-    pub(super) fn violate(&mut self, what: String) {
+    pub(in crate::sim) fn violate(&mut self, what: String) {
         self.violation.get_or_insert(what);
     }
 
-    pub(super) fn violation(&self) -> Option<String> {
+    pub(in crate::sim) fn violation(&self) -> Option<String> {
         self.violation.clone()
     }
 
     /// An instance sends a call.
-    pub(super) fn sent(&mut self, instance: usize, call: &Call) {
+    pub(in crate::sim) fn sent(&mut self, instance: usize, call: &Call) {
         for line in &call.lines {
             match line {
                 Line::Decide { charges, .. } => {
@@ -116,7 +116,7 @@ impl Books {
     }
 
     /// A call of an instance failed.
-    pub(super) fn failed(&mut self, instance: usize, call: &Call, executed: Executed) {
+    pub(in crate::sim) fn failed(&mut self, instance: usize, call: &Call, executed: Executed) {
         if executed == Executed::Unknown {
             return;
         }
@@ -134,7 +134,7 @@ impl Books {
     }
 
     /// A server carried out a call.
-    pub(super) fn executed(&mut self, instance: usize, deeds: &[Deed]) {
+    pub(in crate::sim) fn executed(&mut self, instance: usize, deeds: &[Deed]) {
         let by = Some(instance);
         for deed in deeds {
             match deed {
@@ -155,7 +155,7 @@ impl Books {
     }
 
     /// The answer to a call reached its instance.
-    pub(super) fn told(&mut self, instance: usize, deeds: &[Deed]) {
+    pub(in crate::sim) fn told(&mut self, instance: usize, deeds: &[Deed]) {
         for deed in deeds {
             match deed {
                 Deed::Charged { key, charged, .. } => {
@@ -176,40 +176,40 @@ impl Books {
         }
     }
 
-    pub(super) fn loosened(&mut self, key: &Arc<[u8]>, by: Option<usize>) {
+    pub(in crate::sim) fn loosened(&mut self, key: &Arc<[u8]>, by: Option<usize>) {
         let loosening = Loosening { by, at: Instant::now(), is_told: false };
         self.loosenings.entry(key.clone()).or_default().push(loosening);
     }
 
     /// A server forgot something, nobody knows about which keys.
-    pub(super) fn lost(&mut self) {
+    pub(in crate::sim) fn lost(&mut self) {
         let keys: Vec<Arc<[u8]>> = self.loosenings.keys().cloned().collect();
         keys.iter().for_each(|key| self.loosened(key, None));
     }
 
     /// Makes a key known, so that its losses are noted.
-    pub(super) fn know(&mut self, key: &Arc<[u8]>) {
+    pub(in crate::sim) fn know(&mut self, key: &Arc<[u8]>) {
         self.loosenings.entry(key.clone()).or_default();
     }
 
     /// Whether a refusal that an instance remembers may be wrong by now.
-    pub(super) fn may_be_stale(&self, instance: usize, key: &[u8], within: Duration) -> bool {
+    pub(in crate::sim) fn may_be_stale(&self, instance: usize, key: &[u8], within: Duration) -> bool {
         let recent = |loosening: &&Loosening| loosening.at.elapsed() <= within;
         let unheard = |loosening: &Loosening| loosening.by != Some(instance) || !loosening.is_told;
         let is_forced = self.last_forced.get(key).is_some_and(|at| at.elapsed() <= within);
         is_forced || self.loosenings.get(key).is_some_and(|all| all.iter().filter(recent).any(unheard))
     }
 
-    pub(super) fn is_loosened(&self, key: &[u8]) -> bool {
+    pub(in crate::sim) fn is_loosened(&self, key: &[u8]) -> bool {
         self.loosenings.get(key).is_some_and(|all| !all.is_empty())
     }
 
-    pub(super) fn lost_something(&self, key: &[u8]) -> bool {
+    pub(in crate::sim) fn lost_something(&self, key: &[u8]) -> bool {
         self.loosenings.get(key).is_some_and(|all| all.iter().any(|loosening| loosening.by.is_none()))
     }
 
     /// A caller was told that it has a charge.
-    pub(super) fn claimed(&mut self, instance: usize, key: &Arc<[u8]>, charged: &Charged, decision: &Decision) {
+    pub(in crate::sim) fn claimed(&mut self, instance: usize, key: &Arc<[u8]>, charged: &Charged, decision: &Decision) {
         let class = self.classes.entry(class_name(instance, key, charged)).or_default();
         class.claimed += 1;
         let known = class.decisions.iter().position(|answer| answer == decision);
@@ -225,22 +225,22 @@ impl Books {
         }
     }
 
-    pub(super) fn returned(&mut self, instance: usize, key: &Arc<[u8]>, charged: &Charged) {
+    pub(in crate::sim) fn returned(&mut self, instance: usize, key: &Arc<[u8]>, charged: &Charged) {
         self.classes.entry(class_name(instance, key, charged)).or_default().returned += 1;
     }
 
     /// Whether a lease is in force at `now`, and whether its holder was told that it is not.
-    pub(super) fn lease(&self, instance: usize, key: &Arc<[u8]>, charged: &Charged, now: u64) -> (bool, bool) {
+    pub(in crate::sim) fn lease(&self, instance: usize, key: &Arc<[u8]>, charged: &Charged, now: u64) -> (bool, bool) {
         let class = self.classes.get(&class_name(instance, key, charged));
         class.map_or((false, false), |class| (class.until > now, class.told_lost))
     }
 
-    pub(super) fn passed_uncounted(&mut self, instance: usize, key: &Arc<[u8]>, cost: u64) {
+    pub(in crate::sim) fn passed_uncounted(&mut self, instance: usize, key: &Arc<[u8]>, cost: u64) {
         *self.uncounted.entry((instance, key.clone())).or_default() += cost;
     }
 
     /// At the end: no more charges lack an answer than the stores report as uncertain.
-    pub(super) fn check_uncertain(&mut self, uncertain: u64) {
+    pub(in crate::sim) fn check_uncertain(&mut self, uncertain: u64) {
         let untold: u64 = self.classes.values().map(|class| u64::from(class.made - class.told)).sum();
         if untold > uncertain {
             self.violate(format!("{untold} charges without an answer, and {uncertain} reported as uncertain"));
@@ -248,7 +248,7 @@ impl Books {
     }
 
     /// All is quiet: nothing that was charged for nobody is left, as far as messages arrived.
-    pub(super) fn close(&mut self) {
+    pub(in crate::sim) fn close(&mut self) {
         let mut found = None;
         for ((instance, key, _), class) in &self.classes {
             let owed = class.told - class.claimed + class.returned;

@@ -48,12 +48,12 @@ fn a_snapshot_of_a_later_version_is_left_alone() {
     let directory = Directory::new("later");
     let file = directory.write("policy.yaml", &kept("limit: 5/day", "every: 5min"));
     let path = counters(&directory);
-    // `tollgate`, version 2, and the checksum of both.
-    let later = b"tollgate\x02\0\0\0\x55\x96\x89\x44 and what nobody knows yet";
+    // `tollgate`, version 3, and the checksum of both.
+    let later = b"tollgate\x03\0\0\0\xed\x3c\xcc\x99 and what nobody knows yet";
     std::fs::write(&path, later).unwrap();
     let said = refused(&file);
     let expected =
-        format!("error: cannot serve {file}: the snapshot {} cannot be used: it is of version 2,", path.display());
+        format!("error: cannot serve {file}: the snapshot {} cannot be used: it is of version 3,", path.display());
     assert!(said.starts_with(&expected), "{said}");
     assert_eq!(std::fs::read(&path).unwrap(), later);
 }

@@ -16,7 +16,7 @@ use crate::limit::caller_rule::CallerRule;
 use crate::limit::family::Families;
 use crate::limit::key::{HashSecret, Key, ScopeHasher};
 use crate::limit::options::LimitOptions;
-use crate::table::entry::{TAG_BITS, Tag};
+use crate::table::cell::{TAG_BITS, Tag};
 use crate::table::quotas::TagUse;
 
 /// A quota under a name, ready to be charged in the store that made it. Cheap to clone.

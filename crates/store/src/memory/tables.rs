@@ -14,7 +14,7 @@ use crate::locked_table::caller_states::CallerState;
 use crate::locked_table::{Access, Held, LockedTable};
 use crate::memory::operation::{Carry, Force, Operation};
 use crate::memory::options::{Capacity, MemoryOptions};
-use crate::table::entry::Entry;
+use crate::table::cell::Entry;
 use crate::table::full::Full;
 use crate::table::quotas::{Quotas, TagUse};
 use crate::table::{Place, Table, WALKING_BYTES};

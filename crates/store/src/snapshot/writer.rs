@@ -9,7 +9,7 @@ use super::{Written, quota_record, records};
 use crate::limit::key::HashSecret;
 use crate::locked_table::caller_states::{CallerState, Kept};
 use crate::memory::tables::{SnapshotWriter, Tables};
-use crate::table::entry::{Entry, TAG_BITS};
+use crate::table::cell::{Entry, TAG_BITS};
 use crate::table::quotas::Quotas;
 
 /// Writes everything that lives at `store_ns`, which is `wall_ns` by the time of day.

@@ -7,8 +7,7 @@ use tollgate_core::{BucketState, CheckSteps, Decision};
 use super::{Place, Table, find_in, slots_of};
 use crate::limit::BucketRule;
 use crate::sync::Ordering;
-use crate::table::cell::Cell;
-use crate::table::entry::Entry;
+use crate::table::cell::{Cell, Entry};
 
 /// A decision, and the state that it left.
 #[derive(Clone, Copy)]

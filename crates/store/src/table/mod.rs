@@ -21,7 +21,6 @@
 
 pub(crate) mod cell;
 mod common;
-pub(crate) mod entry;
 pub(crate) mod full;
 #[cfg(all(test, loom))]
 mod models;
@@ -43,8 +42,7 @@ use crate::limit::BucketRule;
 use crate::memory::operation::Operation;
 use crate::memory::options::WhenFull;
 use crate::sync::{AtomicU8, Mutex, Ordering, lock};
-use crate::table::cell::Cell;
-use crate::table::entry::Entry;
+use crate::table::cell::{Cell, Entry};
 use crate::table::full::Full;
 use crate::table::quotas::Quotas;
 pub(crate) use common::{Found, Look};

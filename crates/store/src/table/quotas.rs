@@ -17,7 +17,7 @@ use tollgate_core::{Bucket, Quota};
 
 use crate::limit::LimitError;
 use crate::sync::{AtomicUsize, Ordering, RwLock, read, write};
-use crate::table::entry::{TAG_BITS, Tag};
+use crate::table::cell::{TAG_BITS, Tag};
 
 const TAGS: usize = 1 << TAG_BITS;
 /// Whenever so many more tags are given out, those that nothing uses are taken back first.

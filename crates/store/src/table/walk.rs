@@ -7,8 +7,7 @@ use tollgate_core::BucketState;
 use super::slot_hashes::SlotHashes;
 use super::{Line, Place, SLOTS, Table};
 use crate::sync::lock;
-use crate::table::cell::Cell;
-use crate::table::entry::Entry;
+use crate::table::cell::{Cell, Entry};
 use crate::table::full::Full;
 
 impl Table {

@@ -5,7 +5,7 @@ use tollgate_core::{Decision, Verdict as CoreVerdict};
 use tollgate_policy::Access;
 use tollgate_store::Source;
 
-use super::action::Action;
+use super::Action;
 use super::rule_state::{RuleState, position, retry_after_ns, weight};
 use crate::limiter::ActivePolicy;
 

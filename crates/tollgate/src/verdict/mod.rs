@@ -1,6 +1,5 @@
 //! The answer to a request.
 
-mod action;
 mod data;
 mod rule_state;
 
@@ -15,7 +14,6 @@ use tollgate_store::Source;
 
 use crate::limiter::give_back;
 
-pub use action::Action;
 use data::Deciding;
 pub(crate) use data::VerdictData;
 pub use rule_state::RuleState;
@@ -23,6 +21,44 @@ pub(crate) use rule_state::{state_at, tightest};
 
 /// A thread keeps the room for so many states at most.
 const MAX_KEPT_STATES: usize = 64;
+
+/// What to do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It passes.
+    Allow,
+    /// It passes, and is told that it should not have.
+    Warn,
+    /// It passes after a delay.
+    Delay,
+    /// It is refused.
+    Reject,
+    /// It is refused for what came before it.
+    Block,
+    /// It is refused for what it is or who sends it: by a list, or by a rule that denies.
+    Deny,
+}
+
+impl Action {
+    /// Its name in answers and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Action::Allow => "allow",
+            Action::Warn => "warn",
+            Action::Delay => "delay",
+            Action::Reject => "reject",
+            Action::Block => "block",
+            Action::Deny => "deny",
+        }
+    }
+
+    /// Whether the request passes.
+    #[must_use]
+    pub const fn is_allowed(self) -> bool {
+        matches!(self, Action::Allow | Action::Warn | Action::Delay)
+    }
+}
 
 /// The answer to a request: what to do with it, which rule decided, and how
 /// every rule stands that applies to it.

@@ -7,7 +7,6 @@
 
 mod common;
 mod compile;
-mod pattern;
 mod step;
 mod values;
 
@@ -18,10 +17,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::address::address_text::v4_in_register;
 use super::identity::Identities;
 use super::matching::matched::{Matched, MatchedCharge};
+use super::path::pattern::PathPattern;
 use crate::model::Paths;
 use crate::request::{Request, is_same};
 use common::CommonStep;
-use pattern::PatternTest;
 use step::{Key, Step};
 use values::{RequestPath, Values};
 
@@ -38,7 +37,7 @@ pub(super) struct FastPath {
     /// Whether a common step counts by the client's address.
     reads_client: bool,
     /// All path patterns, by number, the most specific first.
-    patterns: Vec<PatternTest>,
+    patterns: Vec<PathPattern>,
     /// Paths that a pattern stands for alone, each with the bits of all patterns that it matches. A target that is one
     /// of them is not read any further.
     exact_paths: Vec<(Box<[u8]>, u64)>,
@@ -169,7 +168,7 @@ impl FastPath {
 
     /// What [`patterns_of`](FastPath::patterns_of) would find for the paths that patterns stand for.
     fn find_exact_paths(&mut self) {
-        let texts = self.patterns.iter().filter(|pattern| !pattern.is_wild()).map(PatternTest::text);
+        let texts = self.patterns.iter().filter(|pattern| !pattern.is_wild()).map(PathPattern::text);
         let read = |text: &[u8]| {
             let target = str::from_utf8(text).ok()?;
             Some((text.into(), self.matched_patterns(RequestPath::read(target, self.paths).ok()?)))
@@ -227,7 +226,7 @@ impl FastPath {
     /// The pattern that matched: the most specific of the step's own, or of all where it has none.
     fn route(&self, step: &Step, patterns: u64) -> Option<&[u8]> {
         let own = if step.patterns == 0 { patterns } else { step.patterns & patterns };
-        self.patterns.get(own.trailing_zeros() as usize).map(PatternTest::text)
+        self.patterns.get(own.trailing_zeros() as usize).map(PathPattern::text)
     }
 }
 

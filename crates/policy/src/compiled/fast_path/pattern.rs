@@ -1,3 +1,0 @@
-//! Path patterns, each compared by itself.
-
-pub(super) use crate::compiled::path::pattern::PathPattern as PatternTest;

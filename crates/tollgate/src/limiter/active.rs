@@ -200,6 +200,7 @@ impl ActivePolicy {
     /// The same for a charge of a common request. Its quota is the policy's own, whose limits come first.
     #[inline(always)]
     pub(super) fn common_charge<'a>(&'a self, store: &MemoryStore, charge: &CommonCharge<'_>) -> Charge<'a, KeyHash> {
+        debug_assert_eq!(self.quotas[charge.quota as usize].limit_at, charge.quota);
         let limit = self.limit(charge.quota);
         match charge.key {
             CommonKey::Text(text) => store.charge(limit, text, charge.cost),

@@ -29,6 +29,7 @@ pub trait Key {
 /// kinds: so that both the boundaries between parts and what is a number count.
 /// (The hasher mixes texts and numbers separately.) A first part of up to 15
 /// bytes is hashed as a [`ShortText`]; a longer first part needs no length.
+#[derive(Clone)]
 pub struct KeyHasher<'a> {
     hasher: FoldHasher<'a>,
     /// A 1, and a bit for each part: 1 for a number.
@@ -104,16 +105,18 @@ impl KeyHasher<'_> {
         {
             return self.short(short);
         }
-        self.long_bytes(part);
+        // By value: one that is lent to a call is kept in memory, also where the call is not made.
+        *self = self.clone().with_bytes(part);
     }
 
     #[inline(never)]
-    fn long_bytes(&mut self, part: &[u8]) {
+    fn with_bytes(mut self, part: &[u8]) -> Self {
         if self.kinds != Self::NO_PARTS {
             self.hasher.write_u64(part.len() as u64);
         }
         self.note_kind(0);
         self.hasher.write(part);
+        self
     }
 
     /// Whether this is the first part, and is hashed as a number if it is a short text.

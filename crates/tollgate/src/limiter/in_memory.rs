@@ -7,7 +7,7 @@ use tollgate_store::{Charge, KeyHash, MemoryStore};
 use super::active::ActivePolicy;
 use super::decision::{Ask, Deciding};
 use crate::receipt::Receipt;
-use crate::verdict::{RuleState, Verdict, VerdictData, state_at};
+use crate::verdict::{RuleState, Verdict, VerdictData};
 
 /// Decides a request after what it matches was written down.
 #[inline(never)]
@@ -63,7 +63,12 @@ pub(super) fn decide_common(store: &MemoryStore, request: &Request<'_>, verdict:
     }
     let Some(passed) = decide_several(store, policy, &mut charges, states, *now_ns) else { return false };
     verdict.endpoint = endpoint;
-    verdict.decided_plain(passed);
+    // A policy that needs no receipts has no queues, and so no delays.
+    if passed && !verdict.policy.needs_receipts {
+        verdict.passed(0);
+    } else {
+        verdict.decided_plain(passed);
+    }
     true
 }
 
@@ -83,12 +88,12 @@ fn decide_several(
         let charge = charge.ok()?;
         *positions.get_mut(charges.len())? = (charge.rule, charge.quota);
         charges.try_push(policy.common_charge(store, &charge)).ok()?;
-        state_at(states, charges.len() - 1);
     }
     if charges.is_empty() {
         return None;
     }
-    let passed = decide_charges(store, &charges, states, now_ns);
+    states.resize(charges.len(), RuleState::UNDECIDED);
+    let passed = store.decide_charges_at(now_ns, &charges, states);
     // After the swaps, each of which waits until all writes before it are done.
     for (at, (state, (rule, quota))) in states.iter_mut().zip(positions).enumerate() {
         state.set(rule, quota, at);
@@ -109,11 +114,12 @@ fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut Verdic
     let VerdictData { policy, states, now_ns, .. } = verdict;
     let passed = {
         let mut charges = FewCharges::new();
-        for (at, charge) in matched.charges.iter().enumerate() {
+        states.resize(matched.charges.len(), RuleState::UNDECIDED);
+        for ((at, charge), state) in matched.charges.iter().enumerate().zip(&mut *states) {
             charges.push(policy.charge(store, charge.quota, matched.key(charge), charge.cost));
-            state_at(states, at).set(charge.rule, charge.quota, at);
+            state.set(charge.rule, charge.quota, at);
         }
-        decide_charges(store, &charges, states, *now_ns)
+        store.decide_charges_at(*now_ns, &charges, states)
     };
     verdict.decided_plain(passed);
 }
@@ -122,18 +128,6 @@ fn decide_plain(store: &MemoryStore, matched: &Matched<'_>, verdict: &mut Verdic
 const FEW: usize = 4;
 
 type FewCharges<'a> = ArrayVec<Charge<'a, KeyHash>, FEW>;
-
-/// Makes charges, all or none, and writes their answers into the states, of which there may be more.
-#[inline(always)]
-fn decide_charges(
-    store: &MemoryStore,
-    charges: &[Charge<'_, KeyHash>],
-    states: &mut Vec<RuleState>,
-    now_ns: u64,
-) -> bool {
-    states.truncate(charges.len());
-    store.decide_charges_at(now_ns, charges, states)
-}
 
 /// Decides any request in memory.
 pub(super) fn decide_any(

@@ -167,8 +167,9 @@ impl VerdictData {
         self.passed(delay_ns.unwrap_or(0));
     }
 
+    /// Lets it pass after a delay, or at once if that is 0.
     #[inline(always)]
-    fn passed(&mut self, delay_ns: u64) {
+    pub(crate) fn passed(&mut self, delay_ns: u64) {
         self.deciding = Deciding::Tightest;
         self.action = if delay_ns > 0 { Action::Delay } else { Action::Allow };
     }

@@ -17,7 +17,7 @@ use crate::limiter::give_back;
 use data::Deciding;
 pub(crate) use data::VerdictData;
 pub use rule_state::RuleState;
-pub(crate) use rule_state::{state_at, tightest};
+pub(crate) use rule_state::tightest;
 
 /// A thread keeps the room for so many states at most.
 const MAX_KEPT_STATES: usize = 64;

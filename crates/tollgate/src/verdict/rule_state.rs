@@ -27,7 +27,7 @@ impl DecisionPlace for RuleState {
 
 impl RuleState {
     /// Stands where a state is to be written.
-    const UNDECIDED: RuleState =
+    pub(crate) const UNDECIDED: RuleState =
         RuleState { rule: 0, quota: 0, charge: 0, decision: Decision::UNDECIDED, shadow: false };
 
     /// Says what it is the state of: the charge at a position, of a rule that is enforced.
@@ -74,15 +74,6 @@ pub(crate) fn tightest<'a>(states: impl Iterator<Item = &'a RuleState>) -> Optio
         let (one, other) = (&known.decision, &state.decision);
         if product(other.remaining, one.limit) < product(one.remaining, other.limit) { state } else { known }
     })
-}
-
-/// The state at a position, to be written: one that is there already, or one more.
-#[inline(always)]
-pub(crate) fn state_at(states: &mut Vec<RuleState>, at: usize) -> &mut RuleState {
-    if at >= states.len() {
-        states.push(RuleState::UNDECIDED);
-    }
-    &mut states[at]
 }
 
 /// There are far fewer states than that.

@@ -246,6 +246,14 @@ impl MemoryStore {
     #[inline(always)]
     pub fn charge<'a, K: Key + ?Sized>(&self, limit: &'a Limit, key: &K, cost: u64) -> Charge<'a, KeyHash> {
         self.assert_own(limit);
+        self.charge_own(limit, key, cost)
+    }
+
+    /// The same for a limit that is known to be of this store. Under another store's it would count somebody else's key.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn charge_own<'a, K: Key + ?Sized>(&self, limit: &'a Limit, key: &K, cost: u64) -> Charge<'a, KeyHash> {
+        debug_assert!(limit.0.store == self.id);
         Charge { limit, key: KeyHash(limit.hash(key)), cost, mode: Mode::Enforce, receipt: false }
     }
 

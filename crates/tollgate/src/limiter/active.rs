@@ -203,8 +203,10 @@ impl ActivePolicy {
         debug_assert_eq!(self.quotas[charge.quota as usize].limit_at, charge.quota);
         let limit = self.limit(charge.quota);
         match charge.key {
-            CommonKey::Text(text) => store.charge(limit, text, charge.cost),
-            CommonKey::Address(text, length) => store.charge(limit, &ShortText::from_parts(text, length), charge.cost),
+            CommonKey::Text(text) => store.charge_own(limit, text, charge.cost),
+            CommonKey::Address(text, length) => {
+                store.charge_own(limit, &ShortText::from_parts(text, length), charge.cost)
+            }
         }
     }
 

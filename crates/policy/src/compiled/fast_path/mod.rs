@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::address::address_text::v4_in_register;
 use super::identity::Identities;
-use super::matching::matched::{Matched, MatchedCharge};
+use super::matching::matched::{Access, Matched, MatchedCharge};
 use super::path::pattern::PathPattern;
 use crate::model::Paths;
 use crate::request::{Request, is_same};
@@ -60,6 +60,12 @@ impl FastPath {
         matched: &mut Matched<'r>,
         overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
     ) -> bool {
+        if let Some(charges) = self.common_charges(identities, request) {
+            if match_common(charges, matched, overrides).is_ok() {
+                return true;
+            }
+            *matched = Matched::new(Access::Rules);
+        }
         self.walk(identities, request, matched, overrides).is_ok()
     }
 
@@ -228,6 +234,27 @@ impl FastPath {
         let own = if step.patterns == 0 { patterns } else { step.patterns & patterns };
         self.patterns.get(own.trailing_zeros() as usize).map(PathPattern::text)
     }
+}
+
+/// Fills in the charges of a common request, unless an override holds for one of its keys.
+fn match_common<'r, 'h>(
+    charges: CommonCharges<'_, 'r>,
+    matched: &mut Matched<'r>,
+    overrides: &impl Fn(u32, &[u8]) -> Option<&'h [u32]>,
+) -> Result<(), Uncommon> {
+    matched.endpoint = charges.endpoint();
+    for charge in charges {
+        let CommonCharge { rule, quota, cost, key } = charge?;
+        let key = match key {
+            CommonKey::Text(text) => matched.borrow_key(text),
+            CommonKey::Address(text, length) => matched.write_key(&text.to_le_bytes()[..length]),
+        };
+        if overrides(rule, matched.key_at(key)).is_some() {
+            return Err(Uncommon);
+        }
+        matched.charges.push(MatchedCharge { rule, quota, cost, key });
+    }
+    Ok(())
 }
 
 /// The client's address, if it is IPv4.

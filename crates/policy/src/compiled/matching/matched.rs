@@ -187,20 +187,20 @@ impl<'r> Matched<'r> {
         self.keys.get(key.start as usize..key.end as usize).unwrap_or_default()
     }
 
-    #[cold]
-    fn copy_key(&mut self, key: &[u8]) -> KeyRef {
-        let start = self.keys.len();
-        self.keys.extend_from_slice(key);
-        KeyRef::written(start, self.keys.len())
-    }
-
     /// Adds a key that stands in the request.
     #[inline]
     pub(in crate::compiled) fn borrow_key(&mut self, key: &'r [u8]) -> KeyRef {
         let at = self.borrowed_count;
-        let Some(place) = self.borrowed.get_mut(at) else { return self.copy_key(key) };
+        let Some(place) = self.borrowed.get_mut(at) else { return self.write_key(key) };
         *place = key;
         self.borrowed_count += 1;
         KeyRef { start: KeyRef::BORROWED, end: position(at) }
+    }
+
+    /// Adds a key that does not stand there.
+    pub(in crate::compiled) fn write_key(&mut self, key: &[u8]) -> KeyRef {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        KeyRef::written(start, self.keys.len())
     }
 }

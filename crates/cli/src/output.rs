@@ -21,7 +21,7 @@ const READ_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // Whoever reads has seen enough, as `head` does.
+        // The reader has closed the pipe, as `head` does.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::failed(format!("cannot write the answer: {error}"))),
         Ok(()) => Ok(()),

@@ -271,7 +271,7 @@ impl Service {
             Some(snapshots) => snapshots.end().await,
             None => true,
         };
-        // Whoever was not answered is worth a warning.
+        // Requests that were not answered are worth a warning.
         match drained {
             Some(Drained::Completely) => say("stopped"),
             Some(Drained::CutOff) => say_as(Level::Warning, "stopped: cut off what took too long"),

@@ -264,7 +264,7 @@ fn applies_to(when: &When) -> String {
         || when.exact_entries;
     let methods = either(&when.methods);
     let mut text = match (methods.is_empty(), is_partial) {
-        // What exactly is asked of them may be what nobody should know.
+        // The exact condition may be confidential.
         (true, true) => "some requests".to_owned(),
         (true, false) if when.hosts.is_empty() && when.paths.is_empty() => "all requests".to_owned(),
         (true, false) => "requests".to_owned(),

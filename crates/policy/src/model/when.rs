@@ -111,7 +111,7 @@ pub struct AccessList {
 }
 
 impl AccessList {
-    /// Whether nobody is meant.
+    /// Whether it matches no client.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.client_ip.is_empty() && self.identities.is_empty()

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::diagnostic::{Diagnostic, Report, Severity};
 use crate::problem::{Place, Problem};
 
-/// Nobody reads more, and a hostile file shall not make us write more.
+/// A longer report is not read, and a hostile file must not cause one.
 const MAX_FINDINGS: usize = 100;
 
 #[derive(Default)]

@@ -106,7 +106,7 @@ impl Client {
         Attempt::new(Arc::clone(&self.shared), slot, call, deadline, hear).send();
     }
 
-    /// Listens on the channel of this name, on whoever owns its slot, until the task is ended.
+    /// Listens on the channel of this name, on the node that owns its slot, until the task is ended.
     /// `heard` is told of every message, and whenever one may have been missed.
     pub(crate) fn listen(&self, channel: &Arc<[u8]>, heard: &Arc<Notify>) -> JoinHandle<()> {
         let subscription = Subscription {

@@ -76,7 +76,7 @@ impl<S: AsyncRead + Unpin> Gate<S> {
         while count < said.len() {
             let Ok(more @ 1..) = self.read(&mut said[count..]).await else { return false };
             count += more;
-            // Whoever means something else may be waiting for an answer to it.
+            // A client of another protocol may be waiting for an answer.
             if !PREFACE.starts_with(&said[..count]) {
                 return false;
             }

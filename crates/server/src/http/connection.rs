@@ -120,7 +120,7 @@ impl Drop for RequestInFlight {
     }
 }
 
-/// The body of a response: all of it, which needs no pointer to somebody who makes it, or what the router's
+/// The body of a response: all of it in memory, or what the router's
 /// handlers make.
 pub(crate) type ResponseBody = Either<Full<Bytes>, Body>;
 

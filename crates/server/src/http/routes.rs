@@ -43,7 +43,7 @@ pub(crate) enum Routed<B> {
 }
 
 impl Routes {
-    /// With `access` where somebody may ask for a decision, without it where nobody may.
+    /// With `access` where callers may ask for decisions, without it where they may not.
     pub(super) fn new(router: Router, access: Option<CallerAccess>, engine: &Arc<Engine>) -> Routes {
         Routes { router, engine: Arc::clone(engine), access }
     }

@@ -56,7 +56,7 @@ pub(crate) struct Connection {
 /// reading the channel itself takes a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct StopFlag {
-    /// It was so when somebody first looked.
+    /// It was so at the first look.
     has_stopped: bool,
     stopped: watch::Receiver<bool>,
 }
@@ -70,7 +70,7 @@ impl StopFlag {
 
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
-        // Where nobody is left who could say it, the service is gone.
+        // Without a sender the service is gone.
         self.has_stopped || self.stopped.has_changed().unwrap_or(true)
     }
 }

@@ -1,4 +1,4 @@
-//! Counters that many threads add to and somebody sums now and then.
+//! Counters that many threads add to and that are summed now and then.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -18,7 +18,7 @@ const UNKNOWN: usize = usize::MAX;
 /// so that no two copies share one.
 const EMPTY: usize = 16;
 
-/// Some counters, of which every thread has a copy to which nobody else adds: so an addition needs no agreement with
+/// Some counters, of which every thread has a copy to which no other thread adds: so an addition needs no agreement with
 /// other processors, which takes longer than all the rest of counting. When a thread ends, the next one goes on with
 /// its copy. Threads beyond the last slot share one copy, and take turns.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ pub(crate) fn own_slot() -> usize {
 
 #[cold]
 fn claim() -> usize {
-    // Whoever asks while the thread ends comes too late for a slot.
+    // While the thread ends there is no slot for it any more.
     let slot = CLAIM.try_with(|claim| claim.0).unwrap_or(SHARED);
     SLOT.set(slot);
     slot

@@ -198,7 +198,7 @@ impl Observer {
     }
 }
 
-/// Draws one in 16. By chance and not by turns, so that nobody who asks in turns is never drawn.
+/// Draws one in 16. By chance and not by turns, so that a client that asks at regular intervals is drawn too.
 #[inline(always)]
 fn is_drawn() -> bool {
     let left = UNTIL_DRAWN.get() - 1;

@@ -265,7 +265,7 @@ pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] => {}
         _ => return None,
     }
-    // Eighteen digits fit whatever they are, and nobody sends more.
+    // Any eighteen digits fit, and clients do not send more.
     if digits.len() <= 18 {
         let mut value = 0;
         for &digit in digits {

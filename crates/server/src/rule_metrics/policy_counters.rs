@@ -107,7 +107,7 @@ impl PolicyCounters {
         let Outcome::Decided(action) = outcome else { return RefusedBy::default() };
         let endpoint = verdict.endpoint().unwrap_or(usize::MAX).min(self.endpoints.len());
         add(own, row + ROW + 2 * endpoint + usize::from(!action.is_allowed()), 1);
-        // Without the store nobody knows how its limits stand.
+        // Without the store the state of its limits is not known.
         let may_be_refused = verdict.source() == Source::Fallback || self.count_headroom(own, verdict.states());
         if may_be_refused || action == Action::Warn || verdict.denials().next().is_some() {
             return self.count_refusals(own, verdict);
@@ -220,7 +220,7 @@ impl Outcome {
 
     #[inline]
     fn of(request: &Request<'_>, action: Action) -> Outcome {
-        // Whoever is turned away altogether was not told what remains either.
+        // A denied request was not told what remains either.
         if request.cost == 0 && action != Action::Deny { Outcome::Peek } else { Outcome::Decided(action) }
     }
 

@@ -249,7 +249,7 @@ impl MemoryStore {
         self.charge_own(limit, key, cost)
     }
 
-    /// The same for a limit that is known to be of this store. Under another store's it would count somebody else's key.
+    /// The same for a limit that is known to be of this store. Under another store's limit it would count an unrelated key.
     #[doc(hidden)]
     #[inline(always)]
     pub fn charge_own<'a, K: Key + ?Sized>(&self, limit: &'a Limit, key: &K, cost: u64) -> Charge<'a, KeyHash> {

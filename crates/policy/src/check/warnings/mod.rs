@@ -54,7 +54,7 @@ fn listed_tiers(policy: &Policy) -> Option<BTreeSet<&str>> {
 
 const MINUTE_NS: u64 = 60_000_000_000;
 
-/// A snapshot costs next to nothing, so nobody has to lose more than this.
+/// A snapshot costs next to nothing, so a longer interval than this is never needed.
 const LONG_NS: u64 = 10 * MINUTE_NS;
 
 /// What the store would forget, and what it would not find.

@@ -216,7 +216,7 @@ fn listed(mut names: impl Iterator<Item = String>) -> String {
     list
 }
 
-/// One part of a key as somebody has written it: as keys are shown, or as the value itself.
+/// One part of a key as it was typed: as keys are shown, or as the value itself.
 #[derive(Debug, PartialEq, Eq)]
 enum KeyText<'a> {
     /// The value that it stands for.

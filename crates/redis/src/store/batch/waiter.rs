@@ -22,7 +22,7 @@ pub(in crate::store) struct Waiter<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Progress {
-    /// It waits, and whoever ends that wakes it: it need not look at first.
+    /// It waits, and is woken by what ends that: it need not look at first.
     Asked,
     Waiting,
     /// Answered, under this number.

@@ -14,7 +14,7 @@ use tollgate::policy::parse_address;
 use super::strict_body;
 use crate::http::problem::Problem;
 
-/// Members of an object within the body. Of more, nobody wants to look for two of the same name here.
+/// Members of an object within the body. Among more, looking for duplicate names would be slow.
 pub(super) const MAX_PAIRS: usize = 32;
 
 /// Lines of headers. Who has more is looked at more closely, and must not have too many.

@@ -105,7 +105,7 @@ fn headers(value: &Value) -> Result<Pairs<'_>, Problem> {
     let wrong = || Problem::bad_member("headers", "an object of strings, or of lists of strings");
     let mut headers = Vec::new();
     for (name, value) in value.as_object().ok_or_else(wrong)? {
-        // Members have no order, so that nobody could say which of the lines is the first.
+        // Members have no order, so the first of the lines is not defined.
         if has_header(&headers, name) {
             return Err(Problem::member_twice(name));
         }

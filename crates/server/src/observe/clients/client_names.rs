@@ -155,7 +155,7 @@ pub enum LogKeyError {
 }
 
 impl LogKey {
-    /// One that nobody knows, for as long as the program runs.
+    /// A random one, kept as long as the program runs.
     fn random() -> Result<LogKey, LogKeyError> {
         let mut secret = vec![0; 32];
         getrandom::fill(&mut secret).map_err(|_| LogKeyError::NoRandom)?;

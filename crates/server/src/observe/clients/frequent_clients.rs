@@ -162,8 +162,8 @@ pub(in crate::observe) struct Windows {
 
 impl Windows {
     pub(in crate::observe) fn new(length_ns: u64, capacity: usize) -> Windows {
-        let nobody = FrequentClients::new(capacity);
-        Windows { length_ns, number: 0, ends_ns: length_ns, current: nobody.clone(), previous: nobody }
+        let empty = FrequentClients::new(capacity);
+        Windows { length_ns, number: 0, ends_ns: length_ns, current: empty.clone(), previous: empty }
     }
 
     /// Counts a client, and says whether he is new in this window.

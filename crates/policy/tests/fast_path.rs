@@ -306,6 +306,39 @@ proptest! {
     }
 }
 
+/// Policies of common rules: each charges one limit by address or by a header, under any method and path.
+fn common_policy() -> impl Strategy<Value = Policy> {
+    (policy(), prop::collection::vec((any::<bool>(), 10_u64..50), 4)).prop_map(|(mut policy, common)| {
+        for (rule, (by_user, count)) in policy.rules.iter_mut().zip(common) {
+            let key = if by_user { "user" } else { "client_ip" };
+            *rule = Rule { when: rule.when.clone(), ..matching_support::rule(&rule.name, &[key]) };
+            rule.allowance = Allowance::Same(limited(count));
+        }
+        policy
+    })
+}
+
+/// Requests that most rules treat as common, if nothing in their headers speaks against it.
+fn common_sent() -> impl Strategy<Value = Sent> {
+    (sent(), among(&["203.0.113.9", "198.51.100.77", "192.0.2.1"]), among(&["alice", "bob", "user-0000000000000001"]))
+        .prop_map(|(mut sent, peer, user)| {
+            sent.headers.insert(0, ("x-user", user.to_owned()));
+            Sent { peer: Some(peer), identities: Vec::new(), cost: 1, is_described: false, ..sent }
+        })
+}
+
+proptest! {
+    #[test]
+    fn common_requests_match_the_same(policy in common_policy(), sent in prop::collection::vec(common_sent(), 12)) {
+        let checked = policy.check();
+        prop_assume!(checked.is_ok());
+        let compiled = CompiledPolicy::new(&checked.unwrap()).unwrap();
+        for sent in &sent {
+            assert_agree(&compiled, sent)?;
+        }
+    }
+}
+
 /// Policies that ask for more are left to the indexes.
 #[test]
 fn only_simple_policies_have_a_fast_path() {
